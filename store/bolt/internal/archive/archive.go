@@ -169,7 +169,7 @@ func (a *Archive) take(found []name) (parts []part, err error) {
 			}
 		}
 	}()
-	want := a.at.First
+	want, left := a.at.First, []string{}
 	for _, n := range found {
 		path := filepath.Join(a.dir, n.String())
 		before, own, err := a.ownHead(path)
@@ -179,12 +179,7 @@ func (a *Archive) take(found []name) (parts []part, err error) {
 		case !own:
 			return parts, fmt.Errorf("%w: %s", ErrOther, path)
 		case n.number < a.at.First || n.number > a.at.File:
-			if a.o.ReadOnly {
-				continue
-			}
-			if err := a.o.FS.Remove(path); err != nil {
-				return parts, fmt.Errorf("remove what does not count: %w", err)
-			}
+			left = append(left, path)
 			continue
 		}
 		if n.number != want {
@@ -203,6 +198,14 @@ func (a *Archive) take(found []name) (parts []part, err error) {
 		a.miss("file %d to %d", want, a.at.File)
 	} else if k := len(parts) - 1; k >= 0 {
 		a.cut(&parts[k], a.at.Size)
+	}
+	for _, path := range left { // all are its own
+		if a.o.ReadOnly {
+			break
+		}
+		if err := a.o.FS.Remove(path); err != nil {
+			return parts, fmt.Errorf("remove what does not count: %w", err)
+		}
 	}
 	return parts, nil
 }

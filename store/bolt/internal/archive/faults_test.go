@@ -73,3 +73,16 @@ func TestALossIsToldOnceWhereNothingBeforeItIsAskedForAnyMore(t *testing.T) {
 		}
 	}
 }
+
+// TestAnotherArchivesFilesAreLeftAloneThoughTheHeadOfOneIsDamaged: without a head a file is nobody's,
+// and is removed where it does not count.
+func TestAnotherArchivesFilesAreLeftAloneThoughTheHeadOfOneIsDamaged(t *testing.T) {
+	d, _, _ := filled(t, 8)
+	all := paths(t, d)
+	bad := d.Content(all[0])
+	bad[3] ^= 1
+	d.SetContent(all[0], bad)
+	_, err := archive.Open(dir, archive.Position{}, options(d))
+	require.ErrorIs(t, err, archive.ErrOther)
+	require.Equal(t, all, paths(t, d))
+}

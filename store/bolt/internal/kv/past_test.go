@@ -1,0 +1,90 @@
+package kv_test
+
+import (
+	"context"
+	"crypto/sha512"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/bbolt"
+
+	"github.com/orrery-go/orrery/store/bolt/internal/kv"
+)
+
+// TestTheFirstArchiveOfAFileThatWasNotClosedIsItsOwnWhateverEndsTheFirstCheckpoint: the state of the
+// log that an earlier build wrote names no archive.
+func TestTheFirstArchiveOfAFileThatWasNotClosedIsItsOwnWhateverEndsTheFirstCheckpoint(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "earlier.db")
+	earlier := openAt(t, filepath.Join(dir, "live.db"), func(o *kv.Options) { o.Past = kv.Past{} })
+	tx, err := earlier.Begin(context.Background(), true)
+	require.NoError(t, err)
+	tx.Table("past").PutNew([]byte("00000001"), []byte("v"))
+	require.NoError(t, tx.Commit())
+	copyTo(t, earlier.path, path)
+	require.NoError(t, earlier.Close())
+
+	db := openAt(t, path, nil)
+	killed := filepath.Join(dir, "killed.db")
+	copyTo(t, path, killed) // before the checkpoint
+	require.NoError(t, db.Checkpoint())
+	require.NoError(t, os.CopyFS(killed+".past", os.DirFS(path+".past"))) // which has come as far as that
+	require.NoError(t, db.Close())
+	db = openAt(t, killed, nil)
+	require.NoError(t, db.PastLost())
+	read, err := db.Begin(context.Background(), false)
+	require.NoError(t, err)
+	v, ok := read.Table("past").Get([]byte("00000001"))
+	read.Rollback()
+	require.True(t, ok)
+	require.Equal(t, "v", string(v))
+	require.NoError(t, db.Close())
+}
+
+// copyTo copies a file and its log.
+func copyTo(t *testing.T, from, to string) {
+	t.Helper()
+	raw, err := os.ReadFile(from)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(to, raw, 0o600))
+	require.NoError(t, os.CopyFS(to+".log", os.DirFS(from+".log")))
+}
+
+// TestAFileThatIsRefusedHasHarmedNothingOfTheArchiveBesideIt puts an older copy of a file, which
+// needs a log that is not there, beside what the newer one has archived.
+func TestAFileThatIsRefusedHasHarmedNothingOfTheArchiveBesideIt(t *testing.T) {
+	dir := t.TempDir()
+	db := openAt(t, filepath.Join(dir, "live.db"), nil)
+	want := content{}
+	write := func() {
+		tx, err := db.Begin(context.Background(), true)
+		require.NoError(t, err)
+		for i := range 8 {
+			appendPast(tx, "past", fmt.Sprintf("%x", sha512.Sum512([]byte{byte(i)})), want) // it cannot be packed much
+		}
+		require.NoError(t, tx.Commit())
+		require.NoError(t, db.Checkpoint())
+	}
+	write()
+	older := filepath.Join(dir, "older.db")
+	copyTo(t, db.path, older)
+	require.NoError(t, os.RemoveAll(older+".log"))
+	write()
+	write()
+	require.NoError(t, db.Close())
+	require.NoError(t, os.CopyFS(older+".past", os.DirFS(db.path+".past")))
+	b, err := bbolt.Open(older, 0o600, &bbolt.Options{NoSync: true})
+	require.NoError(t, err)
+	_, err = kv.New(b, options(older))
+	require.ErrorIs(t, err, kv.ErrNoLog)
+	require.NoError(t, b.Close())
+	newer, err := os.ReadDir(db.path + ".past")
+	require.NoError(t, err)
+	got, err := os.ReadDir(older + ".past")
+	require.NoError(t, err)
+	require.Greater(t, len(newer), 1)
+	require.Len(t, got, len(newer))
+}
