@@ -88,3 +88,47 @@ func TestAFileThatIsRefusedHasHarmedNothingOfTheArchiveBesideIt(t *testing.T) {
 	require.Greater(t, len(newer), 1)
 	require.Len(t, got, len(newer))
 }
+
+// TestACursorThatPassesOverThePastKeepsGapsOfItsOwn: in one of them entries of the past may stand.
+func TestACursorThatPassesOverThePastKeepsGapsOfItsOwn(t *testing.T) {
+	db := openAt(t, filepath.Join(t.TempDir(), "orrery.db"), nil)
+	change := func(do func(*kv.Table)) {
+		tx, err := db.Begin(context.Background(), true)
+		require.NoError(t, err)
+		do(tx.Table("past"))
+		require.NoError(t, tx.Commit())
+	}
+	key := func(n int) []byte { return fmt.Appendf(nil, "%08d", n) }
+	change(func(table *kv.Table) { table.PutNew(key(10), []byte("v")); table.PutNew(key(50), []byte("v")) })
+	require.NoError(t, db.Checkpoint())
+	change(func(table *kv.Table) {
+		for n := range 30 {
+			table.Delete(key(n + 15)) // of an earlier build's, say
+		}
+		table.PutNew(key(60), []byte("v"))
+	})
+	read := func(warm bool, want ...string) {
+		change(func(table *kv.Table) {
+			c := table.Cursor()
+			if warm {
+				c = table.WarmCursor()
+			}
+			var got []string
+			for k, _ := c.First(); k != nil; k, _ = c.Next() {
+				got = append(got, string(k))
+			}
+			require.Equal(t, want, got)
+		})
+	}
+	for range 2 {
+		read(true, "00000060")
+		read(false, "00000010", "00000050", "00000060")
+	}
+	change(func(table *kv.Table) {
+		require.Equal(t, 1, table.WarmGaps())
+		table.PutNew(key(20), []byte("v"))
+	})
+	read(true, "00000020", "00000060")
+	read(false, "00000010", "00000020", "00000050", "00000060")
+	require.NoError(t, db.Close())
+}
