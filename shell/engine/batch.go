@@ -25,6 +25,7 @@ var errNothing = errors.New("nothing to commit")
 // does in committed: a transaction that fails or is repeated leaves no trace.
 type batch struct {
 	l    *loop
+	n    uint64 // its place in the order of all that were staged, from 1; 0: it was not
 	tx   store.Tx
 	now  effects.Time
 	mono time.Time
@@ -72,7 +73,7 @@ func (b *batch) build() error {
 	l.unreserve() // what an attempt before this one took
 	b.waiting = make(map[string]bool)
 	b.fold = core.NewBatch(b, core.Clock{Now: b.now}, seq+1)
-	b.fold.Bound(l.e.o.Hooks.Allowed)
+	b.fold.Bound(l.allowed())
 	b.entry = core.NewEntry(seq+1, b.now, l.e.name)
 
 	for _, part := range []func() error{
@@ -89,6 +90,9 @@ func (b *batch) build() error {
 
 // Load gives the fold the states from before the batch.
 func (b *batch) Load(ref effects.Ref) (core.State, error) {
+	if was, changed := b.l.since(b.n, ref); changed { // it is asked for after the batch, see [Committed.State]
+		return was, nil
+	}
 	if c, ok := b.l.cache.get(ref); ok {
 		b.meta[ref] = c
 		return c.state, nil
