@@ -258,39 +258,45 @@ func TestAnOutcomeThatWasNotStoredIsTakenAgain(t *testing.T) {
 }
 
 func TestAStopWaitsForTheDiskAndAnswers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newLateDisk(t)
-		begun := map[uuid.UUID]int{}
-		e := idle(t, engine.Options{Store: d, TickRate: time.Hour, LeaseTTL: 24 * time.Hour, StopTimeout: time.Second, Hooks: engine.Hooks{Procedure: tool(begun, nil)}})
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- e.Run(ctx) }()
+	for _, all := range [][]engine.Request{{runningTool(1)}, {runningTool(1), acquire("ann")}} {
+		synctest.Test(t, func(t *testing.T) { stopAtWork(t, all) })
+	}
+}
+
+func stopAtWork(t *testing.T, all []engine.Request) {
+	d, begun := newLateDisk(t), map[uuid.UUID]int{}
+	e := idle(t, engine.Options{Store: d, TickRate: time.Hour, LeaseTTL: 24 * time.Hour, StopTimeout: time.Second, Hooks: engine.Hooks{Procedure: tool(begun, nil)}})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	d.settled()
+	var waiting []chan error
+	for _, r := range all {
+		waiting = append(waiting, asked(e, r))
+	}
+	cancel()
+	<-time.After(time.Minute) // longer than it waits for what runs
+	unanswered(t, waiting...)
+	select {
+	case <-ended:
+		require.Fail(t, "it has left what was staged")
+	default:
+	}
+
+	d.settled()
+
+	for _, done := range waiting {
+		require.NoError(t, <-done)
+	}
+	for {
 		d.settled()
-		first := asked(e, runningTool(1))
-		second := asked(e, acquire("ann"))
-		cancel()
-		<-time.After(time.Minute) // longer than it waits for what runs
-		unanswered(t, first, second)
 		select {
-		case <-ended:
-			require.Fail(t, "it has left what was staged")
-		default:
+		case err := <-ended:
+			require.NoError(t, err)
+			return
+		case <-time.After(time.Second):
 		}
-
-		d.settled()
-
-		require.NoError(t, <-first)
-		require.NoError(t, <-second)
-		for {
-			d.settled()
-			select {
-			case err := <-ended:
-				require.NoError(t, err)
-				return
-			case <-time.After(time.Second):
-			}
-		}
-	})
+	}
 }
 
 func TestAFenceCountsOnceItIsDurableAndLetsWhatWasDecidedBeforeGoItsWay(t *testing.T) {
