@@ -138,7 +138,10 @@ func NewBatch(l Loader, c Clock, seq uint64) *Batch {
 
 // maxKept is how many things of a kind a batch may have room for if its memory is to serve
 // another one.
-const maxKept = 1024
+const (
+	maxKept        = 1024
+	maxKeptOfInput = 128 // deliveries of one input, and what they changed
+)
 
 // Reset starts another batch in the memory of this one, as [NewBatch] does. Of what the one
 // before has given, nothing may be used any more but states, events of the bus and results, as
@@ -148,24 +151,27 @@ func (t *Batch) Reset(l Loader, c Clock, seq uint64) {
 		*t = *NewBatch(l, c, seq)
 		return
 	}
+	if cap(t.queue)+cap(t.undo) > maxKeptOfInput {
+		t.queue, t.undo = nil, nil
+	}
+	clear(t.queue[:cap(t.queue)]) // what the inputs before the last one had there, too
+	clear(t.undo[:cap(t.undo)])
 	clear(t.slots)
 	clear(t.lists)
 	*t = Batch{
 		loader: l, clock: c, seq: seq,
 		slots: t.slots, room: emptied(t.room), order: emptied(t.order),
 		outer: emptied(t.outer), withdraw: emptied(t.withdraw), events: emptied(t.events),
-		queue: emptied(t.queue), undo: emptied(t.undo), waking: t.waking, lists: t.lists,
+		queue: t.queue[:0], undo: t.undo[:0], waking: t.waking, lists: t.lists,
 		bounds: t.bounds.emptied(),
 	}
 }
 
-// emptied gives the memory of a slice, without what is in it: behind its length, too, where it
-// was longer once.
+// emptied gives the memory of a slice, without what is in it.
 func emptied[T any](s []T) []T {
 	if cap(s) > maxKept {
 		return nil
 	}
-	s = s[:cap(s)]
 	clear(s)
 	return s[:0]
 }

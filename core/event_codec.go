@@ -83,6 +83,11 @@ func DecodeState(kind effects.Kind, b []byte) (State, error) {
 	if !ok {
 		return nil, fmt.Errorf("decode state: kind %q is unknown", clip(string(kind)))
 	}
+	if k.scanState != nil {
+		if s := k.scanState(&scan{b: b}); s != nil {
+			return s, nil
+		}
+	}
 	s, err := k.decode(b)
 	if err != nil {
 		return nil, fmt.Errorf("decode state of %s: %w", kind, err)

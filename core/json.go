@@ -18,6 +18,9 @@ func trimJSON(v json.RawMessage) json.RawMessage {
 
 // storable reports whether v is JSON that can stand in a state and a journal.
 func storable(v json.RawMessage) bool {
+	if len(v) == 0 {
+		return false
+	}
 	sound, _ := soundJSON(v)
 	return sound || json.Valid(v) && !tooDeep(v)
 }

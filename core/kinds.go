@@ -42,6 +42,10 @@ type kind struct {
 	// apply carries out one transition. An event of another machine is refused.
 	apply  func(s State, e Event, c Clock) (State, []effects.Effect)
 	events []eventType
+	// scanEvent and scanState read the stored forms of what there are many of, see [scan].
+	// scanEvent begins behind the type.
+	scanEvent func(s *scan, name []byte) Event
+	scanState func(s *scan) State
 
 	due       Event          // says that the deadline has come
 	expire    Event          // ends the retention
@@ -96,6 +100,7 @@ func record[S State](k kind) kind {
 var kindTable = []kind{ // read-only: a table
 	machine[Action, ActionEvent]("an action", kind{
 		name: KindAction, events: actionEvents, due: ActionDue{}, expire: ActionExpire{}, outer: &runEvents, child: true, bounded: true,
+		scanEvent: scanActionEvent, scanState: scanStateAs((*scan).action),
 		statuses: statusTerms(StatusPending, StatusRunning, StatusCompleted, StatusFailed, StatusCancelled),
 	}),
 	machine[Occurrence, OccurrenceEvent]("an occurrence", kind{
@@ -136,8 +141,9 @@ var kindTable = []kind{ // read-only: a table
 	machine[Bus, BusEvent]("a bus", kind{name: KindBus, events: busEvents}),
 	machine[Queue, QueueEvent]("a queue", kind{
 		name: KindQueue, events: queueEvents, due: QueueDue{}, statuses: []string{QueueStatusTerm(false), QueueStatusTerm(true)},
+		scanEvent: scanQueueEvent,
 	}),
-	record[QueueItem](kind{name: KindQueueItem, passing: passingItem, scanned: true}),
+	record[QueueItem](kind{name: KindQueueItem, passing: passingItem, scanned: true, scanState: scanStateAs((*scan).queueItem)}),
 	record[QueueKey](kind{name: KindQueueKey, scanned: true}),
 	record[QueueDedup](kind{name: KindQueueDedup, passing: always, scanned: true}),
 }

@@ -154,6 +154,14 @@ func Outstanding(s State) []effects.Outer {
 	return nil
 }
 
+// Awaits reports whether [OutstandingEffect] gives one.
+func Awaits(s State, n uint32) bool {
+	if a, ok := s.(Action); ok { // which would make it anew
+		return a.answers(n)
+	}
+	return OutstandingEffect(s, n) != nil
+}
+
 // OutstandingEffect gives the outer effect with that number that a machine waits for; nil
 // where it waits for none.
 func OutstandingEffect(s State, n uint32) effects.Outer {

@@ -96,6 +96,9 @@ func (e *Engine) checkTool(to effects.Ref, of Scope, nameField, name, inputField
 	if !ok {
 		return nil
 	}
+	if samples == nil {
+		samples = []json.RawMessage{input}
+	}
 	if err := validate(v, samples); err != nil {
 		return invalid(to, "create", "%s", strings.ReplaceAll(err.Error(), "tool_input", inputField))
 	}

@@ -153,6 +153,9 @@ func notFound(err error) error {
 
 // refusedFor reports whether the error is a refusal for that reason.
 func refusedFor(err error, code effects.Code) bool {
+	if err == nil {
+		return false
+	}
 	var r *Refusal
 	return errors.As(err, &r) && r.Code == code
 }

@@ -18,17 +18,18 @@ func errSecret(name string, use secrets.Use) error {
 }
 
 // checkSecrets refuses an input that refers to a secret which its tool may not have, and
-// gives an input as the tool's validator may see it: with texts in the place of secrets.
+// gives the input as the tool's validator may see it, with texts in the place of secrets; nil
+// if it has none.
 func (e *Engine) checkSecrets(tool Tool, to effects.Ref, field string, input json.RawMessage, use secrets.Use) (samples []json.RawMessage, err error) {
 	if _, stores := tool.(InputStorer); stores || e.o.Secrets == nil {
-		return []json.RawMessage{input}, nil
+		return nil, nil
 	}
 	names, err := secrets.Names(input)
 	if err != nil {
 		return nil, invalid(to, "create", "%s: %v", field, err)
 	}
 	if len(names) == 0 {
-		return []json.RawMessage{input}, nil
+		return nil, nil
 	}
 	for _, name := range names {
 		if !e.o.Secrets.Allows(name, use) {

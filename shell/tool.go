@@ -3,6 +3,7 @@ package shell
 import (
 	"cmp"
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -210,7 +211,9 @@ func (e *Engine) procedure(effect engine.OuterEffect) engine.Procedure {
 		}}
 	}
 	limit := e.o.Limits.timeout(core.ScopeOf(a), cmp.Or(a.Policy.Timeout(), e.o.DefaultTimeout))
+	state := effect.State // already in memory of its own, which a is not
 	return engine.Procedure{What: "tool", Subject: "action", Limit: limit, Call: func(ctx context.Context) (json.RawMessage, error) {
+		a, _ := state.(core.Action)
 		return e.runTool(ctx, &a)
 	}}
 }
@@ -239,6 +242,17 @@ func (e *Engine) interpret(ctx context.Context, o engine.OuterEffect) (result js
 	return i.Carry(ctx, ref, o.Effect)
 }
 
+// idempotencyKey is the same for all attempts of one cycle of an action.
+func idempotencyKey(id uuid.UUID, cycle uint32) string {
+	var room [64]byte
+	b := hex.AppendEncode(room[:0], id[:4])
+	for i := 4; i < 10; i += 2 {
+		b = hex.AppendEncode(append(b, '-'), id[i:i+2])
+	}
+	b = hex.AppendEncode(append(b, '-'), id[10:])
+	return string(strconv.AppendUint(append(b, '/'), uint64(cycle), 10))
+}
+
 // runTool runs the tool of an action with the secrets that its input names, and masks
 // them in what comes of it. A panic becomes an error.
 func (e *Engine) runTool(ctx context.Context, a *core.Action) (result json.RawMessage, err error) {
@@ -259,7 +273,7 @@ func (e *Engine) runTool(ctx context.Context, a *core.Action) (result json.RawMe
 		Tool: a.ToolName, ActionType: a.ActionType, Input: a.ToolInput,
 		Payload: a.Trigger.RawPayload, Header: a.Trigger.Header, DueAt: a.Trigger.KeyTime(),
 		Metadata: a.Metadata, Labels: a.Labels,
-		IdempotencyKey: a.ID.String() + "/" + strconv.FormatUint(uint64(a.Cycle), 10),
+		IdempotencyKey: idempotencyKey(a.ID, a.Cycle),
 		log:            e.log, engine: e,
 	}
 	if _, stores := tool.(InputStorer); !stores {

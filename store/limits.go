@@ -97,7 +97,7 @@ func ValidateName(field, s string) error {
 }
 
 // Validate reports why no store accepts the entry: its key, kind, lane or
-// holder is bad, or its effect is empty.
+// holder is bad.
 func (e *OutboxEntry) Validate() error {
 	if e.Key.ID == uuid.Nil {
 		return errors.New("key.id is zero: an effect belongs to a record")
@@ -105,9 +105,6 @@ func (e *OutboxEntry) Validate() error {
 	err := cmp.Or(ValidateKind(e.Kind), ValidateName("lane", e.Lane))
 	if err == nil && e.Holder != "" {
 		err = ValidateName("holder", e.Holder)
-	}
-	if err == nil && len(e.Effect) == 0 {
-		err = errors.New("effect is empty: want JSON")
 	}
 	return err
 }

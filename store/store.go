@@ -103,6 +103,25 @@ type Stager interface {
 	Stage(ctx context.Context, fn func(Tx) error) (durable func() error, err error)
 }
 
+// Logged is a [Store] that commits to a log, which checkpoints bring into a file. Its method
+// may be called at any time.
+type Logged interface {
+	Store
+	// LogStats tells what the log holds beyond the file, and how checkpoints go.
+	LogStats() LogStats
+}
+
+// LogStats are those of a [Logged]; they count from when the store was opened.
+type LogStats struct {
+	Frames      uint64        // commits that the file does not have yet
+	Bytes       int64         // of these
+	Checkpoints uint64        // that were made
+	Failed      uint64        // that failed; each is tried again
+	Took        time.Duration // the last one that was made
+	Total       time.Duration // all that were made
+	Err         error         // of the last one; nil: it was made
+}
+
 // Placed is a [Store] that can tell, without a transaction, whether what it has open is
 // still what stands in its place.
 type Placed interface {
@@ -217,8 +236,11 @@ type OutboxEntry struct {
 	Kind effects.Kind
 	// Lane is the queue that the entry waits in, such as the tool's name and the tenant
 	// ([ShareLane]): lanes do not delay one another.
-	Lane   string
-	Effect []byte // JSON; valid until the transaction ends
+	Lane string
+	// Effect is JSON, and valid until the transaction ends. It may be empty: the state of the
+	// machine that asked for the effect has it under the key's N. The engine leaves it out
+	// where it is not [effects.Outer.Repeatable].
+	Effect []byte
 	Holder string // name of the claim of the instance that carries it out
 	Token  uint64 // that claim's token when it was handed out
 }

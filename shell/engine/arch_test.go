@@ -26,7 +26,7 @@ var allowed = map[string][]string{
 		// batches and their journal
 		"Batch", "NewBatch", "Entry", "NewEntry", "Given", "Allowance", "Full",
 		// by kind
-		"DueEvent", "ExpireEvent", "InterruptEvent", "HandBackEvent", "AnswerEvent", "OutstandingEffect", "OuterEffectKinds",
+		"DueEvent", "ExpireEvent", "InterruptEvent", "HandBackEvent", "AnswerEvent", "OutstandingEffect", "Awaits", "OuterEffectKinds",
 		"Retentions", "RetentionClass", "Cacheable", "Paced", "PacedWith", "KeepsLogs", "Shortens", "Shortened", "Given", "ReasonRecovered",
 	},
 	"effects": {"Ref", "Kind", "Time", "TimeOf", "Event", "Outer", "DecodeOuter", "Refused", "CodeInvalid"},

@@ -30,6 +30,7 @@ type batch struct {
 	now  effects.Time
 	mono time.Time
 
+	begun   bool        // it has come as far as to decide
 	fold    *core.Batch // decides
 	entry   core.Entry  // the inputs that have changed something
 	dirty   bool        // something beside machines changed
@@ -40,7 +41,9 @@ type batch struct {
 	loaded  int           // bytes of states that were read
 	expired uint64
 
-	replies  []Reply // one for each gathered request
+	replies  []Reply    // one for each gathered request that it takes
+	requests []*request // those, once it is staged, and
+	outcomes []outcome  // the outcomes that it has taken
 	launches []launch
 	unwanted []store.EffectKey // what runs although the store no longer has it
 	waiting  map[string]bool   // queues of the outbox of which it changes whether they have entries
@@ -52,6 +55,7 @@ type batch struct {
 	retain   retention
 	changes  []core.Change
 	writes   []store.Write
+	buf      []byte // stored forms
 }
 
 // build decides everything of the batch, part by part, writes it, and notes what the
@@ -69,12 +73,13 @@ func (b *batch) build() error {
 		l.cache.init() // another instance wrote
 	}
 	b.sweep, b.nextDue, b.webhooks, b.retain, b.recover = l.sweep, l.nextDue, l.webhooks, l.retention, l.nextRecover
-	b.meta = make(map[effects.Ref]cached)
+	b.begun = true
 	l.unreserve() // what an attempt before this one took
-	b.waiting = make(map[string]bool)
-	b.fold = core.NewBatch(b, core.Clock{Now: b.now}, seq+1)
+	b.fold.Reset(b, core.Clock{Now: b.now}, seq+1)
 	b.fold.Bound(l.allowed())
+	inputs := b.entry.Inputs
 	b.entry = core.NewEntry(seq+1, b.now, l.e.name)
+	b.entry.Inputs = inputs
 
 	for _, part := range []func() error{
 		b.renew, b.catchUp, b.takeRequests, b.takeOutcomes, b.recoverLost,
@@ -211,7 +216,7 @@ func (b *batch) renew() error {
 // takeRequests carries out what callers have asked for, as far as the time and
 // [Options.MaxBatch] allow. The rest stays gathered.
 func (b *batch) takeRequests() error {
-	b.replies = make([]Reply, len(b.l.requests))
+	b.replies = slices.Grow(b.replies, len(b.l.requests))[:len(b.l.requests)]
 	timer := b.l.newStint()
 	inputs := 0
 	for i, r := range b.l.requests {

@@ -74,6 +74,9 @@ func (h holding) lost(o store.OutboxEntry) bool {
 	case !h.lapsed:
 		return false
 	}
+	if len(o.Effect) == 0 {
+		return false // what is repeatable stands in its entry
+	}
 	e, err := effects.DecodeOuter(o.Effect)
 	return err == nil && e.Repeatable()
 }

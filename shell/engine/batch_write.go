@@ -13,11 +13,11 @@ import (
 
 // write stores the changes and the journal.
 func (b *batch) write() error {
-	b.changes = b.fold.Changes()
+	b.changes = b.fold.AppendChanges(b.changes)
 	if len(b.entry.Inputs) == 0 {
 		return nil
 	}
-	b.writes = make([]store.Write, 0, len(b.changes))
+	b.writes = slices.Grow(b.writes, len(b.changes))
 	for _, c := range b.changes {
 		if err := b.dropLogs(c); err != nil {
 			return err
@@ -25,7 +25,10 @@ func (b *batch) write() error {
 		w := store.Write{Kind: c.Ref.Kind, ID: c.Ref.ID}
 		if c.Before != nil {
 			m := b.meta[c.Ref]
-			w.Prev = store.Prev{Version: m.version, Seq: m.seq, Due: c.Before.Deadline(), Terms: c.Before.Terms()}
+			if m.terms == nil {
+				m.terms = c.Before.Terms()
+			}
+			w.Prev = store.Prev{Version: m.version, Seq: m.seq, Due: c.Before.Deadline(), Terms: m.terms}
 		}
 		if c.After != nil {
 			w.State, w.Due, w.Terms = b.encode(c.After), c.After.Deadline(), c.After.Terms()
@@ -66,13 +69,12 @@ func (b *batch) conclude() error {
 	return nil
 }
 
-// encode appends a stored form to the loop's buffer, which serves one batch
-// after the other: what it held is no longer used then. Where the buffer moves
-// as it grows, earlier forms stay in the old one.
+// encode appends a stored form to the batch's buffer. Where the buffer moves as it grows,
+// earlier forms stay in the old one.
 func (b *batch) encode(v interface{ AppendJSON([]byte) []byte }) []byte {
-	start := len(b.l.buf)
-	b.l.buf = v.AppendJSON(b.l.buf)
-	return b.l.buf[start:len(b.l.buf):len(b.l.buf)]
+	start := len(b.buf)
+	b.buf = v.AppendJSON(b.buf)
+	return b.buf[start:len(b.buf):len(b.buf)]
 }
 
 // outbox commits the outer effects: handed out if their tenant may have a slot of their
@@ -86,15 +88,19 @@ func (b *batch) outbox() error {
 	}
 	for _, o := range b.fold.Outer() {
 		key := effectKey(o.From, o.Effect.Number())
-		of, err := b.wanting(key, o.From.Kind)
-		if errors.Is(err, errStale) {
-			continue // started and ended within this batch
-		}
-		if err != nil {
+		state, err := b.fold.State(o.From)
+		if err != nil && !errors.Is(err, store.ErrCorrupt) {
 			return err
 		}
+		if !core.Awaits(state, key.N) {
+			continue // started and ended within this batch
+		}
+		of := OuterEffect{Lane: o.Effect.Lane(), Effect: o.Effect, State: state}
 		s := b.l.shareOf(o.Effect.Lane(), core.ScopeOf(of.State))
-		e := store.OutboxEntry{Key: key, Seq: b.entry.Seq, Kind: o.From.Kind, Lane: s.queue, Effect: b.encode(o.Effect)}
+		e := store.OutboxEntry{Key: key, Seq: b.entry.Seq, Kind: o.From.Kind, Lane: s.queue}
+		if o.Effect.Repeatable() { // recovery asks for that; the rest stands in the machine's state
+			e.Effect = b.encode(o.Effect)
+		}
 		if b.mayStart(s) {
 			b.l.reserve(s, 1)
 			b.handOut(&e, of)
@@ -237,7 +243,7 @@ func (b *batch) startShare(s *share, slots int) (started int, err error) {
 // good: nothing outside of the loop may see any of it.
 func (l *loop) carryOver(b *batch) *stagedBatch {
 	s := &stagedBatch{batch: b}
-	if b.fold == nil {
+	if !b.begun {
 		return s
 	}
 	l.sweep, l.webhooks, l.retention, l.nextRecover = b.sweep, b.webhooks, b.retain, b.recover
@@ -255,9 +261,9 @@ func (l *loop) carryOver(b *batch) *stagedBatch {
 		l.share(queue).setWaiting(waits)
 	}
 	l.adrift = false
-	s.requests = slices.Clone(l.requests[:len(b.replies)])
+	b.requests = append(b.requests, l.requests[:len(b.replies)]...)
 	l.requests = slices.Delete(l.requests, 0, len(b.replies))
-	s.outcomes = slices.Clone(l.outcomes)
+	b.outcomes = append(b.outcomes, l.outcomes...)
 	clear(l.outcomes)
 	l.outcomes = l.outcomes[:0]
 	return s
@@ -270,7 +276,7 @@ func (l *loop) letGo(s *stagedBatch) {
 	if !s.nothing {
 		l.failures, l.retryAt, l.lastErr = 0, time.Time{}, nil
 	}
-	if b.fold == nil {
+	if !b.begun {
 		return
 	}
 	if len(b.entry.Inputs) > 0 {
@@ -297,10 +303,11 @@ func (l *loop) letGo(s *stagedBatch) {
 		}
 	}
 	l.tellCount(s)
-	for i, r := range s.requests {
-		r.done <- b.replies[i]
+	for i, r := range b.requests {
+		r.answer(b.replies[i])
 	}
 	e.announce(s.committed())
+	l.recycle(b)
 }
 
 // remember keeps the new states for the batches that follow.
@@ -318,7 +325,7 @@ func (l *loop) remember(b *batch) {
 			l.cache.drop(c.Ref)
 			continue
 		}
-		l.cache.put(c.Ref, cached{state: c.After, version: w.Prev.Version + 1, seq: b.entry.Seq, size: len(w.State)})
+		l.cache.put(c.Ref, cached{state: c.After, version: w.Prev.Version + 1, seq: b.entry.Seq, size: len(w.State), terms: w.Terms})
 	}
 }
 
@@ -339,7 +346,8 @@ func (e *Engine) announce(committed Committed) {
 	}
 }
 
-// Committed is a batch that is durable.
+// Committed is a batch that is durable. Its memory serves another one later: who is told of it
+// keeps nothing of it but states and events, as values.
 type Committed struct {
 	Events  []effects.Event // what was announced, in order
 	Changes []core.Change

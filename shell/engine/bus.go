@@ -106,76 +106,116 @@ func (b *bus) publish(events []effects.Event) {
 	}
 }
 
-// waitPoll is how often a waiter looks for itself: another instance on the same
-// store may end the machine.
+// waitPoll is how often those who wait look for themselves, all at once: another instance on
+// the same store may end the machine.
 const waitPoll = 10 * time.Second
 
 // waiters wakes those who wait for a machine's end.
 type waiters struct {
-	mu sync.Mutex
-	m  map[effects.Ref][]chan core.State
+	mu   sync.Mutex
+	m    map[effects.Ref]*Waiter // the last one to come; the others by their next
+	look chan struct{}           // closed when those who wait are to look for themselves
+	last time.Time               // when they were last to
 }
 
-func (w *waiters) init() { w.m = make(map[effects.Ref][]chan core.State) }
-
-func (w *waiters) add(ref effects.Ref) chan core.State {
-	c := make(chan core.State, 1)
-	w.mu.Lock()
-	w.m[ref] = append(w.m[ref], c)
-	w.mu.Unlock()
-	return c
+func (w *waiters) init() {
+	w.m = make(map[effects.Ref]*Waiter)
+	w.look = make(chan struct{})
 }
 
-func (w *waiters) remove(ref effects.Ref, c chan core.State) {
+func (w *waiters) add(to *Waiter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.m[ref] = slices.DeleteFunc(w.m[ref], func(other chan core.State) bool { return other == c })
-	if len(w.m[ref]) == 0 {
-		delete(w.m, ref)
+	to.next = w.m[to.ref]
+	w.m[to.ref] = to
+}
+
+func (w *waiters) remove(gone *Waiter) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	first := w.m[gone.ref]
+	if first == gone {
+		if first = gone.next; first == nil {
+			delete(w.m, gone.ref)
+		} else {
+			w.m[gone.ref] = first
+		}
+		return
+	}
+	for ; first != nil; first = first.next {
+		if first.next == gone {
+			first.next = gone.next
+			return
+		}
 	}
 }
 
 func (w *waiters) wake(s core.State) {
 	ref := s.Ref()
 	w.mu.Lock()
-	list := w.m[ref]
+	first := w.m[ref]
 	delete(w.m, ref)
 	w.mu.Unlock()
-	for _, c := range list {
-		c <- s
+	for first != nil {
+		next := first.next // nobody else changes it: it is in the map no more
+		first.state = s
+		close(first.ended)
+		first = next
 	}
+}
+
+// lookNow has all who wait look for themselves, if it is time; the loop calls it often.
+func (w *waiters) lookNow(now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if now.Sub(w.last) < waitPoll {
+		return
+	}
+	w.last = now
+	if len(w.m) > 0 {
+		close(w.look)
+		w.look = make(chan struct{})
+	}
+}
+
+// looking gives what is closed when those who wait are to look for themselves.
+func (w *waiters) looking() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.look
 }
 
 // Waiter waits for the end of one machine, from before it exists if need be.
 type Waiter struct {
-	e   *Engine
-	ref effects.Ref
-	c   chan core.State
+	e     *Engine
+	ref   effects.Ref
+	next  *Waiter       // who waits for the same; guarded by waiters.mu
+	ended chan struct{} // closed once the machine has ended, in this
+	state core.State
 }
 
 // NewWaiter begins to wait for the machine's end: what happens from now on is not
 // missed. Stop it when it is no longer needed.
-func (e *Engine) NewWaiter(ref effects.Ref) Waiter {
-	return Waiter{e: e, ref: ref, c: e.wait.add(ref)}
+func (e *Engine) NewWaiter(ref effects.Ref) *Waiter {
+	w := &Waiter{e: e, ref: ref, ended: make(chan struct{})}
+	e.wait.add(w)
+	return w
 }
 
 // Stop ends the waiting.
-func (w Waiter) Stop() { w.e.wait.remove(w.ref, w.c) }
+func (w *Waiter) Stop() { w.e.wait.remove(w) }
 
 // Wait returns the machine's state once it has ended, or the last one seen if ctx
 // ends or the engine stops before. last is the state that the caller knows.
-func (w Waiter) Wait(ctx context.Context, last core.State) (core.State, error) {
+func (w *Waiter) Wait(ctx context.Context, last core.State) (core.State, error) {
 	for {
-		look, stop := w.e.o.Clock.Timer(waitPoll)
+		look := w.e.wait.looking()
 		select {
-		case s := <-w.c:
-			stop()
-			return s, nil
+		case <-w.ended:
+			return w.state, nil
 		case <-ctx.Done():
-			stop()
 			return last, ctx.Err()
 		case <-w.e.stopped:
-			stop()
 			return last, ErrStopped
 		case <-look:
 		}

@@ -3,6 +3,7 @@ package engine
 import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
 )
 
 // cache keeps decoded states between batches: what is created is soon
@@ -19,6 +20,7 @@ type cached struct {
 	version uint64
 	seq     uint64
 	size    int
+	terms   []store.Term // of the state; nil: not known
 }
 
 const (

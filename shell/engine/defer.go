@@ -79,9 +79,9 @@ func (e *Engine) defers(ctx context.Context, x *execution, try int, why error) b
 
 // undone is the event of an execution that was still waiting for its start when its
 // context ended.
-func undone(ctx context.Context, x *execution, p Procedure, why error) core.Event {
+func undone(ctx context.Context, x *execution, why error) core.Event {
 	if errors.Is(context.Cause(ctx), ErrStopping) {
 		return core.HandBackEvent(x.ref.Kind, x.key.N)
 	}
-	return answer(ctx, x, p, nil, why)
+	return answer(ctx, x, nil, why)
 }

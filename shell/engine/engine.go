@@ -213,7 +213,18 @@ func (r Reply) Answer() (core.State, error) {
 type request struct {
 	Request
 	ctx  context.Context //nolint:containedctx // the caller's own: the loop only asks whether he has gone
-	done chan Reply      // buffered: the loop never blocks on it
+	done chan struct{}   // buffered: the loop never blocks on it
+	rep  Reply           // once done has said so
+}
+
+func newRequest(ctx context.Context, r Request) *request {
+	return &request{Request: r, ctx: ctx, done: make(chan struct{}, 1)}
+}
+
+// answer gives the reply to who waits for it.
+func (r *request) answer(rep Reply) {
+	r.rep = rep
+	r.done <- struct{}{}
 }
 
 // size is how many bytes of it count against those of a batch.
@@ -264,7 +275,7 @@ func (e *Engine) Ask(ctx context.Context, req Request) (Reply, error) {
 	if err := boundInputs(req.Inputs); err != nil {
 		return Reply{}, err
 	}
-	r := &request{Request: req, ctx: ctx, done: make(chan Reply, 1)}
+	r := newRequest(ctx, req)
 	ending := e.closing
 	if r.Late {
 		ending = e.stopped
@@ -282,14 +293,14 @@ func (e *Engine) Ask(ctx context.Context, req Request) (Reply, error) {
 		return Reply{}, ctx.Err()
 	}
 	select {
-	case rep := <-r.done:
-		return rep, nil
+	case <-r.done:
+		return r.rep, nil
 	case <-ctx.Done():
 		return e.lateReply(r)
 	case <-e.stopped:
 		select { // it may have been answered as the last thing
-		case rep := <-r.done:
-			return rep, nil
+		case <-r.done:
+			return r.rep, nil
 		default:
 			return Reply{}, ErrStopped
 		}
@@ -303,8 +314,8 @@ func (e *Engine) lateReply(r *request) (Reply, error) {
 		timer, stop := e.o.Clock.Timer(r.Linger)
 		defer stop()
 		select {
-		case rep := <-r.done:
-			return rep, nil
+		case <-r.done:
+			return r.rep, nil
 		case <-timer:
 		case <-e.stopped:
 		}
@@ -315,7 +326,7 @@ func (e *Engine) lateReply(r *request) (Reply, error) {
 // Post hands a request to the loop and does not wait for the reply, or for longer than ctx
 // lasts where the loop has no room for it. It reports whether the loop has it.
 func (e *Engine) Post(ctx context.Context, req Request) bool {
-	r := &request{Request: req, ctx: context.WithoutCancel(ctx), done: make(chan Reply, 1)}
+	r := newRequest(context.WithoutCancel(ctx), req)
 	select {
 	case e.inbox <- r:
 		return true

@@ -52,7 +52,7 @@ type loop struct {
 	adrift      bool             // batches are stored and were not confirmed
 	lastErr     error            // why the last commit failed; nil once one went well
 	due         []store.DueEntry // room for a sweep
-	buf         []byte           // stored forms of the batch that is being built
+	free        []*batch         // whose memory serves other ones
 
 	stopping  bool
 	stopSoft  time.Time // until then executions may end by themselves
@@ -308,13 +308,13 @@ func (l *loop) step() {
 		l.settle()
 	}
 	now := l.now()
+	l.e.wait.lookNow(now)
 	l.beginTick(now)
 	l.requests = inTurns(l.requests)
 	rest := l.leaveHalf()
-	b := &batch{}
+	b := l.newBatch()
 	durable, err := l.commit(func(tx store.Tx) error {
-		*b = batch{l: l, tx: tx, now: l.wall(), mono: now}
-		l.buf = l.buf[:0]
+		b.begin(tx, l.wall(), now)
 		return b.build()
 	})
 	nothing := errors.Is(err, errNothing)
@@ -406,7 +406,7 @@ func (l *loop) failed(err error) {
 		l.e.log.Error("commit failed; what was not acknowledged is undone", "error", err, "retry_in", retry)
 	}
 	for _, r := range l.requests {
-		r.done <- Reply{Err: fmt.Errorf("%s: %w", became, err)}
+		r.answer(Reply{Err: fmt.Errorf("%s: %w", became, err)})
 	}
 	clear(l.requests)
 	l.requests = l.requests[:0]
@@ -475,7 +475,7 @@ func (l *loop) refuseRest() {
 	for {
 		select {
 		case r := <-l.e.inbox:
-			r.done <- Reply{Err: ErrStopped}
+			r.answer(Reply{Err: ErrStopped})
 		default:
 			return
 		}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -53,15 +52,6 @@ type launch struct {
 	queue string // in the store, of the tenant's share of the lane
 }
 
-// execution is an outer effect that is being carried out.
-type execution struct {
-	key     store.EffectKey
-	ref     effects.Ref
-	queue   string // whose slot it holds
-	cancel  context.CancelCauseFunc
-	dropped bool // withdrawn or fenced: nobody wants the result; the loop's alone
-}
-
 // outcome is the answer of an execution.
 type outcome struct {
 	of    *execution
@@ -86,89 +76,22 @@ func (l *loop) returned(o outcome) {
 // start begins an execution beside the loop: the state that asks for it is durable
 // (A8).
 func (l *loop) start(s launch) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	x := &execution{key: s.key, ref: s.State.Ref(), queue: s.queue, cancel: cancel}
-	l.running[s.key] = x
 	p := Procedure{What: "effect", Subject: "effect", Call: noProcedure}
 	if l.e.o.Hooks.Procedure != nil {
 		p = l.e.o.Hooks.Procedure(s.OuterEffect)
 	}
-	go l.e.execute(ctx, x, p)
+	x := l.e.newExecution(s, p)
+	l.running[s.key] = x
+	go x.run()
 }
 
 func noProcedure(context.Context) (json.RawMessage, error) {
 	return nil, Permanent(errors.New("nothing carries out outer effects here"))
 }
 
-// execute carries the effect out and hands the outcome to the loop, exactly once. What
-// could not be started is tried again: its slot stays taken meanwhile, so that nothing
-// else fails in its place.
-func (e *Engine) execute(ctx context.Context, x *execution, p Procedure) {
-	defer x.cancel(nil)
-	for try := 0; ; try++ {
-		err := e.attempt(ctx, x, p)
-		if err == nil {
-			return
-		}
-		if !e.defers(ctx, x, try, err) {
-			e.deliver(x, undone(ctx, x, p, err))
-			return
-		}
-	}
-}
-
-// deliver hands the outcome of an execution to the loop.
-func (e *Engine) deliver(x *execution, ev core.Event) {
-	select {
-	case e.result <- outcome{of: x, event: ev}:
-	case <-e.stopped:
-	}
-}
-
-// attempt follows the procedure, and delivers its outcome: also if it does not return
-// after its context has ended. An error says that it was not started, and that nothing
-// was delivered.
-func (e *Engine) attempt(ctx context.Context, x *execution, p Procedure) error {
-	if p.Limit > 0 {
-		var stop context.CancelFunc
-		ctx, stop = context.WithTimeoutCause(ctx, p.Limit, ErrTimeLimit)
-		defer stop()
-	}
-	var once sync.Once
-	deliver := func(ev core.Event) { once.Do(func() { e.deliver(x, ev) }) }
-	returned := make(chan struct{})
-	unwatch := context.AfterFunc(ctx, func() {
-		c, stop := e.o.Clock.Timer(e.o.AbandonAfter)
-		defer stop()
-		select {
-		case <-c:
-			deliver(answer(ctx, x, p, nil, fmt.Errorf("the %s did not return, and was left behind", p.What)))
-		case <-returned:
-		}
-	})
-	if errors.Is(context.Cause(ctx), ErrStopping) { // cancelled before it was begun
-		close(returned)
-		unwatch()
-		deliver(core.HandBackEvent(x.ref.Kind, x.key.N))
-		return nil
-	}
-	result, err := p.Call(ctx)
-	close(returned)
-	unwatch()
-	if IsNotStarted(err) && ctx.Err() == nil {
-		undelivered := false
-		once.Do(func() { undelivered = true })
-		if undelivered {
-			return err
-		}
-	}
-	deliver(answer(ctx, x, p, result, err))
-	return nil
-}
-
 // answer turns what came back into the machine's event.
-func answer(ctx context.Context, x *execution, p Procedure, result json.RawMessage, err error) core.Event {
-	kind, n := x.ref.Kind, x.key.N
+func answer(ctx context.Context, x *execution, result json.RawMessage, err error) core.Event {
+	kind, n, p := x.ref.Kind, x.key.N, &x.p
 	if err == nil {
 		switch {
 		case len(result) > MaxResultBytes:

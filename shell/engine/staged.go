@@ -24,12 +24,10 @@ import (
 // stagedBatch is a batch of which nobody was told.
 type stagedBatch struct {
 	*batch
-	durable  func() error               // of [store.Stager.Stage]
-	nothing  bool                       // it has changed nothing in the store
-	requests []*request                 // that it answers
-	outcomes []outcome                  // that it has taken
-	counted  bool                       // [Hooks.Count] was told
-	before   map[effects.Ref]core.State // what it has changed, as it was; made when it is asked for
+	durable func() error               // of [store.Stager.Stage]
+	nothing bool                       // it has changed nothing in the store
+	counted bool                       // [Hooks.Count] was told
+	before  map[effects.Ref]core.State // what it has changed, as it was; made when it is asked for
 }
 
 // flight is a batch that the disk is taking.

@@ -61,7 +61,7 @@ func (s *Server) initMetrics() {
 		m.requests, m.duration, m.rejected, m.replayed, m.crowded, m.entries,
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		collector{s.collectEngine, s.collectConns, s.collectQueues, s.collectRunbooks, s.collectJobs, s.collectAudit, s.collectTenants},
+		collector{s.collectEngine, s.collectConns, s.collectQueues, s.collectRunbooks, s.collectJobs, s.collectAudit, s.collectTenants, s.collectLog},
 		s.observeRuns(),
 	)
 	m.handler = promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{
@@ -168,6 +168,11 @@ func (ch samples) gauge(d *prometheus.Desc, v float64, labels ...string) {
 
 func (ch samples) counter(d *prometheus.Desc, n uint64, labels ...string) {
 	ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+}
+
+// seconds adds a counter of time.
+func (ch samples) seconds(d *prometheus.Desc, total time.Duration) {
+	ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, total.Seconds())
 }
 
 // histogram adds a Prometheus histogram, whose buckets are cumulative.

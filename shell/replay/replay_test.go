@@ -141,6 +141,11 @@ func TestWhateverIsChangedBehindTheJournalsBackIsNamed(t *testing.T) {
 			waiting, err := tx.Waiting("hang", 1)
 			return errors.Join(err, tx.DeleteOutbox(waiting[0].Key))
 		}, "is missing"},
+		"an outbox entry with another effect": {func(_ *testing.T, tx store.Tx, _ uint64) error {
+			waiting, err := tx.Waiting("hang", 1)
+			waiting[0].Effect = []byte(`{"type":"run_tool","run":1,"tool":"other"}`)
+			return errors.Join(err, tx.PutOutbox(waiting[0]))
+		}, "differs"},
 		"an outbox entry too many": {func(_ *testing.T, tx store.Tx, seq uint64) error {
 			return tx.PutOutbox(store.OutboxEntry{Key: store.EffectKey{ID: uuid.New(), N: 1}, Seq: seq, Kind: core.KindAction, Lane: "ok", Effect: []byte(`{"type":"run_tool","run":1,"tool":"ok"}`)})
 		}, "is not outstanding in the replay"},

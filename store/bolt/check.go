@@ -44,7 +44,11 @@ func (s *Store) Check(ctx context.Context) (_ []Finding, err error) {
 	if err := s.lockWriter(ctx); err != nil {
 		return nil, fmt.Errorf("check: %w", err)
 	}
-	release := s.db.Hold()
+	release, err := s.db.Hold(ctx)
+	if err != nil {
+		s.unlockWriter()
+		return nil, fmt.Errorf("check: %w", err)
+	}
 	letWrite := sync.OnceFunc(func() { release(); s.unlockWriter() })
 	defer letWrite()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))

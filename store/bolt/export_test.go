@@ -1,6 +1,10 @@
 package bolt
 
-import "github.com/orrery-go/orrery/store"
+import (
+	"context"
+
+	"github.com/orrery-go/orrery/store"
+)
 
 // FormatValue makes the stored form of a format for the tests.
 func FormatValue(program string, format int) []byte {
@@ -24,3 +28,12 @@ var Explain = explain
 
 // OnCommit calls fn once the transaction is durable, before Update returns.
 func OnCommit(t store.Tx, fn func()) { t.(*tx).tx.OnCommit(fn) }
+
+// Hold lets no checkpoint of a store begin until release.
+func Hold(s *Store) (release func()) {
+	release, err := s.db.Hold(context.Background())
+	if err != nil {
+		panic(err)
+	}
+	return release
+}

@@ -1,12 +1,15 @@
 package bolt_test
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/bbolt"
 
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/bolt"
@@ -147,4 +150,51 @@ func TestNothingIsAcknowledgedWhileTheLogIsTakenAway(t *testing.T) {
 	require.NoError(t, os.Rename(path+".away", path+logSuffix))
 	require.NoError(t, commit(s, batchOf(1, 1)))
 	requireRecords(t, s, 2)
+}
+
+func TestALinkToAFileThatIsNotThereMakesNoneBesideALog(t *testing.T) {
+	path := crashed(t, 20)
+	link := filepath.Join(t.TempDir(), "link.db")
+	require.NoError(t, os.Symlink(path, link))
+	require.NoError(t, os.Rename(path, path+".away"))
+	_, err := bolt.Open(link, bolt.Options{})
+	require.ErrorIs(t, err, bolt.ErrOtherLog)
+	require.ErrorContains(t, err, path+logSuffix)
+	require.NoFileExists(t, path)
+	require.NoError(t, os.Rename(path+".away", path))
+	requireRecords(t, open(t, link, bolt.Options{}), 20)
+}
+
+func TestAFileOfAnEarlierFormatIsNotChangedBesideTheLogOfAnother(t *testing.T) {
+	path := crashed(t, 20)
+	require.NoError(t, os.Remove(path))
+	older, err := bbolt.Open(path, 0o600, nil)
+	require.NoError(t, err)
+	require.NoError(t, older.Update(func(tx *bbolt.Tx) error {
+		b, err := tx.CreateBucket([]byte("system"))
+		if err != nil {
+			return err
+		}
+		return b.Put([]byte("format"), bolt.FormatValue("orrery", 1))
+	}))
+	require.NoError(t, older.Close())
+	before, err := os.ReadFile(path)
+	require.NoError(t, err)
+	_, err = bolt.Open(path, bolt.Options{})
+	require.ErrorIs(t, err, bolt.ErrOtherLog)
+	after, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, before, after)
+}
+
+func TestACheckThatWaitsForACheckpointEndsWithItsContext(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "orrery.db"), bolt.Options{})
+	require.NoError(t, commit(s, batchOf(0, 1)))
+	release := bolt.Hold(s)
+	defer release()
+	waits, cancel := context.WithCancelCause(ctx)
+	cancel(errors.New("no longer"))
+	_, err := s.Check(waits)
+	require.ErrorContains(t, err, "no longer")
+	require.NoError(t, commit(s, batchOf(1, 1)), "nobody is kept from writing")
 }

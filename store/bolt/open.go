@@ -77,11 +77,11 @@ func open(path string, opts Options) (_ *Store, err error) {
 			err = errors.Join(err, closeFile(db))
 		}
 	}()
-	if err := ensureFormat(db); err != nil {
+	if err := ensureFormat(db, logFolder(file.path)); err != nil {
 		return nil, err
 	}
 	if isNew {
-		folder := filepath.Dir(path)
+		folder := filepath.Dir(target(path))
 		if err := errors.Join(syncFolder(folder), syncAbove(folder)); err != nil {
 			return nil, fmt.Errorf("make the new file's name durable: %w", err)
 		}
@@ -99,10 +99,23 @@ func open(path string, opts Options) (_ *Store, err error) {
 // logFolder gives the folder of a file's log: beside the file itself, whatever links lead there.
 func logFolder(path string) string { return target(path) + ".log" }
 
-// target gives the path that links lead to; where they lead nowhere, the path itself.
+// target gives the path that links lead to, also where no file is there.
 func target(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
+	for range 255 { // as many as Linux follows, and more
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			return real
+		}
+		to, err := os.Readlink(path)
+		if err != nil {
+			break
+		}
+		if !filepath.IsAbs(to) {
+			to = filepath.Join(filepath.Dir(path), to)
+		}
+		path = to
+	}
+	if folder, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		return filepath.Join(folder, filepath.Base(path))
 	}
 	return path
 }
@@ -188,8 +201,9 @@ func closeFile(db *bbolt.DB) (err error) {
 	return db.Close()
 }
 
-// ensureFormat lays out an empty file, and brings an older one to this format.
-func ensureFormat(db *bbolt.DB) (err error) {
+// ensureFormat lays out an empty file, and brings an older one to this format, unless there
+// is the log of another one in the folder.
+func ensureFormat(db *bbolt.DB, folder string) (err error) {
 	defer guard("read the format", &err)
 	var have int
 	err = db.View(func(tx *bbolt.Tx) (err error) {
@@ -207,6 +221,11 @@ func ensureFormat(db *bbolt.DB) (err error) {
 		return fmt.Errorf("%w: it is empty", ErrForeign)
 	case db.IsReadOnly():
 		return fmt.Errorf("%w: format %d must be brought to %d first: open it once for writing", ErrReadOnly, have, Format)
+	}
+	if have <= 1 { // these have no log of their own
+		if err := kv.NoLog(folder, nil); err != nil {
+			return err
+		}
 	}
 	return db.Update(func(tx *bbolt.Tx) error {
 		if have == 0 {

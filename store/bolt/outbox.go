@@ -9,6 +9,7 @@ import (
 
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/bolt/internal/kv"
 )
 
 // entry makes an outbox entry of its stored form. The caller says in its error
@@ -51,12 +52,12 @@ func (t *readTx) OutboxEntry(key store.EffectKey) (e store.OutboxEntry, err erro
 		return e, err
 	}
 	defer guard("outbox entry", &err)
-	k := effectKeyBytes(key)
-	raw, ok := t.table(bucketOutbox).Get(k[:])
+	k := t.effectKey(key)
+	raw, ok := t.table(bucketOutbox).Get(k)
 	if !ok {
 		return e, fmt.Errorf("outbox entry %s: %w", key, store.ErrNotFound)
 	}
-	if e, err = t.entry(k[:], raw); err != nil {
+	if e, err = t.entry(k, raw); err != nil {
 		return e, store.NewOutboxError("outbox entry", key, err)
 	}
 	return e, nil
@@ -181,29 +182,29 @@ func (t *tx) PutOutbox(e store.OutboxEntry) (err error) {
 	if err := t.check("put outbox"); err != nil {
 		return err
 	}
-	defer guard("put outbox", &err)
+	defer kv.Guard("put outbox", &err)
 	if err := e.Validate(); err != nil {
 		return fmt.Errorf("put outbox %s: %w", e.Key, err)
 	}
 	outbox, waiting := t.table(bucketOutbox), t.table(bucketWaiting)
-	key := effectKeyBytes(e.Key)
+	key := t.effectKey(e.Key)
 	stays := false // its key in the waiting index
-	raw, stored := outbox.Get(key[:])
+	raw, stored := outbox.Get(key)
 	if stored || t.strays[e.Key] != nil {
-		stays, err = t.unwait(key[:], raw, &e)
+		stays, err = t.unwait(key, raw, &e)
 	}
 	if err != nil {
 		return fmt.Errorf("put outbox %s: %w", e.Key, err)
 	}
-	t.scratch = appendOutbox(t.scratch[:0], key[:], &e)
+	t.scratch = appendOutbox(t.scratch[:0], key, &e)
 	if stored {
-		outbox.Put(key[:], t.scratch)
+		outbox.Put(key, t.scratch)
 	} else {
-		outbox.PutNew(key[:], t.scratch)
+		outbox.PutNew(key, t.scratch)
 	}
 	if e.Waiting() && !stays {
 		var b [128]byte
-		waiting.PutNew(appendWaitKey(b[:0], e.Lane, e.Seq, key[:]), nil)
+		waiting.PutNew(appendWaitKey(b[:0], e.Lane, e.Seq, key), nil)
 	}
 	return nil
 }
@@ -215,6 +216,9 @@ func (t *tx) unwait(key, raw []byte, successor *store.OutboxEntry) (stays bool, 
 	if keys := t.strays[effectKeyOf(key)]; keys != nil {
 		delete(t.strays, effectKeyOf(key))
 		t.removeKeys(keys)
+		return false, nil
+	}
+	if isHandedOut(key, raw) {
 		return false, nil
 	}
 	o, err := parseOutbox(key, raw)
@@ -263,14 +267,14 @@ func (t *tx) DeleteOutbox(key store.EffectKey) (err error) {
 	if err := t.check("delete outbox"); err != nil {
 		return err
 	}
-	defer guard("delete outbox", &err)
-	k := effectKeyBytes(key)
+	defer kv.Guard("delete outbox", &err)
+	k := t.effectKey(key)
 	outbox := t.table(bucketOutbox)
-	at, raw := outbox.find(k[:])
+	at, raw := outbox.find(k)
 	if at == nil && t.strays[key] == nil { // late answers come this way: no search of the index
 		return fmt.Errorf("delete outbox %s: %w", key, store.ErrNotFound)
 	}
-	_, err = t.unwait(k[:], raw, nil)
+	_, err = t.unwait(k, raw, nil)
 	if err == nil && at != nil {
 		outbox.Delete(at)
 	}

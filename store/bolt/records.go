@@ -9,14 +9,15 @@ import (
 
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/bolt/internal/kv"
 )
 
 func (t *readTx) Get(kind effects.Kind, id uuid.UUID) (r store.Record, err error) {
 	if err := t.check("get"); err != nil {
 		return r, err
 	}
-	defer guard("get", &err)
-	raw, ok := t.kind(kind).records.Get(id[:])
+	defer kv.Guard("get", &err)
+	raw, ok := t.kind(kind).records.Get(t.keyOf(id[:]...))
 	if !ok {
 		return r, &store.RecordError{Op: "get", Kind: kind, ID: id, Err: store.ErrNotFound}
 	}

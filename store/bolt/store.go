@@ -36,6 +36,7 @@ import (
 var (
 	_ store.Store  = (*Store)(nil)
 	_ store.Stager = (*Store)(nil)
+	_ store.Logged = (*Store)(nil)
 )
 
 // Errors of Open that callers decide on.
@@ -51,8 +52,8 @@ var (
 	ErrReadOnly = kv.ErrReadOnly
 	// ErrUnknownOutcome: the disk failed in the last step of a commit, so nobody
 	// knows whether it is durable: that Update's error is [store.ErrUnconfirmed], too.
-	// The store refuses everything from then on; what holds is known after it was opened
-	// again.
+	// The store refuses everything from then on, and [Store.Failed] is closed; what holds
+	// is known after it was opened again, best by a process that begins anew.
 	ErrUnknownOutcome = kv.ErrUnknownOutcome
 	// ErrNoLog: the file was not closed, and the folder with its log is not there, or
 	// not all of it. What it has is older than what was acknowledged.
@@ -125,6 +126,16 @@ type Store struct {
 func newStore(db *kv.DB, path string, file *identity, o Options) *Store {
 	return &Store{db: db, path: path, file: file, session: cmp.Or(o.Session, rand.Text()), writer: make(chan struct{}, 1)}
 }
+
+// Failed is closed once the store refuses everything, until it was opened anew: the disk has
+// failed in a commit, or somebody has cut the file. Failure tells why.
+func (s *Store) Failed() <-chan struct{} { return s.db.Over() }
+
+// Failure is why the store refuses everything; nil: it does not.
+func (s *Store) Failure() error { return s.db.Broken() }
+
+// LogStats implements [store.Logged].
+func (s *Store) LogStats() store.LogStats { return s.db.Stats() }
 
 // Session implements [store.Store]: a random name for each Open.
 func (s *Store) Session() string { return s.session }

@@ -84,6 +84,17 @@ type readTx struct {
 	epochs []store.Epoch                // nil: not read yet
 	strays map[store.EffectKey][][]byte // keys of the waiting index that lead to what a listing named
 	steps  int
+	keys   [effectLen]byte // room for a key, see keyOf
+}
+
+// keyOf gives a key in the transaction's own memory, until the next one is asked for: one on the
+// stack would be moved to the heap each time.
+func (t *readTx) keyOf(b ...byte) []byte { return append(t.keys[:0], b...) }
+
+// effectKey is keyOf for the key of an outbox entry.
+func (t *readTx) effectKey(key store.EffectKey) []byte {
+	b := effectKeyBytes(key)
+	return t.keyOf(b[:]...)
 }
 
 // check fails where the transaction or its context has ended.
@@ -97,7 +108,8 @@ func (t *readTx) check(op string) error {
 	return nil
 }
 
-// guard turns a panic of bbolt into an error: see [kv.Guard].
+// guard turns a panic of bbolt into an error: see [kv.Guard], which itself stands where it
+// matters that the error is not moved to the heap.
 var guard = kv.Guard
 
 // table gives one of the fixed tables.

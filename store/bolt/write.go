@@ -189,9 +189,19 @@ func (p *putter) count(kind effects.Kind, term *store.Term, delta int64) {
 // finish writes the indexes.
 func (p *putter) finish() {
 	p.putDue(p.due)
-	// Stable: where a term only changes whether it is counted, the deletion of
-	// its key comes before the new entry.
-	slices.SortStableFunc(p.lists, func(a, b indexOp) int { return bytes.Compare(a.key, b.key) })
+	// Where a term only changes whether it is counted, the deletion of its key comes
+	// before the new entry.
+	slices.SortFunc(p.lists, func(a, b indexOp) int {
+		switch c := bytes.Compare(a.key, b.key); {
+		case c != 0:
+			return c
+		case a.value == nil && b.value != nil:
+			return -1
+		case a.value != nil && b.value == nil:
+			return 1
+		}
+		return 0
+	})
 	for i := range p.lists {
 		op := &p.lists[i]
 		if op.value == nil {

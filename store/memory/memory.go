@@ -108,7 +108,8 @@ func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 		return err
 	}
 	defer s.open.Done()
-	mine := *d // trees and slices in it are never changed, only replaced
+	mine := *d // trees and slices in it are never changed, only replaced, but for what is made here
+	mine.own()
 	t := &tx{readTx: readTx{ctx: ctx, data: &mine}, session: s.session}
 	defer t.end()
 	if err := fn(t); err != nil {
@@ -127,6 +128,7 @@ func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 		return fmt.Errorf("commit: %w", err)
 	}
 	mine.commits++
+	mine.disown()
 	s.data = &mine
 	return nil
 }
@@ -204,6 +206,24 @@ type (
 		n uint32
 	}
 )
+
+// own gives the trees of which an Update changes much an owner.
+func (d *data) own() {
+	d.records.own()
+	d.due.own()
+	d.lists.own()
+	d.counts.own()
+	d.outbox.own()
+}
+
+// disown ends that: nobody changes what is committed.
+func (d *data) disown() {
+	d.records.disown()
+	d.due.disown()
+	d.lists.disown()
+	d.counts.disown()
+	d.outbox.disown()
+}
 
 func newData() *data {
 	return &data{

@@ -193,7 +193,7 @@ func step(t *rapid.T, m *model, tx store.Tx) {
 		n := rapid.IntRange(0, 5).Draw(t, "n")
 		e := store.OutboxEntry{
 			Key: store.EffectKey{ID: id(n % 3), N: uint32(n)}, Seq: rapid.Uint64Range(1, 3).Draw(t, "seq"), Kind: kindGen.Draw(t, "kind"),
-			Lane: laneGen.Draw(t, "lane"), Effect: []byte(`{"x":1}`), Holder: rapid.SampledFrom([]string{"", "h"}).Draw(t, "holder"),
+			Lane: laneGen.Draw(t, "lane"), Effect: rapid.SampledFrom([][]byte{nil, []byte(`{"x":1}`)}).Draw(t, "effect"), Holder: rapid.SampledFrom([]string{"", "h"}).Draw(t, "holder"),
 		}
 		require.NoError(t, tx.PutOutbox(e))
 		m.outbox[e.Key] = e

@@ -140,14 +140,26 @@ var outboxCases = []testCase{
 		})
 		require.ErrorIs(s, s.refused(func(tx store.Tx) error { return tx.DeleteOutbox(e.Key) }), store.ErrNotFound)
 	}},
+	{"an entry may be without its effect", func(s *suite) {
+		first, second := outboxEntry(1, 1, "a"), outboxEntry(2, 1, "a")
+		first.Effect, second.Effect, second.Holder = nil, nil, "h"
+		s.update(func(tx store.Tx) { putOutbox(s, tx, first, second) })
+		s.view(func(tx store.ReadTx) {
+			assert.Equal(s, first, must(tx.OutboxEntry(first.Key))(s))
+			assert.Equal(s, second, must(tx.OutboxEntry(second.Key))(s))
+			assert.Equal(s, []int{1}, waitingKeys(s, tx, "a", 9))
+		})
+		first.Effect = []byte(`{"tool":"x"}`)
+		s.update(func(tx store.Tx) { putOutbox(s, tx, first) })
+		s.view(func(tx store.ReadTx) { assert.Equal(s, first, must(tx.OutboxEntry(first.Key))(s)) })
+	}},
 	{"a bad entry is refused with its reason", func(s *suite) {
 		for reason, spoil := range map[string]func(e *store.OutboxEntry){
-			"key.id":       func(e *store.OutboxEntry) { e.Key.ID = uuid.Nil },
-			"kind":         func(e *store.OutboxEntry) { e.Kind = "" },
-			"lane":         func(e *store.OutboxEntry) { e.Lane = "" },
-			"not UTF-8":    func(e *store.OutboxEntry) { e.Lane = "\xff" },
-			"holder":       func(e *store.OutboxEntry) { e.Holder = strings.Repeat("x", store.MaxName+1) },
-			"effect is em": func(e *store.OutboxEntry) { e.Effect = nil },
+			"key.id":    func(e *store.OutboxEntry) { e.Key.ID = uuid.Nil },
+			"kind":      func(e *store.OutboxEntry) { e.Kind = "" },
+			"lane":      func(e *store.OutboxEntry) { e.Lane = "" },
+			"not UTF-8": func(e *store.OutboxEntry) { e.Lane = "\xff" },
+			"holder":    func(e *store.OutboxEntry) { e.Holder = strings.Repeat("x", store.MaxName+1) },
 		} {
 			e := outboxEntry(1, 1, "a")
 			spoil(&e)

@@ -59,6 +59,19 @@ func TestADaemonWhoseDatabaseIsReplacedAcknowledgesNothingUntilTheFileIsBack(t *
 	assert.Zero(t, p.code())
 }
 
+func TestADaemonWhoseDatabaseHasFailedForGoodEndsWithAnError(t *testing.T) {
+	db := database(t)
+	p := start(t, "--db", db)
+	p.ok("actions", "add", "--in", "1h", "--", "echo", "one")
+	require.NoError(t, os.Truncate(db, 4096))
+	r := p.do("actions", "add", "--in", "1h", "--", "echo", "two")
+	assert.NotZero(t, r.code)
+	assert.Equal(t, exitFailed, p.code(), "so that a supervisor starts it again")
+	line := await(t, p.errs, "stopping, to be started again")
+	assert.Contains(t, line, "the database "+db+" takes nothing any more")
+	assert.Contains(t, line, "the file was cut from outside")
+}
+
 func TestANamedSecretReachesTheServerAndIsInNoAnswerLogOrFile(t *testing.T) {
 	t.Parallel()
 	const hushed = "hush-hush-7"

@@ -152,12 +152,16 @@ func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var wg sync.WaitGroup
-	var engineErr, apiErr, jobsErr error
+	var engineErr, apiErr, jobsErr, storeErr error
 	engineDone := make(chan struct{})
 	wg.Go(func() {
 		defer close(engineDone)
 		defer cancel() // an engine that ends takes the rest with it
 		engineErr = d.engine.Run(ctx)
+	})
+	wg.Go(func() {
+		defer cancel()
+		storeErr = d.watchStore(ctx)
 	})
 	// The service of jobs goes on until the engine has stopped: runs under way need it.
 	jobsCtx, endJobs := context.WithCancel(context.WithoutCancel(ctx))
@@ -193,7 +197,20 @@ func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
 	if engineErr == nil && !errors.Is(startErr, context.Canceled) && !errors.Is(startErr, shell.ErrStopped) {
 		engineErr = startErr // the other errors mean a stop before the start
 	}
-	return errors.Join(engineErr, jobsErr, apiErr, err)
+	return errors.Join(storeErr, engineErr, jobsErr, apiErr, err)
+}
+
+// watchStore waits until the store has failed for good, or ctx has ended. What a disk that
+// has failed holds only a new start finds out, which is the supervisor's to make.
+func (d *daemon) watchStore(ctx context.Context) error {
+	select {
+	case <-d.store.Failed():
+	case <-ctx.Done():
+		return nil
+	}
+	err := fmt.Errorf("the database %s takes nothing any more: %w", d.c.DB, d.store.Failure())
+	d.log.Error("stopping, to be started again: what was under way may have been stored or not", "error", err)
+	return err
 }
 
 // awaitEngine waits until the loop answers: a request about an action that

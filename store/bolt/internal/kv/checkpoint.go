@@ -3,6 +3,7 @@ package kv
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -15,7 +16,7 @@ import (
 func (db *DB) keepUp(ctx context.Context) {
 	told := "" // of the last checkpoint, if it failed
 	for db.waitForWork(ctx) {
-		switch err := db.Checkpoint(); {
+		switch err := db.checkpoint(ctx); {
 		case err == nil && told != "":
 			db.o.Logger.Info("what the log holds is in the file again")
 			told = ""
@@ -55,9 +56,14 @@ func (db *DB) waitForWork(ctx context.Context) bool {
 }
 
 // Checkpoint brings all that is committed into the file. Transactions go on meanwhile.
-func (db *DB) Checkpoint() error {
+func (db *DB) Checkpoint() error { return db.checkpoint(nil) }
+
+// checkpoint is Checkpoint; until calm has ended nobody waits for it, unless it is nil.
+func (db *DB) checkpoint(calm context.Context) error {
 	db.working.Lock()
 	defer db.working.Unlock()
+	db.calm = calm
+	defer func() { db.calm = nil }()
 	for {
 		if err := db.lockWriter(); err != nil {
 			return err
@@ -78,11 +84,13 @@ func (db *DB) Checkpoint() error {
 	}
 }
 
-// Hold lets no checkpoint begin until release, once the one under way has ended: nobody
-// writes to the file meanwhile.
-func (db *DB) Hold() (release func()) {
-	db.working.Lock()
-	return db.working.Unlock
+// Hold lets no checkpoint begin until release, once the one under way has ended, unless the
+// context ends before: nobody writes to the file meanwhile.
+func (db *DB) Hold(ctx context.Context) (release func(), err error) {
+	if err := db.working.lockOr(ctx); err != nil {
+		return nil, err
+	}
+	return db.working.Unlock, nil
 }
 
 // Settle is Checkpoint, after which the file alone is whole and has no log. The next commit
@@ -116,18 +124,24 @@ func (db *DB) freeze(always bool) bool {
 	defer db.mu.Unlock()
 	if db.frozen == nil && (always || !db.active.empty()) {
 		db.frozen, db.upTo = db.active, db.last
-		db.active, db.bytes = &overlay{}, 0
+		db.active, db.bytes, db.aside = &overlay{}, 0, db.bytes
 	}
 	return db.frozen != nil
 }
 
 // writeFrozen writes what is frozen, and then the state.
 func (db *DB) writeFrozen(as state) error {
+	began := time.Now()
 	err := db.writeOverlay(db.frozen, as)
+	if errors.Is(err, store.ErrCorrupt) {
+		err = fmt.Errorf("%w: a part of the file is damaged: end the process and salvage the file, best before the log is full", err)
+	}
 	db.mu.Lock()
 	db.failed = err
+	db.made.note(err, time.Since(began))
 	if err == nil {
-		db.frozen = nil
+		db.inFile = db.upTo
+		db.frozen, db.aside = nil, 0
 	}
 	close(db.ended)
 	db.ended = make(chan struct{})
@@ -138,7 +152,7 @@ func (db *DB) writeFrozen(as state) error {
 // writeOverlay writes an overlay to the file, table by table in the order of the keys, in
 // transactions of which the last one says up to which frame the file now has all.
 func (db *DB) writeOverlay(o *overlay, as state) error {
-	w := overlayWriter{db: db}
+	w := overlayWriter{db: db, most: db.portion()}
 	for number, l := range o.layers {
 		if l == nil {
 			continue
@@ -155,6 +169,7 @@ type overlayWriter struct {
 	db      *DB
 	pending []func(*bbolt.Tx) error
 	bytes   int
+	most    int // that a transaction is to take
 }
 
 func (w *overlayWriter) table(name string, l *layer) error {
@@ -179,18 +194,22 @@ func (w *overlayWriter) table(name string, l *layer) error {
 	for ok := iter.First(); ok; ok = iter.Next() {
 		e := iter.Item()
 		part = append(part, e)
-		if w.bytes += len(e.key) + len(e.value); w.bytes >= w.db.o.Portion {
+		if w.bytes += w.db.cost(&e); w.bytes >= w.most {
 			flush()
+			began := time.Now()
 			if err := w.commit(nil); err != nil {
 				return err
 			}
+			w.db.breathe(time.Since(began))
+			w.most = w.db.portion()
 		}
 	}
 	flush()
 	return nil
 }
 
-func (w *overlayWriter) write(tx *bbolt.Tx, name string, entries []entry) error {
+func (w *overlayWriter) write(tx *bbolt.Tx, name string, entries []entry) (err error) {
+	defer Guard("table "+name, &err)
 	b, err := tx.CreateBucketIfNotExists([]byte(name))
 	if err != nil {
 		return err

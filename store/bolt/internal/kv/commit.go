@@ -39,6 +39,9 @@ func (tx *Tx) Commit() error {
 // nobody knows.
 func (tx *Tx) Stage() (Staged, error) {
 	defer tx.Rollback()
+	if tx.refuse != nil {
+		return Staged{}, tx.refuse
+	}
 	if !tx.write || tx.frame.bytes == 0 {
 		return tx.Seen(), nil
 	}

@@ -33,7 +33,7 @@ var (
 	ErrReadOnly = errors.New("read-only")
 	// ErrUnknownOutcome: the disk failed in the last step of a commit. Everything is
 	// refused from then on.
-	ErrUnknownOutcome = errors.New("the disk failed while committing: close the store and open it again")
+	ErrUnknownOutcome = errors.New("the disk failed while committing, so nobody knows whether that is stored: the next start finds out")
 	// ErrNoLog: the file was not closed, and its log is not there, or not all of it.
 	ErrNoLog = errors.New("the file was not closed, and the log beside it is missing or cut")
 	// ErrOtherLog: the folder beside the file holds the log of another file.
@@ -76,21 +76,26 @@ type DB struct {
 	log     atomic.Pointer[wal.Log] // nil: nothing was committed yet; the writer changes it
 	writer  sync.Mutex              // held by the one that writes, or freezes what was written
 	syncing sync.Mutex              // held by the one that waits for the disk; after writer
-	working sync.Mutex              // held while a checkpoint is made
+	working mutex                   // held while a checkpoint is made
+	calm    context.Context         // of that checkpoint: until it ends nobody waits for it; nil: somebody does
 	rest    []byte                  // room in memory that the last frame has left; the writer's
 	broken  atomic.Pointer[error]
 
 	mu     sync.RWMutex // guards what is below, and that it fits to the file
 	active *overlay
-	frozen *overlay      // nil: no checkpoint is under way
-	staged []staged      // what is in the log and not shown yet, in order
-	last   uint64        // the number of the last commit that is shown
-	upTo   uint64        // that of the last commit in frozen
-	bytes  int64         // of the frames in active
-	failed error         // of the last checkpoint
+	frozen *overlay // nil: no checkpoint is under way
+	staged []staged // what is in the log and not shown yet, in order
+	last   uint64   // the number of the last commit that is shown
+	upTo   uint64   // that of the last commit in frozen
+	bytes  int64    // of the frames in active
+	aside  int64    // and in frozen
+	failed error    // of the last checkpoint
+	inFile uint64   // the last commit that the file has
+	made   made
 	ended  chan struct{} // closed when the checkpoint under way ends
 
 	dirty, full, half chan struct{} // tell the goroutine: there is something, enough, a log that will need room
+	over              chan struct{} // closed once everything is refused
 	stop              context.CancelFunc
 	stopped           chan struct{}
 }
@@ -109,8 +114,8 @@ func New(b *bbolt.DB, o Options) (*DB, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	db := &DB{o: o, active: &overlay{}, ended: make(chan struct{}), dirty: make(chan struct{}, 1), full: make(chan struct{}, 1), half: make(chan struct{}, 1)}
-	db.file.bolt, db.file.broken = b, &db.broken
+	db := &DB{o: o, active: &overlay{}, ended: make(chan struct{}), over: make(chan struct{}), working: make(mutex, 1), dirty: make(chan struct{}, 1), full: make(chan struct{}, 1), half: make(chan struct{}, 1)}
+	db.file.bolt, db.file.broken, db.file.fail = b, &db.broken, db.Break
 	if err := db.recover(); err != nil {
 		return nil, err
 	}
@@ -146,7 +151,14 @@ func (db *DB) InPlace() error {
 }
 
 // Break refuses everything from now on, for that reason.
-func (db *DB) Break(err error) { db.broken.CompareAndSwap(nil, &err) }
+func (db *DB) Break(err error) {
+	if db.broken.CompareAndSwap(nil, &err) {
+		close(db.over)
+	}
+}
+
+// Over is closed once everything is refused, for the reason that Broken gives.
+func (db *DB) Over() <-chan struct{} { return db.over }
 
 // Begin starts a transaction, which must end with Commit or Rollback. One that writes
 // waits until no other does, and for room where the checkpoint lags behind.

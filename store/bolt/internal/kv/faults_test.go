@@ -2,6 +2,7 @@ package kv_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/bbolt"
 
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/bolt/internal/disk"
@@ -139,6 +141,8 @@ func TestACommitWhoseSyncFailedIsNotSaidToBeUndone(t *testing.T) {
 	require.ErrorIs(t, err, syscall.EIO)
 	require.ErrorIs(t, err, kv.ErrUnknownOutcome)
 	require.ErrorIs(t, err, store.ErrUnconfirmed)
+	<-db.Over()
+	require.ErrorIs(t, db.Broken(), syscall.EIO)
 	err = putText(db, "k", "3")
 	require.ErrorIs(t, err, kv.ErrUnknownOutcome)
 	require.NotErrorIs(t, err, store.ErrUnconfirmed, "nothing was written")
@@ -273,4 +277,57 @@ func TestAfterAFailedSyncNothingThatWasStagedIsAcknowledged(t *testing.T) {
 	again := openAt(t, path, nil)
 	require.Equal(t, "3", get(t, again, "k"))
 	require.NoError(t, again.Close())
+}
+
+func TestTheLogOfAClosedFileIsNotRemovedWhereItHasMoreThanTheFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "orrery.db")
+	db := openAt(t, path, nil)
+	require.NoError(t, putText(db, "k", "1"))
+	require.NoError(t, putText(db, "k", "2"))
+	again := db.crashed(t, filepath.Dir(path))
+	require.NoError(t, os.CopyFS(path+".kept", os.DirFS(path+".log")))
+	require.NoError(t, again.Close())
+	require.NoError(t, db.Close())
+	closedWith := func(frame int) {
+		b, err := bbolt.Open(path, 0o600, nil)
+		require.NoError(t, err)
+		require.NoError(t, b.Update(func(tx *bbolt.Tx) error {
+			var state map[string]any
+			bucket := tx.Bucket([]byte("log"))
+			require.NoError(t, json.Unmarshal(bucket.Get([]byte("state")), &state))
+			state["frame"] = frame
+			raw, err := json.Marshal(state)
+			require.NoError(t, err)
+			return bucket.Put([]byte("state"), raw)
+		}))
+		require.NoError(t, b.Close())
+	}
+	require.NoError(t, os.Rename(path+".kept", path+".log"))
+	for _, readOnly := range []bool{true, false} {
+		closedWith(1)
+		b, err := bbolt.Open(path, 0o600, nil)
+		require.NoError(t, err)
+		o := options(path)
+		o.ReadOnly = readOnly
+		_, err = kv.New(b, o)
+		require.ErrorIs(t, err, kv.ErrOtherLog)
+		require.ErrorContains(t, err, "it goes on to frame 2, the file was closed with frame 1")
+		require.NoError(t, b.Close())
+		require.DirExists(t, path+".log")
+	}
+	closedWith(2)
+	require.NoError(t, openAt(t, path, nil).Close())
+	require.NoDirExists(t, path+".log")
+}
+
+func TestWhoHoldsCheckpointsWaitsNoLongerThanItsContext(t *testing.T) {
+	db := openAt(t, filepath.Join(t.TempDir(), "orrery.db"), nil)
+	release, err := db.Hold(context.Background())
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(errors.New("no longer"))
+	_, err = db.Hold(ctx)
+	require.EqualError(t, err, "no longer")
+	release()
+	require.NoError(t, db.Close())
 }

@@ -14,6 +14,7 @@ import (
 type file struct {
 	bolt      *bbolt.DB
 	broken    *atomic.Pointer[error]
+	fail      func(error) // sets it
 	stuck     atomic.Bool // bbolt panicked while it held its locks: it cannot be closed
 	beginning sync.Mutex  // held while bbolt begins a transaction
 	wrote     func()      // called after each transaction that was written, for tests; nil: by nobody
@@ -40,9 +41,8 @@ func (f *file) begin(write bool) (tx *bbolt.Tx, err error) {
 	begun := false
 	defer func() {
 		if !begun {
-			broken := err
 			f.stuck.Store(true)
-			f.broken.Store(&broken)
+			f.fail(err)
 		}
 	}()
 	defer Guard("begin", &err)
@@ -93,9 +93,8 @@ func (f *file) commit(tx *bbolt.Tx) (err error) {
 	// then it reads the new state, which a crash of the machine may undo.
 	if after, verr := f.begin(false); verr == nil {
 		if after.ID() == id {
-			broken := fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
-			f.broken.Store(&broken)
-			err = broken
+			err = fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
+			f.fail(err)
 		}
 		_ = after.Rollback()
 	}

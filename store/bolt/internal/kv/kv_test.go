@@ -55,7 +55,8 @@ func openAt(t require.TestingT, path string, change func(*kv.Options)) *opened {
 func (o *opened) crashed(t require.TestingT, dir string) *opened {
 	path := filepath.Join(dir, "crashed.db")
 	require.NoError(t, os.RemoveAll(path+".log"))
-	release := o.Hold()
+	release, err := o.Hold(context.Background())
+	require.NoError(t, err)
 	defer release()
 	raw, err := os.ReadFile(o.path)
 	require.NoError(t, err)

@@ -130,7 +130,7 @@ func (db *DB) recover() error {
 	if err != nil {
 		return err
 	}
-	db.session, db.last = s, s.Frame
+	db.session, db.last, db.inFile = s, s.Frame, s.Frame
 	id, frames, err := wal.Inspect(db.o.Folder, db.logOptions())
 	missing := errors.Is(err, wal.ErrMissing)
 	switch {
@@ -142,12 +142,28 @@ func (db *DB) recover() error {
 		return nil
 	case id != s.id() && (s.Open || frames):
 		return otherLog(db.o.Folder)
-	case !s.Open && db.o.ReadOnly:
-		return nil
 	case !s.Open: // the process ended before the log was removed, or before it was used
-		return wal.Remove(db.o.Folder, db.logOptions())
+		return db.removeLeft(id)
 	}
 	return db.redo()
+}
+
+// removeLeft removes the log of a file that was closed, unless it has what the file has not:
+// then that is an older copy.
+func (db *DB) removeLeft(id [16]byte) error {
+	if id == db.session.id() {
+		last, err := wal.LastOf(db.o.Folder, id, db.logOptions())
+		if err != nil {
+			return fmt.Errorf("the log %s: %w", db.o.Folder, err)
+		}
+		if last > db.session.Frame {
+			return fmt.Errorf("it goes on to frame %d, the file was closed with frame %d: %w", last, db.session.Frame, otherLog(db.o.Folder))
+		}
+	}
+	if db.o.ReadOnly {
+		return nil
+	}
+	return wal.Remove(db.o.Folder, db.logOptions())
 }
 
 func (db *DB) redo() (err error) {

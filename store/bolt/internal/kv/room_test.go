@@ -65,6 +65,12 @@ func TestCommitsAreRefusedWhenTheFileCannotFollowAndGoOnByThemselvesOnceItCan(t 
 		assert.Equal(t, done, size(t, o.DB), "what was refused is not there, and all else is")
 		<-time.After(10 * time.Second)
 		require.Error(t, put(o.DB, done))
+		stats := o.Stats()
+		assert.EqualValues(t, done, stats.Frames)
+		assert.Greater(t, stats.Bytes, int64(4<<10))
+		assert.Zero(t, stats.Checkpoints)
+		assert.NotZero(t, stats.Failed)
+		require.ErrorContains(t, stats.Err, "table a: ")
 		synctest.Wait()
 		assert.Equal(t, 1, strings.Count(log.String(), "cannot be brought into the file; trying again"), "once: %s", log)
 
@@ -72,6 +78,10 @@ func TestCommitsAreRefusedWhenTheFileCannotFollowAndGoOnByThemselvesOnceItCan(t 
 		<-time.After(2 * time.Second)
 		synctest.Wait()
 		assert.Contains(t, log.String(), "what the log holds is in the file again")
+		stats = o.Stats()
+		assert.Zero(t, stats.Frames+uint64(stats.Bytes))
+		assert.NotZero(t, stats.Checkpoints)
+		require.NoError(t, stats.Err)
 		require.NoError(t, put(o.DB, done), "without anybody's doing")
 		require.NoError(t, o.Close())
 		again := openAt(t, path, nil)
@@ -107,4 +117,54 @@ func TestWhatIsCommittedIsInTheFileInTime(t *testing.T) {
 		synctest.Wait()
 		assert.True(t, inFile())
 	})
+}
+
+// slow is a file of which each transaction takes 10 ms, and when they ended.
+func slow(o *opened) (ended *[]time.Time) {
+	ended = &[]time.Time{}
+	o.OnWrite(func() {
+		<-time.After(10 * time.Millisecond)
+		*ended = append(*ended, time.Now())
+	})
+	return ended
+}
+
+func TestACheckpointThatNobodyWaitsForLeavesTheDiskToTheCommitsHalfOfTheTime(t *testing.T) {
+	for name, tt := range map[string]struct {
+		bytes int64 // that are to be in the log
+		ask   bool
+		apart time.Duration // from the end of a transaction to the end of the next one
+		least int           // transactions
+	}{
+		"in good time":              {bytes: 1 << 20, apart: 20 * time.Millisecond, least: 20},
+		"once the log is full":      {bytes: 20 << 10, apart: 10 * time.Millisecond, least: 3},
+		"when somebody asks for it": {bytes: 1 << 20, ask: true, apart: 10 * time.Millisecond, least: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := openAt(t, filepath.Join(t.TempDir(), "orrery.db"), func(o *kv.Options) {
+					o.Bytes, o.After, o.Portion = tt.bytes, 5*time.Second, 16<<10
+				})
+				defer func() { require.NoError(t, o.Close()) }()
+				require.NoError(t, put(o.DB, 0)) // which changes the file
+				ended := slow(o)
+				for n := range 200 {
+					require.NoError(t, put(o.DB, n+1))
+				}
+				if tt.ask {
+					require.NoError(t, o.Checkpoint())
+				}
+				<-time.After(4 * time.Second)
+				synctest.Wait()
+				if !tt.ask && len(*ended) == 0 {
+					<-time.After(5 * time.Second)
+				}
+				o.OnWrite(nil)
+				require.GreaterOrEqual(t, len(*ended), tt.least)
+				for i := 1; i < tt.least; i++ {
+					assert.Equal(t, tt.apart, (*ended)[i].Sub((*ended)[i-1]))
+				}
+			})
+		})
+	}
 }

@@ -2,10 +2,13 @@ package kv
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/orrery-go/orrery/store/bolt/internal/wal"
 )
 
 // Tx is one transaction: a snapshot of all tables, and what it has written itself. It is
@@ -21,6 +24,7 @@ type Tx struct {
 	write  bool
 	tables map[string]*Table
 	then   func() // see OnCommit
+	refuse error  // why it cannot be committed; nil: it can
 }
 
 // OnCommit has fn called once what the transaction has written is durable, before its Wait
@@ -145,7 +149,22 @@ func (t *Table) ownLayer() *layer {
 	return t.top
 }
 
-// Put stores a copy of the value under a copy of the key.
+// fits tells why the file could not take a key or a value: then no checkpoint could be made
+// any more.
+func (t *Table) fits(key, value []byte) error {
+	switch {
+	case len(key) == 0:
+		return fmt.Errorf("table %s: an empty key: want 1 to %d bytes", t.name, bbolt.MaxKeySize)
+	case len(key) > bbolt.MaxKeySize:
+		return fmt.Errorf("table %s: a key of %d bytes: want at most %d", t.name, len(key), bbolt.MaxKeySize)
+	case len(value) > wal.MaxPayload:
+		return fmt.Errorf("table %s: a value of %d bytes: want at most %d", t.name, len(value), wal.MaxPayload)
+	}
+	return nil
+}
+
+// Put stores a copy of the value under a copy of the key. Where the file cannot hold them
+// the transaction cannot be committed.
 func (t *Table) Put(key, value []byte) { t.put(key, value, false) }
 
 // PutNew is Put of a key that is not there, which the caller knows: where it is wrong,
@@ -153,6 +172,12 @@ func (t *Table) Put(key, value []byte) { t.put(key, value, false) }
 func (t *Table) PutNew(key, value []byte) { t.put(key, value, true) }
 
 func (t *Table) put(key, value []byte, isNew bool) {
+	if err := t.fits(key, value); err != nil {
+		if t.tx.refuse == nil {
+			t.tx.refuse = err
+		}
+		return
+	}
 	k, v := t.tx.frame.put(t.name, key, value)
 	t.ownLayer().put(k, v, isNew)
 	t.changed++

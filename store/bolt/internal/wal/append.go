@@ -139,6 +139,7 @@ func (l *Log) roll(size int64) error {
 // a log that nobody else has yet.
 func (l *Log) activate(f disk.File, s segment, off int64, prev uint32) {
 	l.file, l.active, l.nonce, l.room = f, s.path, s.nonce, s.size
+	l.place.Store(placeOf(f, s.path))
 	l.off, l.prev = off, prev
 	l.half.Store(off > l.room/2)
 	l.segments = append(l.segments, s)

@@ -57,3 +57,43 @@ func TestALogMayBeClosedWhileItsPlaceIsLookedAt(t *testing.T) {
 	close(closed)
 	require.ErrorIs(t, <-looked, fs.ErrClosed)
 }
+
+// waiting is a file system that says when it syncs a folder, and goes on when it may.
+type waiting struct {
+	disk.FS
+	began, goOn chan struct{}
+}
+
+func (w *waiting) SyncDir(path string) error {
+	if w.began != nil {
+		w.began <- struct{}{}
+		<-w.goOn
+	}
+	return w.FS.SyncDir(path)
+}
+
+func TestWhoLooksWhetherTheLogIsInItsPlaceDoesNotWaitForADrop(t *testing.T) {
+	fsys := &waiting{FS: disk.OS}
+	log, err := wal.Create(t.TempDir()+"/log", id, 1, wal.Options{FS: fsys, SegmentSize: 4 << 10})
+	require.NoError(t, err)
+	for range 10 {
+		_, err := log.Append(make([]byte, 1000))
+		require.NoError(t, err)
+	}
+	require.NoError(t, log.Sync())
+	fsys.began, fsys.goOn = make(chan struct{}), make(chan struct{})
+	dropped := make(chan error)
+	go func() { dropped <- log.Drop(5) }()
+	<-fsys.began
+	require.NoError(t, log.InPlace())
+	go func() {
+		for range fsys.began {
+		}
+	}()
+	close(fsys.goOn)
+	require.NoError(t, <-dropped)
+	close(fsys.began)
+	fsys.began = nil
+	require.NoError(t, log.InPlace())
+	require.NoError(t, log.Close())
+}

@@ -149,6 +149,7 @@ type Log struct {
 	synced atomic.Uint64 // the last frame that is durable
 	size   atomic.Int64
 	half   atomic.Bool // the active segment is half full
+	place  atomic.Pointer[place]
 	failed atomic.Pointer[error]
 }
 
@@ -241,8 +242,6 @@ func (l *Log) Close() error {
 	if l.failed.Load() == nil {
 		err = l.markClosed()
 	}
-	l.files.Lock() // InPlace looks at the file
-	defer l.files.Unlock()
 	err = errors.Join(err, l.file.Close())
 	l.file = nil
 	closed := fmt.Errorf("the log is closed: %w", fs.ErrClosed)

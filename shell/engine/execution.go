@@ -1,0 +1,171 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+)
+
+// execution is an outer effect that is being carried out. It takes one goroutine: a timer is
+// started only where the procedure has a limit, or once the context has ended and the
+// procedure does not return.
+type execution struct {
+	e       *Engine
+	key     store.EffectKey
+	ref     effects.Ref
+	queue   string // whose slot it holds
+	p       Procedure
+	dropped bool // withdrawn or fenced: nobody wants the result; the loop's alone
+
+	ctx context.Context //nolint:containedctx // the execution's own, which begins and ends with it
+	end context.CancelCauseFunc
+
+	mu       sync.Mutex    // guards what follows
+	attempts int           // how many have begun
+	calling  bool          // the procedure is being called
+	watched  chan struct{} // closed when that call returns; nil: nobody waits for it
+	answered bool          // what came of that call is delivered, or is about to be: once
+}
+
+func (e *Engine) newExecution(s launch, p Procedure) *execution {
+	x := &execution{e: e, key: s.key, ref: s.State.Ref(), queue: s.queue, p: p}
+	x.ctx, x.end = context.WithCancelCause(context.Background())
+	return x
+}
+
+// cancel ends the context for that reason. A procedure that does not return then is left
+// behind after a while.
+func (x *execution) cancel(why error) {
+	x.end(why)
+	if x.p.Limit <= 0 { // else the attempt watches its own context
+		x.watch(x.ctx, 0)
+	}
+}
+
+// run carries the effect out and hands the outcome to the loop, exactly once. What could not
+// be started is tried again: its slot stays taken meanwhile, so that nothing else fails in its
+// place.
+func (x *execution) run() {
+	defer x.end(nil)
+	for try := 0; ; try++ {
+		err := x.attempt()
+		if err == nil {
+			return
+		}
+		if !x.e.defers(x.ctx, x, try, err) {
+			x.deliver(undone(x.ctx, x, err))
+			return
+		}
+	}
+}
+
+// deliver hands the outcome of an execution to the loop.
+func (x *execution) deliver(ev core.Event) {
+	select {
+	case x.e.result <- outcome{of: x, event: ev}:
+	case <-x.e.stopped:
+	}
+}
+
+// attempt follows the procedure, and delivers its outcome: also if it does not return
+// after its context has ended. An error says that it was not started, and that nothing
+// was delivered.
+func (x *execution) attempt() error {
+	n, ctx := x.begin(), x.ctx
+	if x.p.Limit > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, x.p.Limit, ErrTimeLimit)
+		defer stop()
+		unwatch := context.AfterFunc(ctx, func() { x.watch(ctx, n) })
+		defer unwatch()
+	}
+	if ctx.Err() != nil {
+		if errors.Is(context.Cause(ctx), ErrStopping) { // cancelled before it was begun
+			x.returned()
+			x.answer(core.HandBackEvent(x.ref.Kind, x.key.N))
+			return nil
+		}
+		x.watch(ctx, n) // who has ended it may have done so before it was being called
+	}
+	result, err := x.p.Call(ctx)
+	x.returned()
+	if err != nil && IsNotStarted(err) && ctx.Err() == nil {
+		if x.claim() {
+			return err
+		}
+		return nil
+	}
+	x.answer(answer(ctx, x, result, err))
+	return nil
+}
+
+// begin notes that the procedure is about to be called, and numbers the attempt, from 1.
+func (x *execution) begin() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.attempts++
+	x.calling, x.answered = true, false
+	return x.attempts
+}
+
+// returned notes that the procedure has returned, and ends who waits for that.
+func (x *execution) returned() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.calling = false
+	if x.watched != nil {
+		close(x.watched)
+		x.watched = nil
+	}
+}
+
+// claim reports whether the caller is the one who says what came of the present attempt.
+func (x *execution) claim() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	mine := !x.answered
+	x.answered = true
+	return mine
+}
+
+// answer delivers what came of the present attempt, unless that was done before.
+func (x *execution) answer(ev core.Event) {
+	if x.claim() {
+		x.deliver(ev)
+	}
+}
+
+// watch sees to it that a procedure that is being called although its context has ended is
+// left behind if it does not return; with a number, only if that is its attempt.
+func (x *execution) watch(ctx context.Context, attempt int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.calling || x.watched != nil || attempt != 0 && attempt != x.attempts {
+		return
+	}
+	x.watched = make(chan struct{})
+	go x.leaveBehind(ctx, x.watched)
+}
+
+// leaveBehind answers for a procedure that does not return for too long.
+func (x *execution) leaveBehind(ctx context.Context, returned chan struct{}) {
+	c, stop := x.e.o.Clock.Timer(x.e.o.AbandonAfter)
+	defer stop()
+	select {
+	case <-returned:
+		return
+	case <-c:
+	}
+	x.mu.Lock()
+	mine := x.watched == returned && !x.answered // else it has returned meanwhile
+	x.answered = x.answered || mine
+	x.mu.Unlock()
+	if mine {
+		x.deliver(answer(ctx, x, nil, fmt.Errorf("the %s did not return, and was left behind", x.p.What)))
+	}
+}

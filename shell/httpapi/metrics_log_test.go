@@ -1,0 +1,39 @@
+package httpapi_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/memory"
+)
+
+// logged is a store with a log.
+type logged struct {
+	store.Store
+	stats store.LogStats
+}
+
+func (l *logged) LogStats() store.LogStats { return l.stats }
+
+func TestMetricsTellOfTheLogAndItsCheckpoints(t *testing.T) {
+	st := &logged{Store: memory.New(), stats: store.LogStats{
+		Frames: 7, Bytes: 4096, Checkpoints: 3, Failed: 2, Took: time.Second, Total: 1500 * time.Millisecond, Err: errors.New("full"),
+	}}
+	t.Cleanup(func() { _ = st.Close() })
+	a := start(t, setup{store: st, stopped: true})
+	body := a.do("GET", "/metrics", nil).body
+	for _, line := range []string{
+		"orrery_log_frames 7", "orrery_log_bytes 4096", "orrery_checkpoints_total 3", "orrery_checkpoints_failed_total 2",
+		"orrery_checkpoint_seconds_total 1.5", "orrery_checkpoint_failing 1",
+	} {
+		assert.Contains(t, body, "\n"+line+"\n")
+	}
+	st.stats.Err = nil
+	assert.Contains(t, a.do("GET", "/metrics", nil).body, "\norrery_checkpoint_failing 0\n")
+	without := start(t, setup{stopped: true})
+	assert.NotContains(t, without.do("GET", "/metrics", nil).body, "orrery_log_frames")
+}
