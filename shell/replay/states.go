@@ -163,11 +163,18 @@ func (s *states) put(ref effects.Ref, state core.State) error {
 	}
 	h.state, h.stored, h.touched, h.dirty = state, nil, true, true
 	s.used -= h.size
-	if h.size = sizeOf(0); state != nil {
-		s.alive++
-		h.size = sizeOf(len(s.encode(state)))
-	}
+	h.size = sizeOf(0)
 	s.used += h.size
+	if state == nil {
+		return nil
+	}
+	s.alive++
+	stored := s.encode(state)
+	h.size += 2 * int64(len(stored))
+	s.used += 2 * int64(len(stored))
+	if s.index.n > 0 && !core.Cacheable(state) { // it would be put aside soon, and has its form now
+		return s.putAside(h, stored)
+	}
 	return nil
 }
 
@@ -182,9 +189,14 @@ func (s *states) trim() error {
 	for s.used > max(s.budget-s.index.bytes(), s.budget/4) && s.ring.prev != &s.ring {
 		h := s.ring.prev
 		if h.dirty {
-			if err := s.putAside(h); err != nil {
+			stored := h.stored
+			if stored == nil && h.state != nil {
+				stored = s.encode(h.state)
+			}
+			if err := s.putAside(h, stored); err != nil {
 				return err
 			}
+			continue
 		}
 		s.drop(h)
 	}
@@ -197,16 +209,14 @@ func (s *states) drop(h *held) {
 	s.used -= h.size
 }
 
-func (s *states) putAside(h *held) error {
-	stored, flags := h.stored, uint64(0)
+// putAside takes a machine that has that stored form out of the memory.
+func (s *states) putAside(h *held, stored []byte) error {
+	flags := uint64(0)
 	switch {
 	case !h.exists():
 		flags = flagGone | flagQuiet
-	case stored == nil:
-		stored = s.encode(h.state)
-		if isQuiet(h.state) {
-			flags = flagQuiet
-		}
+	case h.state != nil && isQuiet(h.state):
+		flags = flagQuiet
 	}
 	at, err := s.aside(h.ref)
 	if err != nil {
@@ -221,6 +231,7 @@ func (s *states) putAside(h *held) error {
 	}
 	at.set(place, flags)
 	at.sum = maphash.Bytes(s.seed, stored)
+	s.drop(h)
 	return nil
 }
 
