@@ -20,7 +20,9 @@ import (
 //	due             milliseconds (8), id (16) → KIND, or several with blanks between
 //	journal         number (8) → the batch's entry
 //	epochs          number (8) → envelope
-//	base/NUMBER     KIND, 0, id (16) → a record's envelope as it was
+//	changes         number (8) → what the batch changed
+//	bases           number (8), epoch (8), KIND, 0, id (16) → a record's envelope as it was before its first change in an epoch
+//	base/NUMBER     KIND, 0, id (16) → the same, of epochs that an earlier build began
 //	outbox          id (16), n (4) → envelope
 //	waiting         length of the lane's name (2), name, batch (8), outbox key (20) → ""
 //	webhooks        id (16) → the raw body
@@ -30,6 +32,9 @@ import (
 //	quarantine      at (8), id (16), KIND, of an outbox entry n (4) → envelope
 //	meta            name → envelope
 //	log             state: how the file and its log belong together; package kv has it
+//
+// What a checkpoint brings out of the log of journal, changes and bases goes into the files of
+// an archive beside the file; the buckets have what an earlier build, or a backup, has put there.
 //
 // Numbers are big endian; times that may be negative have their sign bit
 // flipped, so that byte order is their order.
@@ -47,12 +52,15 @@ const (
 	bucketQuarantine
 	bucketMeta
 	bucketRunLogs
+	bucketChanges
+	bucketBases
 	fixedBuckets
 )
 
 var bucketNames = [fixedBuckets]string{
 	"system", "counts", "due", "journal", "epochs", "outbox", "waiting",
 	"webhooks", "webhooks-info", "claims", "quarantine", "meta", "run-logs",
+	"changes", "bases",
 }
 
 const (
@@ -73,7 +81,7 @@ const (
 
 func fillPercent(bucket string) float64 {
 	switch bucket {
-	case "journal", "epochs", "waiting", "due", "webhooks", "webhooks-info":
+	case "journal", "changes", "bases", "epochs", "waiting", "due", "webhooks", "webhooks-info":
 		return fillAppended
 	}
 	switch {
