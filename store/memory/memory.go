@@ -153,6 +153,7 @@ type data struct {
 	counts     tree[countKey, uint64]
 	seq        uint64
 	journal    tree[uint64, []byte]
+	changes    tree[uint64, changes]
 	epochs     []store.Epoch
 	base       tree[baseKey, store.Record]
 	outbox     tree[store.EffectKey, store.OutboxEntry]
@@ -163,6 +164,12 @@ type data struct {
 	quarantine tree[quarantineKey, store.Quarantined]
 	meta       tree[string, []byte]
 	logs       tree[store.EffectKey, []byte] // of a run's attempt
+}
+
+// changes is what a batch has changed.
+type changes struct {
+	digest uint64
+	list   []store.Changed
 }
 
 // indexedRecord is a record with what the indexes have of it.
@@ -232,6 +239,7 @@ func newData() *data {
 		lists:      tree[listKey, struct{}]{cmp: compareLists},
 		counts:     tree[countKey, uint64]{cmp: compareCounts},
 		journal:    tree[uint64, []byte]{cmp: cmp.Compare[uint64]},
+		changes:    tree[uint64, changes]{cmp: cmp.Compare[uint64]},
 		epochs:     []store.Epoch{{Number: 1, First: 1}},
 		base:       tree[baseKey, store.Record]{cmp: compareBase},
 		outbox:     tree[store.EffectKey, store.OutboxEntry]{cmp: compareEffects},
