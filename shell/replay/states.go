@@ -33,6 +33,7 @@ type held struct {
 	size       int64
 	touched    bool // the journal touches it: it counts in the comparison
 	dirty      bool // what is put aside of it is not what it is
+	aside      bool // something was put aside of it
 	seen       bool // the comparison has met it
 	prev, next *held
 }
@@ -82,7 +83,7 @@ func (s *states) hold(ref effects.Ref) (*held, error) {
 	if err != nil || at == nil {
 		return nil, err
 	}
-	h := &held{ref: ref, touched: true}
+	h := &held{ref: ref, touched: true, aside: true}
 	if !at.has(flagGone) {
 		_, stored, err := s.file.read(at.place())
 		if err != nil {
@@ -218,9 +219,12 @@ func (s *states) putAside(h *held, stored []byte) error {
 	case h.state != nil && isQuiet(h.state):
 		flags = flagQuiet
 	}
-	at, err := s.aside(h.ref)
-	if err != nil {
-		return err
+	var at *slot
+	var err error
+	if h.aside {
+		if at, err = s.aside(h.ref); err != nil {
+			return err
+		}
 	}
 	place, err := s.file.append(h.ref, stored)
 	if err != nil {
