@@ -22,7 +22,7 @@ const maxBatchBytes = 16 << 20
 var errNothing = errors.New("nothing to commit")
 
 // batch is one batch while it is being built. All that it does to the loop, it
-// does in committed: a transaction that fails or is repeated leaves no trace.
+// does in carryOver and letGo: a transaction that fails or is repeated leaves no trace.
 type batch struct {
 	l    *loop
 	n    uint64 // its place in the order of all that were staged, from 1; 0: it was not
