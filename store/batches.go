@@ -25,7 +25,10 @@ type Changed struct {
 	ID     uuid.UUID
 	Before uint64 // the batch that had changed the record before; zero: there was no record
 	Gone   bool   // the batch deleted it
-	Delta  Delta  // zero for a record that was not there, or is gone
+	// Delta leads back to the state that the batch found; from no bytes at all where the
+	// record is gone. It is zero for a record that was not there, and for one that is gone and
+	// of which the epoch's [ReadTx.Base] has that state.
+	Delta Delta
 }
 
 // Delta leads from the state that a batch left back to the one that it found: what lies

@@ -46,7 +46,7 @@ func (b *batch) expire() error {
 		return err
 	}
 	kinds, begun := core.Retentions(), b.l.now()
-	for r.more && len(b.entry.Inputs) < b.l.e.o.MaxBatch/2 {
+	for r.more && len(b.entry.Inputs) < max(b.l.e.o.MaxBatch/2, 1) {
 		if r.kind == len(kinds) {
 			*r = retention{checked: r.checked, drop: r.drop}
 			return nil

@@ -38,7 +38,7 @@ func (s *sum) add(hash uint64) {
 func (f *fold) compare(tx store.ReadTx) error {
 	c := &comparison{fold: f, tx: tx, seed: maphash.MakeSeed()}
 	f.report.Entities, f.states.ended = f.states.touched, true
-	if err := tx.Records(c.record); err != nil {
+	if err := eachRecord(f.ctx, tx, c.record); err != nil {
 		return err
 	}
 	for _, part := range []func() error{c.missing, c.due, c.outbox} {

@@ -33,6 +33,7 @@ type held struct {
 	size       int64
 	touched    bool // the journal touches it: it counts in the comparison
 	dirty      bool // what is put aside of it is not what it is
+	aside      bool // something was put aside of it
 	seen       bool // the comparison has met it
 	prev, next *held
 }
@@ -82,7 +83,7 @@ func (s *states) hold(ref effects.Ref) (*held, error) {
 	if err != nil || at == nil {
 		return nil, err
 	}
-	h := &held{ref: ref, touched: true}
+	h := &held{ref: ref, touched: true, aside: true}
 	if !at.has(flagGone) {
 		_, stored, err := s.file.read(at.place())
 		if err != nil {
@@ -146,11 +147,12 @@ func (s *states) putStored(ref effects.Ref, stored []byte) {
 	s.alive++
 }
 
-// put takes what a batch has left of a machine, which it has loaded; nil: nothing.
-func (s *states) put(ref effects.Ref, state core.State) error {
+// put takes what a batch has left of a machine, which it has loaded; nil: nothing. It gives
+// the stored form, which is valid until the next call.
+func (s *states) put(ref effects.Ref, state core.State) (stored []byte, err error) {
 	h, err := s.hold(ref)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if h == nil {
 		h = &held{ref: ref}
@@ -166,16 +168,16 @@ func (s *states) put(ref effects.Ref, state core.State) error {
 	h.size = sizeOf(0)
 	s.used += h.size
 	if state == nil {
-		return nil
+		return nil, nil
 	}
 	s.alive++
-	stored := s.encode(state)
+	stored = s.encode(state)
 	h.size += 2 * int64(len(stored))
 	s.used += 2 * int64(len(stored))
 	if s.index.n > 0 && !core.Cacheable(state) { // it would be put aside soon, and has its form now
-		return s.putAside(h, stored)
+		return stored, s.putAside(h, stored)
 	}
-	return nil
+	return stored, nil
 }
 
 // encode gives the stored form of a state; it is valid until the next call.
@@ -218,9 +220,12 @@ func (s *states) putAside(h *held, stored []byte) error {
 	case h.state != nil && isQuiet(h.state):
 		flags = flagQuiet
 	}
-	at, err := s.aside(h.ref)
-	if err != nil {
-		return err
+	var at *slot
+	var err error
+	if h.aside {
+		if at, err = s.aside(h.ref); err != nil {
+			return err
+		}
 	}
 	place, err := s.file.append(h.ref, stored)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 //
 //	version (1), the digest (8), and for each record, by kind and id:
 //	  length, kind; id (16); flags (1); the batch before, where there was one;
-//	  where it was there and still is: prefix, suffix, length, middle of the delta
+//	  and, unless a base has what stood there: prefix, suffix, length, middle of the delta
 //	checksum (4), CRC-32C of the key and all of that
 //
 // Lengths and numbers are unsigned varints, the digest and the checksum big endian.
@@ -23,6 +23,7 @@ const (
 	changesVersion = 1
 	changedNew     = 1
 	changedGone    = 2
+	changedBased   = 4 // with changedGone: a base has what stood there
 	changesHead    = 1 + 8
 )
 
@@ -44,8 +45,9 @@ func (c *changes) begin(t *tx, seq uint64) {
 	c.b = append(append(c.b[:0], changesVersion), make([]byte, changesHead-1)...)
 }
 
-// add notes that a record is written; old is what stood there, with Version 0 nothing.
-func (c *changes) add(w *store.Write, old *store.Record) {
+// add notes that a record is written; old is what stood there, with Version 0 nothing. based
+// says that a base has that.
+func (c *changes) add(w *store.Write, old *store.Record, based bool) {
 	c.dirty = true
 	c.digest += store.Digest(w.Kind, w.ID, w.State)
 	c.b = append(binary.AppendUvarint(c.b, uint64(len(w.Kind))), w.Kind...)
@@ -53,11 +55,15 @@ func (c *changes) add(w *store.Write, old *store.Record) {
 	switch {
 	case old.Version == 0:
 		c.b = append(c.b, changedNew)
-	case w.State == nil:
-		c.b = binary.AppendUvarint(append(c.b, changedGone), old.Seq)
+	case w.State == nil && based:
+		c.b = binary.AppendUvarint(append(c.b, changedGone|changedBased), old.Seq)
 	default:
+		flags := byte(0)
+		if w.State == nil {
+			flags = changedGone
+		}
 		d := store.DeltaOf(old.State, w.State)
-		c.b = binary.AppendUvarint(append(c.b, 0), old.Seq)
+		c.b = binary.AppendUvarint(append(c.b, flags), old.Seq)
 		c.b = binary.AppendUvarint(c.b, uint64(d.Prefix))
 		c.b = binary.AppendUvarint(c.b, uint64(d.Suffix))
 		c.b = append(binary.AppendUvarint(c.b, uint64(len(d.Middle))), d.Middle...)
@@ -110,7 +116,7 @@ func (t *readTx) parseChanges(key, raw []byte, b *store.Batch) error {
 		c.Gone = flags[0]&changedGone != 0
 		if flags[0]&changedNew == 0 {
 			c.Before = p.number()
-			if !c.Gone {
+			if flags[0]&changedBased == 0 {
 				c.Delta = store.Delta{Prefix: int(p.number()), Suffix: int(p.number()), Middle: p.bytes(p.number())}
 			}
 		}

@@ -99,20 +99,21 @@ func (p *putter) write(w *store.Write) error {
 	if old.Version != w.Prev.Version {
 		return fmt.Errorf("%w: stored version is %d, the writer expected %d", store.ErrConflict, old.Version, w.Prev.Version)
 	}
-	if exists && old.Seq < p.epoch.First {
+	based := exists && old.Seq < p.epoch.First
+	if based {
 		p.keepBase(p.epoch, p.seq, w.Kind, w.ID, raw)
 	}
 	if w.State == nil {
 		if !exists {
 			return nil
 		}
-		p.changed.add(w, &old)
+		p.changed.add(w, &old, based)
 		tables.records.Delete(w.ID[:])
 		p.moveDue(w, 0)
 		p.moveTerms(w, tables.lists, nil)
 		return nil
 	}
-	p.changed.add(w, &old)
+	p.changed.add(w, &old, based)
 	p.scratch = appendRecord(p.scratch[:0], w.Kind, w.ID, w.Prev.Version+1, p.seq, w.State)
 	if exists {
 		tables.records.Put(w.ID[:], p.scratch)

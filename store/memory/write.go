@@ -67,7 +67,7 @@ func (t *tx) write(seq uint64, w *store.Write, changed *changes) error {
 		t.data.remove(old)
 	}
 	if exists || w.State != nil {
-		changed.add(w, old)
+		changed.add(w, old, old.Seq < t.data.epochs[len(t.data.epochs)-1].First)
 	}
 	if w.State == nil {
 		return nil
@@ -80,12 +80,13 @@ func (t *tx) write(seq uint64, w *store.Write, changed *changes) error {
 	return nil
 }
 
-// add notes that a record is written; old is what stood there, with Version 0 nothing.
-func (c *changes) add(w *store.Write, old indexedRecord) {
+// add notes that a record is written; old is what stood there, with Version 0 nothing. based
+// says that the epoch's base has that.
+func (c *changes) add(w *store.Write, old indexedRecord, based bool) {
 	c.digest += store.Digest(w.Kind, w.ID, w.State)
 	changed := store.Changed{Kind: w.Kind, ID: w.ID, Before: old.Seq, Gone: w.State == nil}
-	if old.Version != 0 && !changed.Gone {
-		changed.Delta = store.DeltaOf(old.State, bytes.Clone(w.State))
+	if old.Version != 0 && (!changed.Gone || !based) {
+		changed.Delta = store.DeltaOf(old.State, w.State)
 	}
 	c.list = append(c.list, changed)
 }

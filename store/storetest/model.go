@@ -38,6 +38,7 @@ type modelChange struct {
 	ref           effects.Ref
 	before        uint64 // the batch of the state before
 	found, became []byte
+	based         bool // the epoch's base has what was found
 }
 
 type modelRecord struct {
@@ -78,7 +79,7 @@ func (m *model) put(w store.Write) {
 		m.base[epoch.Number][ref] = old.Record
 	}
 	if old, ok := m.records[ref]; ok || w.State != nil {
-		change := modelChange{ref: ref, before: old.Seq, found: old.State, became: w.State}
+		change := modelChange{ref: ref, before: old.Seq, found: old.State, became: w.State, based: ok && old.Seq < epoch.First}
 		m.changes[m.seq+1] = append(slices.Clone(m.changes[m.seq+1]), change)
 	}
 	delete(m.records, ref)
@@ -361,7 +362,7 @@ func compareBatch(t *rapid.T, m *model, b store.Batch) {
 		got := b.Changes[i]
 		require.Equal(t, want.before, got.Before)
 		require.Equal(t, want.became == nil, got.Gone)
-		if want.found != nil && want.became != nil {
+		if want.found != nil && (want.became != nil || !want.based) {
 			found, ok := got.Delta.Before(nil, want.became)
 			require.True(t, ok)
 			require.Equal(t, string(want.found), string(found))
