@@ -31,9 +31,10 @@ const (
 	magic     = "orrery-past1"
 	headSize  = 40
 	blockHead = 20
-	// maxBlock is the greatest length that a block may tell: a value of any size that the
-	// store takes, with what stands around it.
-	maxBlock = 1 << 30
+	// maxBlock is the greatest length that a block may tell, packed or not: a value of any size
+	// that the store takes, of 1 GiB at most, with its key, what stands around them, and what
+	// bytes that cannot be packed grow by.
+	maxBlock = 1<<30 + 1<<20
 	// namesAhead is how much is read to learn what a block has.
 	namesAhead = 512
 )
@@ -100,6 +101,15 @@ var (
 	encoder, _ = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false))
 	decoder, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(maxBlock))
 )
+
+// begin begins without any entry. Room for a value far beyond the usual is given back.
+func (b *builder) begin(usual int) {
+	raw, out := b.raw[:0], b.out[:0]
+	if cap(raw)+cap(out) > 8*usual {
+		raw, out = nil, nil
+	}
+	*b = builder{raw: raw, out: out}
+}
 
 // seal gives the block of what was gathered, and begins the next one. It is valid until then.
 func (b *builder) seal() []byte {

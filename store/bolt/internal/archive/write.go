@@ -66,7 +66,8 @@ func (a *Archive) undo() (err error) {
 			err = nil
 		}
 	}
-	*w = writer{block: builder{raw: w.block.raw[:0], out: w.block.out[:0]}}
+	w.block.begin(a.o.Block)
+	*w = writer{block: w.block}
 	return err
 }
 

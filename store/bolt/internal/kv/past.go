@@ -116,43 +116,43 @@ func (db *DB) writePast(o *overlay) (at archive.Position, err error) {
 	if err != nil {
 		return at, err
 	}
-	type part struct {
-		table   string
-		entries []entry
-	}
-	var parts []part
 	first, ends := uint64(0), db.pastEnds()
-	for _, table := range db.o.Past.Tables {
-		l := o.layer(db.numbers.of(table, false))
-		if l == nil {
-			continue
-		}
-		p := part{table: table}
-		l.tree.Scan(func(e entry) bool {
-			if follows(ends, table, &e) {
-				p.entries = append(p.entries, e)
-			}
-			return true
-		})
-		if len(p.entries) == 0 {
-			continue
-		}
-		if n := keyNumber(p.entries[0].key); first == 0 || n < first {
+	err = db.eachPast(o, ends, func(_ string, e *entry) (more bool, err error) {
+		if n := keyNumber(e.key); first == 0 || n < first {
 			first = n
 		}
-		parts = append(parts, p)
+		return false, nil
+	})
+	if err == nil {
+		err = db.past.Begin(first, floor)
 	}
-	if err := db.past.Begin(first, floor); err != nil {
+	if err == nil {
+		err = db.eachPast(o, ends, func(table string, e *entry) (more bool, err error) {
+			return true, db.past.Append(table, e.key, e.value)
+		})
+	}
+	if err != nil {
 		return at, err
 	}
-	for _, p := range parts {
-		for i := range p.entries {
-			if err := db.past.Append(p.table, p.entries[i].key, p.entries[i].value); err != nil {
-				return at, err
-			}
-		}
-	}
 	return db.past.Flush()
+}
+
+// eachPast visits what an overlay has for the archive, table by table in the order of the keys;
+// where fn says that there is no more to do it goes on with the next table.
+func (db *DB) eachPast(o *overlay, ends map[string][]byte, fn func(table string, e *entry) (more bool, err error)) (err error) {
+	for _, table := range db.o.Past.Tables {
+		l := o.layer(db.numbers.of(table, false))
+		if l == nil || err != nil {
+			continue
+		}
+		l.tree.Ascend(entry{key: ends[table]}, func(e entry) (more bool) {
+			if more = true; follows(ends, table, &e) {
+				more, err = fn(table, &e)
+			}
+			return more && err == nil
+		})
+	}
+	return err
 }
 
 func keyNumber(key []byte) (n uint64) {
