@@ -1,6 +1,9 @@
 package archive_test
 
 import (
+	"math/rand/v2"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -85,4 +88,86 @@ func TestAnotherArchivesFilesAreLeftAloneThoughTheHeadOfOneIsDamaged(t *testing.
 	_, err := archive.Open(dir, archive.Position{}, options(d))
 	require.ErrorIs(t, err, archive.ErrOther)
 	require.Equal(t, all, paths(t, d))
+}
+
+// TestADropThatALossOfPowerHasUndoneIsDoneAgain brings files back that were dropped.
+func TestADropThatALossOfPowerHasUndoneIsDoneAgain(t *testing.T) {
+	d, at, want := filled(t, 8)
+	before := d.Clone()
+	n := len(want["journal"]) + 1
+	a, err := archive.Open(dir, at, options(d))
+	require.NoError(t, err)
+	require.NoError(t, a.Begin(0, uint64(n)))
+	at, err = a.Flush()
+	require.NoError(t, err)
+	a.Publish(at).Release()
+	require.NoError(t, a.Close())
+	left := paths(t, d)
+	require.Len(t, left, 1)
+	require.Greater(t, len(paths(t, before)), 1)
+	a, err = archive.Open(dir, at, archive.Options{FS: before, ReadOnly: true})
+	require.NoError(t, err)
+	require.NoError(t, a.Lost())
+	require.NoError(t, a.Close())
+	require.Greater(t, len(paths(t, before)), 1, "nothing is removed by who only reads")
+	a, err = archive.Open(dir, at, options(before))
+	require.NoError(t, err)
+	require.NoError(t, a.Lost())
+	require.NoError(t, a.Close())
+	require.Equal(t, left, paths(t, before))
+}
+
+// TestReadersGoOnWhileFilesAreAppendedToRolledAndDropped is for the race detector, too.
+func TestReadersGoOnWhileFilesAreAppendedToRolledAndDropped(t *testing.T) {
+	m := &machine{disk: disktest.New(), want: model{}, next: 1}
+	m.open(t)
+	require.True(t, m.append(t, rand.New(rand.NewPCG(1, 1))))
+	var readers sync.WaitGroup
+	stop := make(chan struct{})
+	for i := range 4 {
+		readers.Go(func() {
+			for held := m.a.Current(); ; {
+				select {
+				case <-stop:
+					held.Release()
+					return
+				default:
+				}
+				for _, table := range tables {
+					c, last := held.Cursor(table), []byte{}
+					for k, _ := c.Seek(key(0)); k != nil; k, _ = c.Next() {
+						assert.Less(t, string(last), string(k))
+						last = k
+					}
+					assert.NoError(t, c.Err())
+					assert.Equal(t, held.Position().LastKey(table), last)
+					held.Bytes(uint64(i), 0)
+				}
+				held.Release()
+				held = m.a.Current()
+			}
+		})
+	}
+	for i := range 300 {
+		floor := max(m.next-40, 0)
+		require.NoError(t, m.a.Begin(uint64(m.next), uint64(floor)))
+		for _, table := range tables {
+			for n := range 3 {
+				require.NoError(t, m.a.Append(table, key(m.next+n), []byte(strings.Repeat("v", i%50))))
+			}
+		}
+		m.next += 3
+		at, err := m.a.Flush()
+		require.NoError(t, err)
+		if i%5 > 0 {
+			m.a.Publish(at).Release()
+		} else {
+			m.next -= 3 // it is undone
+		}
+	}
+	close(stop)
+	readers.Wait()
+	require.NoError(t, m.a.Close())
+	require.Zero(t, m.disk.Opened())
+	require.Nil(t, m.a.Current())
 }
