@@ -372,6 +372,9 @@ func (a Action) outstandingEffect(n uint32) effects.Outer {
 	return a.runTool()
 }
 
+// awaits: see [Awaits].
+func (a Action) awaits(n uint32) bool { return a.answers(n) }
+
 // runTool is the effect that carries out the present run.
 func (a *Action) runTool() effects.Outer { return effects.RunTool{Run: a.Run, Tool: a.ToolName} }
 

@@ -32,9 +32,7 @@ func (o *object) key(k string) {
 		o.b = append(o.b, ',')
 	}
 	o.comma = true
-	o.b = append(o.b, '"')
-	o.b = append(o.b, k...)
-	o.b = append(o.b, '"', ':')
+	o.b = append(append(append(o.b, '"'), k...), `":`...)
 }
 
 // value appends what appends itself.
@@ -45,7 +43,22 @@ func (o *object) value(k string, appendJSON func([]byte) []byte) {
 
 func (o *object) str(k, v string) {
 	o.key(k)
+	if standsForItself(v) {
+		o.b = append(append(append(o.b, '"'), v...), '"')
+		return
+	}
 	o.b = effects.AppendString(o.b, validText(v))
+}
+
+// standsForItself reports whether a text is the same between quotes in JSON, as encoding/json
+// writes it.
+func standsForItself(v string) bool {
+	for i := range len(v) {
+		if c := v[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			return false
+		}
+	}
+	return true
 }
 
 func (o *object) id(k string, v uuid.UUID) {

@@ -156,8 +156,8 @@ func Outstanding(s State) []effects.Outer {
 
 // Awaits reports whether [OutstandingEffect] gives one.
 func Awaits(s State, n uint32) bool {
-	if a, ok := s.(Action); ok { // which would make it anew
-		return a.answers(n)
+	if own, ok := s.(interface{ awaits(n uint32) bool }); ok { // which would make it anew
+		return own.awaits(n)
 	}
 	return OutstandingEffect(s, n) != nil
 }

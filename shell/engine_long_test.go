@@ -1,6 +1,7 @@
 package shell_test
 
 import (
+	"errors"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
@@ -9,7 +10,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.etcd.io/bbolt"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
@@ -38,13 +38,65 @@ func TestAllThatIsOlderThanTheJournalMustReachIsDropped(t *testing.T) {
 		require.NoError(t, stop())
 		require.NoError(t, st.Close())
 	})
-	db, err := bbolt.Open(path, 0o600, nil)
+	st, err := bolt.Open(path, bolt.Options{ReadOnly: true})
 	require.NoError(t, err)
-	require.NoError(t, db.View(func(tx *bbolt.Tx) error {
-		assert.Zero(t, tx.Bucket([]byte("journal")).Stats().KeyN)
-		return nil
+	require.NoError(t, st.View(bg(), func(tx store.ReadTx) error {
+		epochs, err := tx.Epochs()
+		assert.Greater(t, epochs[0].First, uint64(9000))
+		return errors.Join(err, tx.Journal(0, func(uint64, []byte) error { return errors.New("there is a batch") }))
 	}))
-	require.NoError(t, db.Close())
+	require.NoError(t, st.Close())
+}
+
+func TestTheJournalHasNoMoreBytesThanItMay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 20_000
+		st := inMemory(t)
+		e := running(t, shell.Options{Store: st, Tools: tools(&counting{}), TickRate: time.Minute, JournalBytes: most})
+		greatest := int64(0)
+		for range 240 {
+			_, err := e.Actions().Execute(bg(), core.ActionSpec{ToolName: "count"})
+			require.NoError(t, err)
+			elapse(time.Minute)
+			require.NoError(t, st.View(bg(), func(tx store.ReadTx) error {
+				bytes, err := tx.JournalBytes(0, 0)
+				greatest = max(greatest, bytes)
+				return err
+			}))
+		}
+		assert.LessOrEqual(t, greatest, int64(most*12/10), "what one minute adds goes with the next")
+		assert.Greater(t, greatest, int64(most*5/7), "what it may have it has")
+	})
+}
+
+func TestAnotherCoreBeginsAnEpochOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := inMemory(t)
+		epochs := func() (found []store.Epoch) {
+			require.NoError(t, st.View(bg(), func(tx store.ReadTx) (err error) {
+				found, err = tx.Epochs()
+				return err
+			}))
+			return found
+		}
+		for _, was := range []string{"", `"` + core.Version + `"`, `"0"`} {
+			require.NoError(t, st.Update(bg(), func(tx store.Tx) error {
+				if was == "" {
+					return tx.SetMeta("journal-core", nil)
+				}
+				return tx.SetMeta("journal-core", []byte(was))
+			}))
+			e, stop := start(t, shell.Options{Store: st, Tools: tools(&counting{})})
+			_, err := e.Actions().Execute(bg(), core.ActionSpec{ToolName: "count"})
+			require.NoError(t, err)
+			elapse(2 * time.Minute)
+			require.NoError(t, stop())
+		}
+		list := epochs()
+		require.Len(t, list, 3, "one that a new store begins, none since, and one for the other core")
+		assert.Equal(t, uint64(1), list[1].First)
+		assert.Equal(t, uint64(5), list[2].First, "two actions of two batches each")
+	})
 }
 
 func TestEpochsGoOnAfterAClockThatWasAhead(t *testing.T) {

@@ -76,8 +76,10 @@ type Options struct {
 	ActionRetention  time.Duration
 	HistoryRetention time.Duration
 	// JournalRetention says how far back the journal can be replayed, at least
-	// (default 7 days); negative: for ever.
+	// (default 7 days); negative: for ever. Of a journal that has more than JournalBytes on
+	// the disk (default 16 GiB; negative: no bound) the oldest part goes all the same.
 	JournalRetention time.Duration
+	JournalBytes     int64
 
 	// Secrets gives what inputs of tools refer to as {{secret "name"}}: the value is filled
 	// in just before a tool is called, and masked in what comes back. An input with a secret
@@ -160,7 +162,7 @@ func (o Options) generic() engine.Options {
 		Retention: map[core.RetentionClass]time.Duration{
 			core.RetainMachines: o.ActionRetention, core.RetainHistory: o.HistoryRetention,
 		},
-		JournalRetention: o.JournalRetention, MaxBatch: o.MaxBatch, ScrubRate: o.ScrubRate, Clock: o.Clock, Logger: o.Logger,
+		JournalRetention: o.JournalRetention, JournalBytes: o.JournalBytes, MaxBatch: o.MaxBatch, ScrubRate: o.ScrubRate, Clock: o.Clock, Logger: o.Logger,
 	}
 }
 

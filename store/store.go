@@ -410,11 +410,21 @@ type ReadTx interface {
 	// Journal calls fn with the entry of each batch from the given number on, in
 	// order, until fn returns an error, which Journal then returns.
 	Journal(from uint64, fn func(seq uint64, entry []byte) error) error
+	// Batches is Journal with what each batch has changed.
+	Batches(from uint64, fn func(Batch) error) error
+	// Batch gives one batch; ErrNotFound where the journal does not reach it. It costs
+	// little, wherever in the journal the batch stands: so a record's history is a walk from
+	// its Seq along [Changed.Before].
+	Batch(seq uint64) (Batch, error)
+	// JournalBytes gives about how many bytes the batches from one on and before another take,
+	// on the disk if the store has one; before zero: to the end. What was committed in the last
+	// seconds may not count yet.
+	JournalBytes(from, before uint64) (int64, error)
 	// Epochs lists the epochs that the journal still covers, oldest first. The
 	// last one is the current one.
 	Epochs() ([]Epoch, error)
 	// Base calls fn for each record that the epoch keeps as it was before its
-	// first change in that epoch; ordered by kind, then id. What cannot be read is
+	// first change in that epoch, in no order that counts. What cannot be read is
 	// passed over and named at the end.
 	Base(epoch uint64, fn func(Record) error) error
 	// Records calls fn for each record, ordered by kind, then id, until fn returns

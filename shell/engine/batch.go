@@ -22,9 +22,10 @@ const maxBatchBytes = 16 << 20
 var errNothing = errors.New("nothing to commit")
 
 // batch is one batch while it is being built. All that it does to the loop, it
-// does in committed: a transaction that fails or is repeated leaves no trace.
+// does in carryOver and letGo: a transaction that fails or is repeated leaves no trace.
 type batch struct {
 	l    *loop
+	n    uint64 // its place in the order of all that were staged, from 1; 0: it was not
 	tx   store.Tx
 	now  effects.Time
 	mono time.Time
@@ -40,7 +41,9 @@ type batch struct {
 	loaded  int           // bytes of states that were read
 	expired uint64
 
-	replies  []Reply // one for each gathered request
+	replies  []Reply    // one for each gathered request that it takes
+	requests []*request // those, once it is staged, and
+	outcomes []outcome  // the outcomes that it has taken
 	launches []launch
 	unwanted []store.EffectKey // what runs although the store no longer has it
 	waiting  map[string]bool   // queues of the outbox of which it changes whether they have entries
@@ -73,7 +76,7 @@ func (b *batch) build() error {
 	b.begun = true
 	l.unreserve() // what an attempt before this one took
 	b.fold.Reset(b, core.Clock{Now: b.now}, seq+1)
-	b.fold.Bound(l.e.o.Hooks.Allowed)
+	b.fold.Bound(l.allowed())
 	inputs := b.entry.Inputs
 	b.entry = core.NewEntry(seq+1, b.now, l.e.name)
 	b.entry.Inputs = inputs
@@ -92,6 +95,9 @@ func (b *batch) build() error {
 
 // Load gives the fold the states from before the batch.
 func (b *batch) Load(ref effects.Ref) (core.State, error) {
+	if was, changed := b.l.since(b.n, ref); changed { // it is asked for after the batch, see [Committed.State]
+		return was, nil
+	}
 	if c, ok := b.l.cache.get(ref); ok {
 		b.meta[ref] = c
 		return c.state, nil

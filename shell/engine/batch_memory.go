@@ -28,7 +28,7 @@ func (l *loop) newBatch() *batch {
 func (l *loop) recycle(b *batch) {
 	b.reset()
 	b.fold.Reset(nil, core.Clock{}, 0)
-	if len(l.free) < 2 { // as many as there may be at a time
+	if len(l.free) < 3 { // as many as there may be at a time
 		l.free = append(l.free, b)
 	}
 }
@@ -57,6 +57,7 @@ func (b *batch) reset() {
 		meta: b.meta, waiting: b.waiting, buf: b.buf[:0],
 		entry:   core.Entry{Inputs: emptied(b.entry.Inputs)},
 		replies: emptied(b.replies), launches: emptied(b.launches), unwanted: emptied(b.unwanted),
+		requests: emptied(b.requests), outcomes: emptied(b.outcomes),
 		changes: emptied(b.changes), writes: emptied(b.writes),
 	}
 }

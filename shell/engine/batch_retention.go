@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"errors"
+	"strconv"
 	"time"
 
 	"github.com/orrery-go/orrery/core"
@@ -44,7 +46,7 @@ func (b *batch) expire() error {
 		return err
 	}
 	kinds, begun := core.Retentions(), b.l.now()
-	for r.more && len(b.entry.Inputs) < b.l.e.o.MaxBatch/2 {
+	for r.more && len(b.entry.Inputs) < max(b.l.e.o.MaxBatch/2, 1) {
 		if r.kind == len(kinds) {
 			*r = retention{checked: r.checked, drop: r.drop}
 			return nil
@@ -101,34 +103,90 @@ func expired(s core.State, cutoff effects.Time) bool {
 	return ended && !at.After(cutoff) && !core.MustBeKept(s)
 }
 
-// rotateJournal begins an epoch a few times per retention, and finds the epochs
-// that are wholly older than it. A clock that was ahead for a while has left an
-// epoch of the future behind: the next one begins at once.
+// metaCore names the core that decided in the current epoch: an epoch is replayed by one.
+const metaCore = "journal-core"
+
+// rotateJournal begins an epoch a few times per retention, by its age and by its bytes, and where
+// another core decides; and finds the epochs that are wholly older than what is kept, or
+// are too much. A clock that was ahead for a while has left an epoch of the future behind:
+// the next one begins at once.
 func (b *batch) rotateJournal(first bool) error {
-	keep := b.l.e.o.JournalRetention
-	if keep < 0 {
-		return nil
-	}
 	epochs, err := b.tx.Epochs()
 	if err != nil || len(epochs) == 0 {
 		return err
 	}
-	if age := b.now.Sub(epochs[len(epochs)-1].Started); age >= keep/7 || age < 0 {
+	begin, err := b.epochIsOver(epochs[len(epochs)-1], first)
+	if err != nil {
+		return err
+	}
+	if begin {
 		if err := b.tx.BeginEpoch(b.now); err != nil {
 			return err
 		}
 		b.dirty = true
 	}
-	oldest := 0 // the first epoch that stays
-	for i, e := range epochs {
-		if b.now.Sub(e.Started) >= keep {
-			oldest = i
-		}
+	oldest, err := b.firstKept(epochs)
+	if err != nil {
+		return err
 	}
 	if oldest > 0 || first {
 		b.retain.drop = epochs[oldest].Number
 	}
 	return nil
+}
+
+// epochIsOver reports whether another epoch is to follow the current one.
+func (b *batch) epochIsOver(current store.Epoch, first bool) (bool, error) {
+	const parts = 7 // of what is kept, so that no more than one of them is kept beyond it
+	if keep := b.l.e.o.JournalRetention; keep >= 0 {
+		if age := b.now.Sub(current.Started); age >= keep/parts || age < 0 {
+			return true, b.noteCore()
+		}
+	}
+	if most := b.l.e.o.JournalBytes; most >= 0 {
+		bytes, err := b.tx.JournalBytes(current.First, 0)
+		if err != nil || bytes >= max(most/parts, 1) {
+			return err == nil, errors.Join(err, b.noteCore())
+		}
+	}
+	if !first {
+		return false, nil
+	}
+	was, err := b.tx.Meta(metaCore)
+	if err != nil || string(was) == strconv.Quote(core.Version) {
+		return false, err
+	}
+	seq, err := b.tx.Seq()
+	if err != nil {
+		return false, err
+	}
+	return seq >= current.First, b.noteCore()
+}
+
+// noteCore notes the core that decides from now on.
+func (b *batch) noteCore() error {
+	b.dirty = true
+	return b.tx.SetMeta(metaCore, []byte(strconv.Quote(core.Version)))
+}
+
+// firstKept gives the index of the first epoch that stays.
+func (b *batch) firstKept(epochs []store.Epoch) (oldest int, err error) {
+	if keep := b.l.e.o.JournalRetention; keep >= 0 {
+		for i, e := range epochs {
+			if b.now.Sub(e.Started) >= keep {
+				oldest = i
+			}
+		}
+	}
+	most := b.l.e.o.JournalBytes
+	for most >= 0 && oldest < len(epochs)-1 {
+		bytes, err := b.tx.JournalBytes(epochs[oldest].First, 0)
+		if err != nil || bytes <= most {
+			return oldest, err
+		}
+		oldest++
+	}
+	return oldest, nil
 }
 
 // dropJournal forgets a part of what is older than the journal must reach, so

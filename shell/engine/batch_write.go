@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
@@ -238,12 +239,12 @@ func (b *batch) startShare(s *share, slots int) (started int, err error) {
 	return started, nil
 }
 
-// committed carries the batch over into the loop, answers, and lets the effects
-// go.
-func (l *loop) committed(b *batch) {
-	e := l.e
+// carryOver has the loop go on from a batch that the store has, though perhaps not for
+// good: nothing outside of the loop may see any of it.
+func (l *loop) carryOver(b *batch) *stagedBatch {
+	s := &stagedBatch{batch: b}
 	if !b.begun {
-		return
+		return s
 	}
 	l.sweep, l.webhooks, l.retention, l.nextRecover = b.sweep, b.webhooks, b.retain, b.recover
 	l.nextDue = b.nextDue
@@ -254,15 +255,35 @@ func (l *loop) committed(b *batch) {
 	if len(b.entry.Inputs) > 0 {
 		l.lastSeq = b.entry.Seq
 		l.remember(b)
-		e.stats.batches.Add(1)
-		e.stats.expired.Add(b.expired)
-		e.stats.inputs.Add(uint64(len(b.entry.Inputs)))
 	}
 	l.occupy()
 	for queue, waits := range b.waiting {
 		l.share(queue).setWaiting(waits)
 	}
 	l.adrift = false
+	b.requests = append(b.requests, l.requests[:len(b.replies)]...)
+	l.requests = slices.Delete(l.requests, 0, len(b.replies))
+	b.outcomes = append(b.outcomes, l.outcomes...)
+	clear(l.outcomes)
+	l.outcomes = l.outcomes[:0]
+	return s
+}
+
+// letGo lets a batch out that is durable with all that it has read: it answers, and lets
+// the effects go.
+func (l *loop) letGo(s *stagedBatch) {
+	e, b := l.e, s.batch
+	if !s.nothing {
+		l.failures, l.retryAt, l.lastErr = 0, time.Time{}, nil
+	}
+	if !b.begun {
+		return
+	}
+	if len(b.entry.Inputs) > 0 {
+		e.stats.batches.Add(1)
+		e.stats.expired.Add(b.expired)
+		e.stats.inputs.Add(uint64(len(b.entry.Inputs)))
+	}
 	e.aside.forget(b.changes)
 	e.aside.add(b.aside...)
 	for _, w := range b.fold.Withdrawn() {
@@ -274,18 +295,18 @@ func (l *loop) committed(b *batch) {
 			r.cancel(ErrCancelled)
 		}
 	}
-	for _, s := range b.launches {
+	for _, launch := range b.launches {
 		e.stats.running.Add(1)
-		l.start(s)
+		l.start(launch)
+		if l.cancelled { // the stop has come to that while the disk was at work
+			l.running[launch.key].cancel(ErrStopping)
+		}
 	}
-	committed := Committed{Events: b.fold.Events(), Changes: b.changes, b: b}
-	if count := e.o.Hooks.Count; count != nil {
-		count(committed)
+	l.tellCount(s)
+	for i, r := range b.requests {
+		r.answer(b.replies[i])
 	}
-	l.reply(len(b.replies), func(i int) Reply { return b.replies[i] })
-	clear(l.outcomes)
-	l.outcomes = l.outcomes[:0]
-	e.announce(committed)
+	e.announce(s.committed())
 	l.recycle(b)
 }
 
@@ -306,14 +327,6 @@ func (l *loop) remember(b *batch) {
 		}
 		l.cache.put(c.Ref, cached{state: c.After, version: w.Prev.Version + 1, seq: b.entry.Seq, size: len(w.State), terms: w.Terms})
 	}
-}
-
-// reply answers the first gathered requests, as many as that. The others stay.
-func (l *loop) reply(many int, answer func(i int) Reply) {
-	for i, r := range l.requests[:many] {
-		r.answer(answer(i))
-	}
-	l.requests = slices.Delete(l.requests, 0, many)
 }
 
 // announce tells subscribers, the front and those who wait what a batch has made
@@ -357,6 +370,9 @@ func (c Committed) State(ref effects.Ref) (core.State, error) { return c.b.fold.
 
 // Cached gives a machine if it is at hand, and reads nothing.
 func (c Committed) Cached(ref effects.Ref) (core.State, bool) {
+	if was, changed := c.b.l.since(c.b.n, ref); changed {
+		return was, was != nil
+	}
 	cached, ok := c.b.l.cache.get(ref)
 	return cached.state, ok
 }

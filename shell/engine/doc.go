@@ -11,7 +11,8 @@
 // changed records, appends the inputs to the journal, and puts the outer effects into
 // the outbox. After the commit it answers the callers, tells subscribers and those who
 // wait, and starts the executions that have a free slot in their lane. While a batch
-// is being synced to disk the next one collects: that is the group commit.
+// is being synced to disk the next one collects, or is decided already: that is the group
+// commit.
 //
 // # Reading order
 //
@@ -19,6 +20,7 @@
 //     options and the hooks.
 //   - loop.go: the goroutine that decides: when it wakes, what it gathers, how it stops,
 //     what it does if a commit fails or another instance has taken over.
+//   - staged.go: batches between the store and the disk; pace.go: when to decide ahead.
 //   - batch.go: one batch, from its requests to its inputs; batch_due.go: what is due;
 //     batch_write.go: what is written, and what follows from the commit.
 //   - outbox.go: lanes and executions.
@@ -28,8 +30,10 @@
 //
 // # What holds
 //
-//   - All that a batch does to the loop, it does after the commit: a transaction that
-//     fails leaves no trace, and its outcomes are taken by the next one.
+//   - All that a batch does to the loop, it does after its transaction: one that fails
+//     leaves no trace, and its outcomes are taken by the next one.
+//   - Nobody outside of the loop sees anything of a batch before it is durable, with all
+//     that it has read.
 //   - An outer effect is begun only once the state that asks for it is durable (A8), and
 //     stays in the outbox until its machine has been told what became of it (A9).
 //   - An instance commits only while it has its claim: the store compares the fencing

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strconv"
 	"time"
 
@@ -25,8 +26,15 @@ type loop struct {
 	lanes    map[string]*lane
 	reserved []*share // of which the batch that is being built takes slots
 	running  map[store.EffectKey]*execution
-	requests []*request // gathered, not yet committed
-	outcomes []outcome  // gathered, not yet committed
+	requests []*request // gathered, not yet decided
+	outcomes []outcome  // gathered, not yet decided
+
+	stager store.Stager // the store, if it is one; else nil
+	staged uint64       // batches that were staged so far
+	flight *flight      // the sync under way; nil: none is
+	ahead  *stagedBatch // staged behind it; nil: none is
+	pace   pace
+	full   bool // what is gathered makes a batch
 
 	nextTick    time.Time
 	nextPaced   time.Time
@@ -41,7 +49,7 @@ type loop struct {
 	giveWay     time.Time // not before that, see gatherMore
 	retryAt     time.Time // after a failed commit, nothing but requests before that
 	failures    int
-	adrift      bool             // the last batch is stored and was not confirmed
+	adrift      bool             // batches are stored and were not confirmed
 	lastErr     error            // why the last commit failed; nil once one went well
 	due         []store.DueEntry // room for a sweep
 	free        []*batch         // whose memory serves other ones
@@ -65,6 +73,7 @@ func (l *loop) init(e *Engine) {
 	l.lanes = make(map[string]*lane)
 	l.running = make(map[store.EffectKey]*execution)
 	l.sightings = make(map[string]sighting)
+	l.stager, _ = e.store.(store.Stager)
 	l.cache.init()
 }
 
@@ -140,36 +149,62 @@ func (l *loop) release() error {
 	return nil
 }
 
-// gather collects what has arrived. It waits only while there is nothing to do.
+// gather collects what has arrived, and lets go what has become durable. It waits only
+// while there is nothing to do, or nothing may be done before the disk has answered.
 func (l *loop) gather(done <-chan struct{}) {
 	l.answerHealth()
-	if l.drain() || l.busy() {
-		return
-	}
-	d := l.untilNext(l.now())
-	if d <= 0 {
-		return
-	}
-	timer, stop := l.e.o.Clock.Timer(d)
-	defer stop()
 	for {
-		select {
-		case r := <-l.e.inbox:
-			l.requests = append(l.requests, r)
-			l.drain()
-		case o := <-l.e.result:
-			l.returned(o)
-			if !l.drain() && !l.stopping {
-				continue // the store is given time
-			}
-		case c := <-l.e.health: // no reason to try a commit
-			c <- l.lastErr
-			continue
-		case <-timer:
-		case <-done:
+		if l.flight.hasEnded() {
+			l.land()
 		}
-		return
+		work := l.drain() || l.busy()
+		wait := l.mustLand()
+		if work && !wait && l.paysNow() || l.await(done, wait) {
+			return
+		}
 	}
+}
+
+// paysNow reports whether what is there to do is to be decided now, though a sync is under
+// way: what goes on by itself over several batches is, and what was gathered if it is much.
+func (l *loop) paysNow() bool {
+	many := len(l.requests) + len(l.outcomes)
+	return l.flight == nil || l.full || l.sweep.active || l.retention.more || l.retention.drop != 0 || many > 0 && l.pace.pays(many)
+}
+
+// await waits until something happens: for the disk only, or for anything. It reports
+// whether it is time for a batch.
+func (l *loop) await(done <-chan struct{}, diskOnly bool) bool {
+	inbox, result, timer := l.e.inbox, l.e.result, (<-chan time.Time)(nil)
+	if diskOnly {
+		inbox, result = nil, nil
+	} else {
+		d := l.untilNext(l.now())
+		if d <= 0 {
+			return true
+		}
+		var stop func()
+		timer, stop = l.e.o.Clock.Timer(d)
+		defer stop()
+	}
+	select {
+	case r := <-inbox:
+		l.requests = append(l.requests, r)
+	case o := <-result:
+		l.returned(o)
+		return l.stopping // else the store is given time
+	case err := <-l.landing():
+		l.flight.ended, l.flight.err = true, err
+		l.land()
+		return l.stopping
+	case c := <-l.e.health: // no reason to try a commit
+		c <- l.lastErr
+	case <-timer:
+		return true
+	case <-done:
+		return true
+	}
+	return false
 }
 
 // gatherMore lets those run who are about to ask, for as long as any do: who was
@@ -213,7 +248,10 @@ func (l *loop) drain() bool {
 	for _, r := range l.requests {
 		bytes += r.size()
 	}
-	for len(l.requests)+len(l.outcomes) < l.e.o.MaxBatch && bytes < maxBatchBytes {
+	for {
+		if l.full = len(l.requests)+len(l.outcomes) >= l.e.o.MaxBatch || bytes >= maxBatchBytes; l.full {
+			return len(l.requests) > 0 || !l.now().Before(l.retryAt)
+		}
 		select {
 		case r := <-l.e.inbox:
 			l.requests = append(l.requests, r)
@@ -224,7 +262,6 @@ func (l *loop) drain() bool {
 			return len(l.requests) > 0 || (len(l.outcomes) > 0 && !l.now().Before(l.retryAt))
 		}
 	}
-	return len(l.requests) > 0 || !l.now().Before(l.retryAt)
 }
 
 // busy reports whether work is left over from the batch before.
@@ -265,30 +302,64 @@ func (l *loop) untilNext(now time.Time) time.Duration {
 	return next.Sub(now)
 }
 
-// step carries out one batch: what was gathered and what is due.
+// step decides one batch: what was gathered and what is due.
 func (l *loop) step() {
+	if l.mustLand() {
+		l.settle()
+	}
 	now := l.now()
 	l.e.wait.lookNow(now)
 	l.beginTick(now)
 	l.requests = inTurns(l.requests)
+	rest := l.leaveHalf()
 	b := l.newBatch()
-	err := l.e.store.Update(context.Background(), func(tx store.Tx) error {
+	durable, err := l.commit(func(tx store.Tx) error {
 		b.begin(tx, l.wall(), now)
 		return b.build()
 	})
-	switch {
-	case err == nil:
-		l.failures, l.retryAt, l.lastErr = 0, time.Time{}, nil
-		l.committed(b)
-	case errors.Is(err, errNothing):
-		l.committed(b)
-	case errors.Is(err, store.ErrFenced):
-		l.unreserve()
+	nothing := errors.Is(err, errNothing)
+	if err == nil || nothing {
+		s := l.carryOver(b)
+		s.durable, s.nothing = durable, nothing
+		l.pace.decided(len(s.requests)+len(s.outcomes), l.now().Sub(now))
+		l.takeUp(rest)
+		l.stage(s)
+		return
+	}
+	l.unreserve()
+	l.takeUp(rest)
+	l.settle() // what was decided before goes its way
+	unknown := durable()
+	switch fenced := errors.Is(err, store.ErrFenced); {
+	case fenced && unknown == nil:
 		l.fenced(err)
+	case fenced:
+		l.failed(unknown)
 	default:
-		l.unreserve()
 		l.failed(err)
 	}
+}
+
+// gathered is what was asked for and what has come back.
+type gathered struct {
+	requests []*request
+	outcomes []outcome
+}
+
+// leaveHalf takes away what is to be decided while the disk takes the batch that begins.
+func (l *loop) leaveHalf() (rest gathered) {
+	if l.stager == nil || l.flight != nil || !l.pace.splits(len(l.requests)+len(l.outcomes)) {
+		return gathered{}
+	}
+	r, o := (len(l.requests)+1)/2, (len(l.outcomes)+1)/2
+	rest = gathered{slices.Clone(l.requests[r:]), slices.Clone(l.outcomes[o:])}
+	l.requests, l.outcomes = slices.Delete(l.requests, r, len(l.requests)), slices.Delete(l.outcomes, o, len(l.outcomes))
+	return rest
+}
+
+// takeUp puts it back, behind what the batch has left.
+func (l *loop) takeUp(rest gathered) {
+	l.requests, l.outcomes = append(l.requests, rest.requests...), append(l.outcomes, rest.outcomes...)
 }
 
 // beginTick opens a tick where one is due (B1): after it the loop waits
@@ -334,7 +405,11 @@ func (l *loop) failed(err error) {
 	} else {
 		l.e.log.Error("commit failed; what was not acknowledged is undone", "error", err, "retry_in", retry)
 	}
-	l.reply(len(l.requests), func(int) Reply { return Reply{Err: fmt.Errorf("%s: %w", became, err)} })
+	for _, r := range l.requests {
+		r.answer(Reply{Err: fmt.Errorf("%s: %w", became, err)})
+	}
+	clear(l.requests)
+	l.requests = l.requests[:0]
 	l.cache.init()
 	l.lastSeq = 0
 }
@@ -370,7 +445,10 @@ func (l *loop) beginStop() {
 // finished moves the stop on, and reports whether nothing is left to wait for.
 func (l *loop) finished() bool {
 	now := l.now()
-	if len(l.running) == 0 && len(l.outcomes) == 0 && len(l.requests) == 0 {
+	if l.idle() || !now.Before(l.stopHard) {
+		l.settle() // which may begin what was handed out before the stop
+	}
+	if l.idle() {
 		return true
 	}
 	if !l.cancelled && len(l.running) > 0 && !now.Before(l.stopSoft) {
@@ -385,6 +463,11 @@ func (l *loop) finished() bool {
 	}
 	l.e.log.Error("stopping although not all has returned; the next start tells the machines", "running", len(l.running), "not_stored", len(l.outcomes))
 	return true
+}
+
+// idle reports whether nothing runs, and nothing is left to decide.
+func (l *loop) idle() bool {
+	return len(l.running) == 0 && len(l.outcomes) == 0 && len(l.requests) == 0
 }
 
 // refuseRest answers who came too late.

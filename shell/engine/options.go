@@ -41,9 +41,11 @@ type Options struct {
 
 	// Retention says how long machines are kept after their end, by class; negative:
 	// for ever (default 7 days). JournalRetention is how far back the journal can be
-	// replayed, at least.
+	// replayed, at least, unless it has more than JournalBytes (default 16 GiB; negative: no
+	// bound), by [store.ReadTx.JournalBytes].
 	Retention        map[core.RetentionClass]time.Duration
 	JournalRetention time.Duration
+	JournalBytes     int64
 
 	// ScrubRate is how many records a second are read in the background, so that damage is
 	// found before it is met; 0: none. It needs a store whose transactions are
@@ -115,6 +117,7 @@ func (o *Options) Fill() (errs []error) {
 	fill("AbandonAfter", &o.AbandonAfter, 15*time.Second)
 	fill("StopTimeout", &o.StopTimeout, 30*time.Second)
 	o.JournalRetention = cmp.Or(o.JournalRetention, week)
+	o.JournalBytes = cmp.Or(o.JournalBytes, 16<<30)
 	for _, n := range []*int{&o.DefaultConcurrency, &o.MaxBatch} {
 		if *n < 0 {
 			errs = append(errs, fmt.Errorf("shell: Options.DefaultConcurrency and MaxBatch must not be negative: %d", *n))

@@ -44,6 +44,9 @@ func (s *Server) readJSON(w http.ResponseWriter, r *http.Request) ([]byte, error
 // without asking, but not JSON.
 func checkContentType(r *http.Request) error {
 	ct := r.Header.Values("Content-Type")
+	if len(ct) == 1 && ct[0] == "application/json" { // as nearly always
+		return checkEncoding(r)
+	}
 	typ, params, err := mime.ParseMediaType(strings.Join(ct, ","))
 	charset, given := params["charset"]
 	if err != nil || typ != "application/json" || given && !strings.EqualFold(charset, "utf-8") {

@@ -23,6 +23,9 @@ type query struct{ v url.Values }
 // filter does not list everything, and those that are given twice; a name that
 // ends in "*" may be given more than once.
 func readQuery(r *http.Request, known ...string) (query, error) {
+	if r.URL.RawQuery == "" {
+		return query{}, nil
+	}
 	v, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return query{}, failf(http.StatusBadRequest, "query: is malformed: want name=value&name=value, percent-encoded")

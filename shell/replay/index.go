@@ -6,6 +6,7 @@ package replay
 type index struct {
 	tables [256]table // by the first byte of the hash
 	n      int
+	slots  int // used or free
 }
 
 // table is a hash table with linear probing.
@@ -76,7 +77,7 @@ func (x *index) find(hash uint64, is func(*slot) (bool, error)) (*slot, error) {
 func (x *index) add(hash uint64) *slot {
 	t := &x.tables[hash>>56]
 	if 10*(t.n+1) > 9*len(t.slots) {
-		t.grow()
+		x.slots += t.grow()
 	}
 	t.n++
 	x.n++
@@ -95,7 +96,8 @@ func (t *table) place(meta uint64) *slot {
 	return &t.slots[i]
 }
 
-func (t *table) grow() {
+// grow gives by how many slots.
+func (t *table) grow() int {
 	old := t.slots
 	t.slots = make([]slot, len(old)+len(old)/2+16)
 	for _, s := range old {
@@ -103,16 +105,11 @@ func (t *table) grow() {
 			t.place(s.meta).sum = s.sum
 		}
 	}
+	return len(t.slots) - len(old)
 }
 
 // bytes is what the index takes.
-func (x *index) bytes() int64 {
-	var n int64
-	for i := range x.tables {
-		n += 16 * int64(len(x.tables[i].slots))
-	}
-	return n
-}
+func (x *index) bytes() int64 { return 16 * int64(x.slots) }
 
 // each calls fn for each slot.
 func (x *index) each(fn func(*slot) error) error {

@@ -71,10 +71,10 @@ func TestWhatWasPutAsideIsReadAgain(t *testing.T) {
 			at, err := f.append(r.ref, []byte(r.stored))
 			require.NoError(t, err)
 			put[at] = r
-			for at, r := range put {
+			for at, want := range put {
 				ref, stored, err := f.read(at)
 				require.NoError(t, err)
-				require.Equal(t, r, record{ref, string(stored)})
+				require.Equal(t, want, record{ref, string(stored)})
 			}
 		}
 	})

@@ -29,6 +29,48 @@ func (s *snapshot) outside(fn func() error) error {
 	return fn()
 }
 
+// ahead calls use for each chunk that produce hands on, while produce goes on in another goroutine;
+// that one has ended when ahead returns. If use fails, hand does too.
+func ahead[T any](ctx context.Context, produce func(hand func(T) error) error, use func(T) error) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	out := newChunks[T]()
+	var failed error
+	go func() {
+		defer close(out)
+		failed = produce(func(chunk T) error {
+			select {
+			case out <- chunk:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	}()
+	var err error
+	for chunk := range out {
+		if err != nil {
+			continue // what was on its way
+		}
+		if err = use(chunk); err != nil {
+			stop()
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return failed
+}
+
+// newChunks gives a channel for chunks; so many are made ahead.
+func newChunks[T any]() chan T { return make(chan T, chunksAhead) }
+
+// chunkBytes is about how much is handed on at a time.
+const (
+	chunkBytes  = 128 << 10
+	chunksAhead = 2
+)
+
 // decoded is one entry of the journal.
 type decoded struct {
 	seq   uint64
@@ -36,14 +78,25 @@ type decoded struct {
 	err   error // of the decoding
 }
 
-// chunkBytes is about how much of the journal is decoded at a time, and two chunks ahead.
-const chunkBytes = 128 << 10
+// each calls fn for each entry of the journal in order; entries are read and decoded ahead.
+func (s *snapshot) each(ctx context.Context, fn func(decoded) error) error {
+	return ahead(ctx, func(hand func([]decoded) error) error {
+		r := &reader{tx: s, hand: hand}
+		return s.read(r.journal)
+	}, func(chunk []decoded) error {
+		for _, d := range chunk {
+			if err := fn(d); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
 
 // reader goes through the journal and hands on what it has decoded.
 type reader struct {
-	ctx  context.Context //nolint:containedctx // lives as long as one call of each
 	tx   *snapshot
-	out  chan<- []decoded
+	hand func([]decoded) error
 	raw  []byte // of the chunk
 	ends []end
 }
@@ -52,33 +105,6 @@ type reader struct {
 type end struct {
 	seq uint64
 	at  int
-}
-
-// each calls fn for each entry in order, while another goroutine reads and decodes ahead;
-// that one has ended when it returns.
-func (s *snapshot) each(ctx context.Context, fn func(decoded) error) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	out := make(chan []decoded, 2)
-	var read error
-	go func() {
-		defer close(out)
-		r := &reader{ctx: ctx, tx: s, out: out}
-		read = s.read(r.journal)
-	}()
-	var err error
-	for chunk := range out {
-		for i := 0; i < len(chunk) && err == nil; i++ {
-			err = fn(chunk[i])
-		}
-		if err != nil {
-			stop() // what is still on its way is dropped
-		}
-	}
-	if err != nil {
-		return err
-	}
-	return read
 }
 
 func (r *reader) journal(tx store.ReadTx) error {
@@ -90,11 +116,11 @@ func (r *reader) journal(tx store.ReadTx) error {
 		}
 		return r.tx.outside(r.flush)
 	})
+	rest := r.tx.outside(r.flush) // what could be read comes first
 	if err != nil {
-		_ = r.tx.outside(r.flush) // what could be read comes first
 		return err
 	}
-	return r.tx.outside(r.flush)
+	return rest
 }
 
 // flush decodes the chunk and hands it on.
@@ -107,10 +133,61 @@ func (r *reader) flush() error {
 		begin = e.at
 	}
 	r.raw, r.ends = r.raw[:0], r.ends[:0]
-	select {
-	case r.out <- chunk:
+	return r.hand(chunk)
+}
+
+// eachRecord calls fn for each record; records are read ahead. They are valid until fn
+// returns.
+func eachRecord(ctx context.Context, tx store.ReadTx, fn func(store.Record) error) error {
+	used := newChunks[*records]()
+	return ahead(ctx, func(hand func(*records) error) error {
+		chunk := &records{}
+		err := tx.Records(func(r store.Record) error {
+			chunk.add(r)
+			if len(chunk.raw) < chunkBytes {
+				return nil
+			}
+			err := hand(chunk)
+			select {
+			case chunk = <-used:
+				chunk.raw, chunk.list, chunk.ends = chunk.raw[:0], chunk.list[:0], chunk.ends[:0]
+			default:
+				chunk = &records{}
+			}
+			return err
+		})
+		rest := hand(chunk)
+		if err != nil {
+			return err
+		}
+		return rest
+	}, func(chunk *records) error {
+		begin := 0
+		for i, r := range chunk.list {
+			r.State = chunk.raw[begin:chunk.ends[i]]
+			begin = chunk.ends[i]
+			if err := fn(r); err != nil {
+				return err
+			}
+		}
+		select {
+		case used <- chunk:
+		default:
+		}
 		return nil
-	case <-r.ctx.Done():
-		return r.ctx.Err()
-	}
+	})
+}
+
+// records are some records, with the states one behind the other.
+type records struct {
+	list []store.Record
+	raw  []byte
+	ends []int
+}
+
+func (c *records) add(r store.Record) {
+	c.raw = append(c.raw, r.State...)
+	c.ends = append(c.ends, len(c.raw))
+	r.State = nil
+	c.list = append(c.list, r)
 }

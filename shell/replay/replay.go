@@ -1,7 +1,7 @@
 // Package replay folds the journal of a store through the core and compares
 // what comes out with what is stored, byte for byte (F3).
 //
-// replay.go has what callers see; journal.go reads and decodes the journal ahead of
+// replay.go has what callers see; journal.go reads the journal and the records ahead of
 // fold.go, which makes its batches again over the states of states.go; those that are too
 // many for the memory go to spill.go under the index of index.go. scan.go has the lists that
 // batches read, compare.go holds the end against the store, digest.go is a batch in a number.

@@ -33,6 +33,7 @@ type held struct {
 	size       int64
 	touched    bool // the journal touches it: it counts in the comparison
 	dirty      bool // what is put aside of it is not what it is
+	aside      bool // something was put aside of it
 	seen       bool // the comparison has met it
 	prev, next *held
 }
@@ -82,7 +83,7 @@ func (s *states) hold(ref effects.Ref) (*held, error) {
 	if err != nil || at == nil {
 		return nil, err
 	}
-	h := &held{ref: ref, touched: true}
+	h := &held{ref: ref, touched: true, aside: true}
 	if !at.has(flagGone) {
 		_, stored, err := s.file.read(at.place())
 		if err != nil {
@@ -163,11 +164,18 @@ func (s *states) put(ref effects.Ref, state core.State) error {
 	}
 	h.state, h.stored, h.touched, h.dirty = state, nil, true, true
 	s.used -= h.size
-	if h.size = sizeOf(0); state != nil {
-		s.alive++
-		h.size = sizeOf(len(s.encode(state)))
-	}
+	h.size = sizeOf(0)
 	s.used += h.size
+	if state == nil {
+		return nil
+	}
+	s.alive++
+	stored := s.encode(state)
+	h.size += 2 * int64(len(stored))
+	s.used += 2 * int64(len(stored))
+	if s.index.n > 0 && !core.Cacheable(state) { // it would be put aside soon, and has its form now
+		return s.putAside(h, stored)
+	}
 	return nil
 }
 
@@ -182,9 +190,14 @@ func (s *states) trim() error {
 	for s.used > max(s.budget-s.index.bytes(), s.budget/4) && s.ring.prev != &s.ring {
 		h := s.ring.prev
 		if h.dirty {
-			if err := s.putAside(h); err != nil {
+			stored := h.stored
+			if stored == nil && h.state != nil {
+				stored = s.encode(h.state)
+			}
+			if err := s.putAside(h, stored); err != nil {
 				return err
 			}
+			continue
 		}
 		s.drop(h)
 	}
@@ -197,20 +210,21 @@ func (s *states) drop(h *held) {
 	s.used -= h.size
 }
 
-func (s *states) putAside(h *held) error {
-	stored, flags := h.stored, uint64(0)
+// putAside takes a machine that has that stored form out of the memory.
+func (s *states) putAside(h *held, stored []byte) error {
+	flags := uint64(0)
 	switch {
 	case !h.exists():
 		flags = flagGone | flagQuiet
-	case stored == nil:
-		stored = s.encode(h.state)
-		if isQuiet(h.state) {
-			flags = flagQuiet
-		}
+	case h.state != nil && isQuiet(h.state):
+		flags = flagQuiet
 	}
-	at, err := s.aside(h.ref)
-	if err != nil {
-		return err
+	var at *slot
+	var err error
+	if h.aside {
+		if at, err = s.aside(h.ref); err != nil {
+			return err
+		}
 	}
 	place, err := s.file.append(h.ref, stored)
 	if err != nil {
@@ -221,6 +235,7 @@ func (s *states) putAside(h *held) error {
 	}
 	at.set(place, flags)
 	at.sum = maphash.Bytes(s.seed, stored)
+	s.drop(h)
 	return nil
 }
 

@@ -11,8 +11,8 @@ import (
 	"runtime"
 )
 
-// Backup implements [store.Store]: it writes a compact database file, which needs no log,
-// with all that was committed before the call; readers and writers go on. The file is made
+// Backup implements [store.Store]: it writes a compact database file, which needs no log
+// and has the journal in itself, with all that was committed before the call; readers and writers go on. The file is made
 // beside the database first, where it needs room. It stops soon after the context ends.
 func (s *Store) Backup(ctx context.Context, w io.Writer) (n int64, err error) {
 	if n, err = s.backup(ctx, w); err != nil {
@@ -27,7 +27,7 @@ func (s *Store) backup(ctx context.Context, w io.Writer) (n int64, err error) {
 		return 0, explain(err)
 	}
 	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
-	if err := s.copyCompact(ctx, f.Name()); err != nil {
+	if err := s.copyCompact(ctx, f.Name(), false); err != nil {
 		return 0, err
 	}
 	return io.Copy(&copying{ctx: ctx, w: w}, f)

@@ -195,12 +195,16 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 		"lists/action":   {remove("records/action", id[:]), "is not there"},
 		"counts":         {put("counts", []byte("action\x00all"), []byte("7")), `it says "7", the list has 60`},
 		"journal":        {remove("journal", []byte{0, 0, 0, 0, 0, 0, 0, 2}), "batches 2 to 2 are missing"},
+		"changes":        {put("changes", []byte{0, 0, 0, 0, 0, 0, 0, 2}, []byte("\x01012345670000")), "checksum"},
 		"outbox":         {first("waiting"), "does not have it"},
 		"waiting":        {first("outbox"), "60 entries, but 59"},
 		"run-logs":       {put("run-logs", append(id[:], 0, 0, 0, 1), []byte("\x00\x00\x00\x00said")), "checksum"},
 		"webhooks-info":  {put("webhooks-info", id[:], []byte("{}")), "envelope"},
 	} {
 		path := filled(t, 3)
+		if where == "journal" || where == "changes" || where == "base" { // which a backup has in the file
+			path = backedUp(t, path)
+		}
 		makeBolt(t, path, c.spoil)
 		found, err := bolt.Check(ctx, path)
 		require.NoError(t, err)

@@ -31,7 +31,7 @@ func (f Finding) String() string { return f.Where + ": " + f.What }
 // wrong in it, at most [MaxFindings]: bbolt's pages; values whose checksum is
 // wrong; due and list entries without a record; counts that are not what the
 // lists hold; gaps in the journal; an outbox that disagrees with its waiting
-// index. An empty result says that the file is sound. The error is about the
+// index. It reads the archive with the journal, too. An empty result says that the file is sound. The error is about the
 // reading itself.
 //
 // It takes memory for the ids of all records, and it must not run beside an
@@ -247,6 +247,15 @@ func (c *checker) checkJournal() error {
 	}
 	if err != nil {
 		return err
+	}
+	err = c.each("changes", c.table(bucketChanges), func(k, v []byte) error {
+		if len(k) != 8 {
+			return errors.New("the key is no number")
+		}
+		return c.parseChanges(k, v, &store.Batch{})
+	})
+	if err != nil {
+		c.report("changes", "%v", err)
 	}
 	for _, e := range epochs {
 		if err := c.Base(e.Number, func(store.Record) error { return nil }); err != nil {

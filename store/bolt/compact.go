@@ -90,7 +90,7 @@ func compact(ctx context.Context, src, dst string) (sizes Sizes, err error) {
 			return sizes, err
 		}
 	}
-	if err := from.copyCompact(ctx, tmp); err != nil {
+	if err := from.copyCompact(ctx, tmp, src == dst); err != nil {
 		return sizes, err
 	}
 	if sizes.Before, err = fileSize(src); err != nil {
@@ -128,8 +128,8 @@ func removeAll(folder, pattern string) error {
 }
 
 // copyCompact copies all tables, as they are at the call, into the empty file at path, which
-// then is whole without a log.
-func (s *Store) copyCompact(ctx context.Context, path string) (err error) {
+// then is whole without a log; also without an archive, unless it is to take this one's place.
+func (s *Store) copyCompact(ctx context.Context, path string, inPlace bool) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	ktx, err := s.begin(ctx, "copy", false)
 	if err != nil {
@@ -141,7 +141,7 @@ func (s *Store) copyCompact(ctx context.Context, path string) (err error) {
 	if err != nil {
 		return err
 	}
-	c := copier{ctx: ctx, to: to}
+	c := copier{ctx: ctx, to: to, inPlace: inPlace}
 	return errors.Join(c.copy(ktx), to.Sync(), to.Close())
 }
 
@@ -151,6 +151,8 @@ type copier struct {
 	to   *bbolt.DB
 	tx   *bbolt.Tx
 	size int
+	// inPlace leaves out what stands in the archive, which stays beside the copy too.
+	inPlace bool
 }
 
 func (c *copier) copy(from *kv.Tx) (err error) {
@@ -165,7 +167,25 @@ func (c *copier) copy(from *kv.Tx) (err error) {
 			return err
 		}
 	}
+	if c.inPlace {
+		if err := c.copyState(from); err != nil {
+			return err
+		}
+	}
 	return c.commit()
+}
+
+// copyState copies how the file and its archive belong together.
+func (c *copier) copyState(from *kv.Tx) error {
+	key, value := kv.State(from)
+	if value == nil {
+		return nil
+	}
+	into, err := c.bucket([]byte(kv.StateBucket))
+	if err != nil {
+		return err
+	}
+	return into.Put(key, value)
 }
 
 func (c *copier) table(from *kv.Table, name []byte) error {
@@ -174,6 +194,9 @@ func (c *copier) table(from *kv.Table, name []byte) error {
 		return err
 	}
 	cursor := from.Cursor()
+	if c.inPlace {
+		cursor = from.WarmCursor()
+	}
 	for k, v := cursor.First(); k != nil; k, v = cursor.Next() {
 		if c.size += len(k) + len(v); c.size > compactBatch {
 			if err := c.commit(); err != nil {

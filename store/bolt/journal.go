@@ -74,7 +74,7 @@ func (t *readTx) Seq() (seq uint64, err error) {
 	return t.lastSeq()
 }
 
-// lastSeq is the last key of the journal. Where retention has dropped all
+// lastSeq is the last key that the journal ever had. Where retention has dropped all
 // batches, the current epoch still says which one comes next.
 func (t *readTx) lastSeq() (seq uint64, err error) {
 	defer guard("seq", &err)
@@ -83,7 +83,10 @@ func (t *readTx) lastSeq() (seq uint64, err error) {
 		return 0, err
 	}
 	seq = e.First - 1
-	if k, _ := t.table(bucketJournal).cursor.Last(); len(k) == 8 {
+	if k := t.tx.PastLast(bucketNames[bucketJournal]); len(k) == 8 {
+		seq = max(seq, binary.BigEndian.Uint64(k))
+	}
+	if k, _ := t.table(bucketJournal).WarmCursor().Last(); len(k) == 8 {
 		seq = max(seq, binary.BigEndian.Uint64(k))
 	} else if k != nil {
 		return 0, fmt.Errorf("seq: %w: journal key %x has %d bytes, not 8", store.ErrCorrupt, k, len(k))
@@ -143,6 +146,7 @@ func (t *tx) AppendJournal(seq uint64, at effects.Time, entry []byte) (err error
 	key := seqKey(seq)
 	t.scratch = appendEntry(t.scratch[:0], key[:], at, entry)
 	t.table(bucketJournal).PutNew(key[:], t.scratch)
+	t.changed.begin(t, seq)
 	t.seq, t.appended = seq, true
 	return nil
 }
@@ -180,13 +184,11 @@ func (t *tx) BeginEpoch(at effects.Time) (err error) {
 	return nil
 }
 
-// keepBase copies a record as it stands into the current epoch's base.
-func (t *tx) keepBase(e store.Epoch, kind effects.Kind, id uuid.UUID, raw []byte) {
-	base := t.tx.Table(baseBucket(e.Number))
-	key := countKeyBytes(kind, id[:])
-	if _, ok := base.Get(key); !ok {
-		base.PutNew(key, raw)
-	}
+// keepBase copies a record as it stands before its first change in the current epoch, in
+// that batch.
+func (t *tx) keepBase(e store.Epoch, seq uint64, kind effects.Kind, id uuid.UUID, raw []byte) {
+	at, epoch := seqKey(seq), seqKey(e.Number)
+	t.table(bucketBases).PutNew(append(append(at[:], epoch[:]...), countKeyBytes(kind, id[:])...), raw)
 }
 
 func (t *readTx) Base(epoch uint64, fn func(store.Record) error) error {
@@ -197,15 +199,12 @@ func (t *readTx) Base(epoch uint64, fn func(store.Record) error) error {
 	if err != nil {
 		return fmt.Errorf("base of epoch %d: %w", epoch, err)
 	}
-	if !slices.ContainsFunc(epochs, func(e store.Epoch) bool { return e.Number == epoch }) {
+	i := slices.IndexFunc(epochs, func(e store.Epoch) bool { return e.Number == epoch })
+	if i < 0 {
 		return fmt.Errorf("base of epoch %d: %w: the journal covers %d to %d", epoch, store.ErrNotFound, epochs[0].Number, epochs[len(epochs)-1].Number)
 	}
-	base, err := t.openNamed("base", baseBucket(epoch))
-	if err != nil {
-		return err
-	}
 	var bad []error
-	err = t.scan("base", base, nil, func(k, v []byte) (bool, error) {
+	visit := func(k, v []byte) (bool, error) {
 		kind, id, ok := splitBaseKey(k)
 		r, err := store.Record{}, fmt.Errorf("%w: key %x is no kind and id", store.ErrCorrupt, k)
 		if ok {
@@ -216,7 +215,25 @@ func (t *readTx) Base(epoch uint64, fn func(store.Record) error) error {
 			return true, nil
 		}
 		return true, fn(r)
-	})
+	}
+	base, err := t.openNamed("base", baseBucket(epoch)) // of a build that had no archive
+	if err == nil {
+		err = t.scan("base", base, nil, visit)
+	}
+	if err == nil {
+		first := seqKey(epochs[i].First)
+		err = t.scan("base", t.table(bucketBases), first[:], func(k, v []byte) (bool, error) {
+			switch {
+			case len(k) < 16:
+				return visit(nil, nil)
+			case i+1 < len(epochs) && binary.BigEndian.Uint64(k) > epochs[i+1].First: // several may begin at one batch
+				return false, nil
+			case binary.BigEndian.Uint64(k[8:]) != epoch:
+				return true, nil
+			}
+			return visit(k[16:], v)
+		})
+	}
 	return errors.Join(append(bad, err)...)
 }
 
@@ -249,9 +266,11 @@ func (t *tx) DropEpochs(before uint64, limit int) (more bool, err error) {
 	}
 	t.epochs = slices.Clone(epochs)
 	first := seqKey(epochs[0].First)
-	left := deleteBefore(t.table(bucketJournal), first[:], limit)
-	if left == 0 {
-		return true, nil
+	left := limit // the archive goes by itself: see pastOptions
+	for _, table := range []int{bucketJournal, bucketChanges, bucketBases} {
+		if left = deleteBefore(t.table(table), first[:], left); left == 0 {
+			return true, nil
+		}
 	}
 	return t.dropBases(epochs[0].Number, left)
 }
@@ -282,13 +301,14 @@ func (t *tx) dropBases(number uint64, limit int) (more bool, err error) {
 // deleteBefore deletes the entries before end (nil: all), at most limit, and
 // gives how many more it might have deleted; 0 says that some may be left.
 func deleteBefore(table *table, end []byte, limit int) (left int) {
-	k, _ := table.cursor.First()
+	c := table.WarmCursor()
+	k, _ := c.First()
 	for ; k != nil && (end == nil || string(k) < string(end)); limit-- {
 		if limit == 0 {
 			return 0
 		}
 		table.Delete(k)
-		k, _ = table.cursor.Next()
+		k, _ = c.Next()
 	}
 	return max(limit, 0)
 }

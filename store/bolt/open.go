@@ -1,9 +1,12 @@
 package bolt
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -18,11 +21,12 @@ import (
 
 // Format is the version of the file's layout that this package writes. It reads
 // older ones and migrates them; a newer one is refused with [ErrNewer].
-const Format = 2
+const Format = 3
 
 // migrations[n] brings a file of format n to n+1, in one transaction.
 var migrations = map[int]func(*bbolt.Tx) error{
 	1: func(*bbolt.Tx) error { return nil }, // the same tables: since then there may be a log beside the file
+	2: func(*bbolt.Tx) error { return nil }, // since then the journal stands in an archive beside the file
 }
 
 // formatValue names the program and the format, under formatKey.
@@ -59,8 +63,8 @@ func open(path string, opts Options) (_ *Store, err error) {
 	if err := inspect(path, opts); err != nil {
 		return nil, err
 	}
-	if isNew { // a new file must not stand beside the log of one that is missing
-		if err := kv.NoLog(logFolder(path), nil); err != nil {
+	if isNew { // a new file must not stand beside the log or the journal of one that is missing
+		if err := errors.Join(kv.NoLog(logFolder(path), nil), kv.NoPast(journalFolder(path), nil)); err != nil {
 			return nil, err
 		}
 	}
@@ -87,17 +91,69 @@ func open(path string, opts Options) (_ *Store, err error) {
 		}
 	}
 	tables, err := kv.New(db, kv.Options{
-		Folder: logFolder(file.path), NoSync: opts.NoSync, ReadOnly: opts.ReadOnly, Fill: fillPercent, Logger: opts.Logger,
+		Folder: logFolder(file.path), Past: pastOptions(file.path), NoSync: opts.NoSync, ReadOnly: opts.ReadOnly, Fill: fillPercent, Logger: opts.Logger,
 		Seal: sealJSON, Unseal: parseJSON,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return newStore(tables, path, file, opts), nil
+	s := newStore(tables, path, file, opts)
+	if err := s.forgetLost(opts.Logger); err != nil {
+		return nil, errors.Join(err, s.db.Close())
+	}
+	return s, nil
+}
+
+// pastOptions say which tables a checkpoint brings into the archive.
+func pastOptions(path string) kv.Past {
+	return kv.Past{
+		Folder: journalFolder(path),
+		Tables: []string{bucketNames[bucketJournal], bucketNames[bucketChanges], bucketNames[bucketBases]},
+		Floor: func(tx *kv.Tx) (uint64, error) {
+			t := &readTx{ctx: context.Background(), tx: tx}
+			epochs, err := t.readEpochs()
+			if err != nil {
+				return 0, nil //nolint:nilerr // what cannot be read keeps the journal, not the checkpoint
+			}
+			return epochs[0].First, nil
+		},
+	}
+}
+
+// forgetLost begins an epoch where the archive with the journal is not there, or not all
+// of it: the file alone is whole, and only its past is gone.
+func (s *Store) forgetLost(logger *slog.Logger) error {
+	lost := s.db.PastLost()
+	if lost == nil || s.db.ReadOnly() {
+		return nil
+	}
+	var first uint64
+	err := s.Update(context.Background(), func(t store.Tx) error {
+		epochs, err := t.Epochs()
+		if err != nil {
+			return err
+		}
+		current := epochs[len(epochs)-1]
+		if err := t.BeginEpoch(current.Started); err != nil {
+			return err
+		}
+		if first, err = t.Seq(); err != nil {
+			return err
+		}
+		_, err = t.DropEpochs(current.Number+1, math.MaxInt)
+		return err
+	})
+	if err == nil && logger != nil {
+		logger.Error("the journal beside the file is not all there; it begins anew", "first", first+1, "error", lost)
+	}
+	return err
 }
 
 // logFolder gives the folder of a file's log: beside the file itself, whatever links lead there.
 func logFolder(path string) string { return target(path) + ".log" }
+
+// journalFolder gives the folder of a file's journal, likewise.
+func journalFolder(path string) string { return target(path) + ".journal" }
 
 // target gives the path that links lead to, also where no file is there.
 func target(path string) string {
@@ -215,7 +271,7 @@ func ensureFormat(db *bbolt.DB, folder string) (err error) {
 		return err
 	case have > Format:
 		return fmt.Errorf("%w: format %d, this one reads up to %d", ErrNewer, have, Format)
-	case have == Format, have == 1 && db.IsReadOnly(): // they have the same tables
+	case have == Format, (have == 1 || have == 2) && db.IsReadOnly(): // what was new since is missing, which does no harm
 		return nil
 	case db.IsReadOnly() && have == 0:
 		return fmt.Errorf("%w: it is empty", ErrForeign)

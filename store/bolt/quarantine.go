@@ -126,7 +126,11 @@ func (t *tx) removeRecord(q *store.Quarantined, tables *kindTables, key, raw []b
 	// A record whose envelope is whole is still the base of a replay.
 	r, err := parseRecord(q.Kind, q.ID, raw)
 	if err == nil && r.Seq < epoch.First {
-		t.keepBase(epoch, q.Kind, q.ID, raw)
+		last, err := t.lastSeq()
+		if err != nil {
+			return err
+		}
+		t.keepBase(epoch, max(last, epoch.First), q.Kind, q.ID, raw)
 	}
 	if q.Raw == nil {
 		q.Raw = raw

@@ -56,8 +56,9 @@ type SalvagedTable struct {
 // of a backup for what is lost. No process may have the file open. Nothing of it is changed,
 // and nothing that is at to is replaced: that is an error with [os.ErrExist].
 //
-// Records whose checksum is wrong are set aside. Where a record, or a part of the journal, is
-// lost, the journal begins anew: a replay could not explain what is there.
+// Records whose checksum is wrong are set aside. The journal begins anew where it stands in the
+// folder beside the file, which stays there, and where a record or a part of it is lost: a
+// replay could not explain what is there.
 func Salvage(ctx context.Context, from, to string, o SalvageOptions) (found Salvaged, err error) {
 	_, err = writeNew(to, func(f *os.File) (int64, error) {
 		found, err = salvageTo(ctx, from, f.Name(), o)
@@ -137,6 +138,9 @@ func (s *salvager) run(from string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	if kv.NoPast(journalFolder(from), nil) != nil { // it stays beside the damaged file
+		s.history = true
+	}
 	if err := s.readFile(f); err != nil {
 		return err
 	}
@@ -443,7 +447,7 @@ func isIndex(table string) bool {
 // hasHistory reports whether a replay needs what is in a table.
 func hasHistory(table string) bool {
 	switch table {
-	case bucketNames[bucketJournal], bucketNames[bucketEpochs]:
+	case bucketNames[bucketJournal], bucketNames[bucketEpochs], bucketNames[bucketChanges], bucketNames[bucketBases]:
 		return true
 	}
 	return strings.HasPrefix(table, basePrefix) || strings.HasPrefix(table, recordsPrefix)

@@ -176,6 +176,10 @@ func (s *salvager) setAside() error {
 	return s.err
 }
 
+// unseenBatches is how many batches may have come after the last one that is known of: those that
+// changed no record, of a journal that cannot be read.
+const unseenBatches = 1 << 20
+
 // mendHistory begins the journal anew where it cannot explain what is there.
 func (s *salvager) mendHistory() error {
 	epochs := s.bucketOf(bucketNames[bucketEpochs])
@@ -203,12 +207,14 @@ func (s *salvager) mendHistory() error {
 			return err
 		}
 	}
-	for _, name := range append(s.named(basePrefix), bucketNames[bucketJournal], bucketNames[bucketEpochs]) {
+	anew := []string{bucketNames[bucketJournal], bucketNames[bucketChanges], bucketNames[bucketBases], bucketNames[bucketEpochs]}
+	for _, name := range append(s.named(basePrefix), anew...) {
 		if err := s.drop(name); err != nil {
 			return err
 		}
 	}
-	for _, name := range []string{bucketNames[bucketJournal], bucketNames[bucketEpochs]} {
+	first += unseenBatches
+	for _, name := range anew {
 		if _, err := s.out.bucket([]byte(name)); err != nil {
 			return err
 		}

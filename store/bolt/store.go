@@ -250,6 +250,7 @@ func (s *Store) Stage(ctx context.Context, fn func(store.Tx) error) (durable fun
 	if err := t.run(fn); err != nil {
 		return s.durable(ktx.Seen(), false), err
 	}
+	t.changed.put(t)
 	t.tx = nil
 	if err := s.inPlace(); err != nil {
 		return s.durable(ktx.Seen(), false), fmt.Errorf("commit: %w", err)

@@ -202,6 +202,7 @@ type tx struct {
 	appended bool   // AppendJournal was called
 	seq      uint64 // number of the last batch, once known
 	seqKnown bool
+	changed  changes
 	scratch  []byte // room for one value until it was put, which copies it
 }
 

@@ -39,6 +39,7 @@ func (t *tx) Put(seq uint64, writes []store.Write) (err error) {
 	if err != nil {
 		return fmt.Errorf("put: %w", err)
 	}
+	t.changed.begin(t, seq)
 	p := putter{tx: t, seq: seq, epoch: epoch}
 	for _, w := range inKeyOrder(writes) {
 		err := w.Validate()
@@ -98,18 +99,21 @@ func (p *putter) write(w *store.Write) error {
 	if old.Version != w.Prev.Version {
 		return fmt.Errorf("%w: stored version is %d, the writer expected %d", store.ErrConflict, old.Version, w.Prev.Version)
 	}
-	if exists && old.Seq < p.epoch.First {
-		p.keepBase(p.epoch, w.Kind, w.ID, raw)
+	based := exists && old.Seq < p.epoch.First
+	if based {
+		p.keepBase(p.epoch, p.seq, w.Kind, w.ID, raw)
 	}
 	if w.State == nil {
 		if !exists {
 			return nil
 		}
+		p.changed.add(w, &old, based)
 		tables.records.Delete(w.ID[:])
 		p.moveDue(w, 0)
 		p.moveTerms(w, tables.lists, nil)
 		return nil
 	}
+	p.changed.add(w, &old, based)
 	p.scratch = appendRecord(p.scratch[:0], w.Kind, w.ID, w.Prev.Version+1, p.seq, w.State)
 	if exists {
 		tables.records.Put(w.ID[:], p.scratch)

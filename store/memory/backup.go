@@ -19,6 +19,7 @@ type dump struct {
 	Records    []indexedRecord
 	Seq        uint64
 	Journal    []batch
+	Changes    []changed // none: of an earlier build
 	Epochs     []store.Epoch
 	Base       []based
 	Outbox     []store.OutboxEntry
@@ -33,6 +34,11 @@ type dump struct {
 type batch struct {
 	Seq  uint64
 	Data []byte
+}
+
+type changed struct {
+	Seq, Digest uint64
+	Records     []store.Changed
 }
 
 type based struct {
@@ -73,6 +79,9 @@ func (d *data) dump() dump {
 	for seq, b := range d.journal.all() {
 		out.Journal = append(out.Journal, batch{seq, b})
 	}
+	for seq, c := range d.changes.all() {
+		out.Changes = append(out.Changes, changed{seq, c.digest, c.list})
+	}
 	for k, r := range d.base.all() {
 		out.Base = append(out.Base, based{k.epoch, r})
 	}
@@ -100,6 +109,9 @@ func Restore(r io.Reader, session string) (*Store, error) {
 	}
 	for _, b := range in.Journal {
 		d.journal.put(b.Seq, notNil(b.Data))
+	}
+	for _, c := range in.Changes {
+		d.changes.put(c.Seq, changes{c.Digest, c.Records})
 	}
 	for _, b := range in.Base {
 		d.base.put(baseKey{b.Epoch, recordKey{b.Record.Kind, b.Record.ID}}, b.Record)

@@ -108,7 +108,8 @@ func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 		return err
 	}
 	defer s.open.Done()
-	mine := *d // trees and slices in it are never changed, only replaced
+	mine := *d // trees and slices in it are never changed, only replaced, but for what is made here
+	mine.own()
 	t := &tx{readTx: readTx{ctx: ctx, data: &mine}, session: s.session}
 	defer t.end()
 	if err := fn(t); err != nil {
@@ -127,6 +128,7 @@ func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 		return fmt.Errorf("commit: %w", err)
 	}
 	mine.commits++
+	mine.disown()
 	s.data = &mine
 	return nil
 }
@@ -151,6 +153,7 @@ type data struct {
 	counts     tree[countKey, uint64]
 	seq        uint64
 	journal    tree[uint64, []byte]
+	changes    tree[uint64, changes]
 	epochs     []store.Epoch
 	base       tree[baseKey, store.Record]
 	outbox     tree[store.EffectKey, store.OutboxEntry]
@@ -161,6 +164,12 @@ type data struct {
 	quarantine tree[quarantineKey, store.Quarantined]
 	meta       tree[string, []byte]
 	logs       tree[store.EffectKey, []byte] // of a run's attempt
+}
+
+// changes is what a batch has changed.
+type changes struct {
+	digest uint64
+	list   []store.Changed
 }
 
 // indexedRecord is a record with what the indexes have of it.
@@ -205,6 +214,24 @@ type (
 	}
 )
 
+// own gives the trees of which an Update changes much an owner.
+func (d *data) own() {
+	d.records.own()
+	d.due.own()
+	d.lists.own()
+	d.counts.own()
+	d.outbox.own()
+}
+
+// disown ends that: nobody changes what is committed.
+func (d *data) disown() {
+	d.records.disown()
+	d.due.disown()
+	d.lists.disown()
+	d.counts.disown()
+	d.outbox.disown()
+}
+
 func newData() *data {
 	return &data{
 		records:    tree[recordKey, indexedRecord]{cmp: compareRecords},
@@ -212,6 +239,7 @@ func newData() *data {
 		lists:      tree[listKey, struct{}]{cmp: compareLists},
 		counts:     tree[countKey, uint64]{cmp: compareCounts},
 		journal:    tree[uint64, []byte]{cmp: cmp.Compare[uint64]},
+		changes:    tree[uint64, changes]{cmp: cmp.Compare[uint64]},
 		epochs:     []store.Epoch{{Number: 1, First: 1}},
 		base:       tree[baseKey, store.Record]{cmp: compareBase},
 		outbox:     tree[store.EffectKey, store.OutboxEntry]{cmp: compareEffects},

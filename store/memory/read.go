@@ -199,6 +199,39 @@ func (t *readTx) Journal(from uint64, fn func(seq uint64, entry []byte) error) e
 	return visit(t, "journal", t.data.journal.from(max(from, t.data.epochs[0].First)), fn)
 }
 
+// JournalBytes implements [store.ReadTx]: the entries' lengths.
+func (t *readTx) JournalBytes(from, before uint64) (n int64, err error) {
+	err = t.Journal(from, func(seq uint64, entry []byte) error {
+		if before == 0 || seq < before {
+			n += int64(len(entry))
+		}
+		return nil
+	})
+	return n, err
+}
+
+// Batches implements [store.ReadTx].
+func (t *readTx) Batches(from uint64, fn func(store.Batch) error) error {
+	return t.Journal(from, func(seq uint64, entry []byte) error { return fn(t.batch(seq, entry)) })
+}
+
+// Batch implements [store.ReadTx].
+func (t *readTx) Batch(seq uint64) (store.Batch, error) {
+	if err := t.check("batch"); err != nil {
+		return store.Batch{}, err
+	}
+	entry, ok := t.data.journal.get(seq)
+	if !ok || seq < t.data.epochs[0].First {
+		return store.Batch{}, fmt.Errorf("batch %d: %w: the journal does not have it", seq, store.ErrNotFound)
+	}
+	return t.batch(seq, entry), nil
+}
+
+func (t *readTx) batch(seq uint64, entry []byte) store.Batch {
+	c, known := t.data.changes.get(seq)
+	return store.Batch{Seq: seq, Entry: entry, Known: known, Digest: c.digest, Changes: slices.Clone(c.list)}
+}
+
 func (t *readTx) Epochs() ([]store.Epoch, error) {
 	return slices.Clone(t.data.epochs), t.check("epochs")
 }

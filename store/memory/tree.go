@@ -6,20 +6,43 @@ import "iter"
 // shares what did not change. So a snapshot costs nothing, and a rollback is
 // forgetting the new tree. It is an AVL tree, which needs no randomness.
 //
+// A tree that is being written may have an owner: the nodes that were made for that owner, which
+// no other tree shares, are changed where they are, instead of one more being made each time.
+//
 // The zero tree with a cmp is empty.
 type tree[K, V any] struct {
-	root *node[K, V]
-	cmp  func(a, b K) int
+	root  *node[K, V]
+	cmp   func(a, b K) int
+	owner *owner // nil: none
 }
+
+// owner is nothing but an address.
+type owner struct{ _ byte }
 
 type node[K, V any] struct {
 	key         K
 	value       V
 	left, right *node[K, V]
 	height      int
+	owner       *owner
 }
 
-func (t tree[K, V]) get(key K) (V, bool) {
+// own gives the tree an owner of its own, to whom no node belongs yet.
+func (t *tree[K, V]) own() { t.owner = new(owner) }
+
+// disown makes the tree one that never changes.
+func (t *tree[K, V]) disown() { t.owner = nil }
+
+// snapshot gives the root of the tree as it is now: what is done to the tree later does not
+// change it.
+func (t *tree[K, V]) snapshot() *node[K, V] {
+	if t.owner != nil {
+		t.own()
+	}
+	return t.root
+}
+
+func (t *tree[K, V]) get(key K) (V, bool) {
 	n := t.root
 	for n != nil {
 		switch c := t.cmp(key, n.key); {
@@ -35,34 +58,38 @@ func (t tree[K, V]) get(key K) (V, bool) {
 	return none, false
 }
 
-func (t *tree[K, V]) put(key K, value V) { t.root = insert(t.root, t.cmp, key, value) }
+func (t *tree[K, V]) put(key K, value V) { t.root = t.insert(t.root, key, value) }
 
-func (t *tree[K, V]) del(key K) { t.root = remove(t.root, t.cmp, key) }
+func (t *tree[K, V]) del(key K) { t.root = t.remove(t.root, key) }
 
 // from yields what stands at key and after it, in order.
-func (t tree[K, V]) from(key K) iter.Seq2[K, V] {
-	return func(yield func(K, V) bool) { ascend(t.root, t.cmp, key, yield) }
+func (t *tree[K, V]) from(key K) iter.Seq2[K, V] {
+	root := t.snapshot()
+	return func(yield func(K, V) bool) { ascend(root, t.cmp, key, yield) }
 }
 
 // within yields what from yields, as long as the keys are in the range.
-func (t tree[K, V]) within(key K, in func(K) bool) iter.Seq2[K, V] {
+func (t *tree[K, V]) within(key K, in func(K) bool) iter.Seq2[K, V] {
+	root := t.snapshot()
 	return func(yield func(K, V) bool) {
-		ascend(t.root, t.cmp, key, func(k K, v V) bool { return in(k) && yield(k, v) })
+		ascend(root, t.cmp, key, func(k K, v V) bool { return in(k) && yield(k, v) })
 	}
 }
 
 // downFrom yields what stands at key and before it, in reverse order.
-func (t tree[K, V]) downFrom(key K) iter.Seq2[K, V] {
-	return func(yield func(K, V) bool) { descend(t.root, t.cmp, key, yield) }
+func (t *tree[K, V]) downFrom(key K) iter.Seq2[K, V] {
+	root := t.snapshot()
+	return func(yield func(K, V) bool) { descend(root, t.cmp, key, yield) }
 }
 
 // all yields everything in order.
-func (t tree[K, V]) all() iter.Seq2[K, V] {
-	return func(yield func(K, V) bool) { walk(t.root, yield) }
+func (t *tree[K, V]) all() iter.Seq2[K, V] {
+	root := t.snapshot()
+	return func(yield func(K, V) bool) { walk(root, yield) }
 }
 
 // values gives the first values, at most limit.
-func (t tree[K, V]) values(limit int) (found []V) {
+func (t *tree[K, V]) values(limit int) (found []V) {
 	for _, v := range t.all() {
 		if len(found) >= limit {
 			break
@@ -100,28 +127,32 @@ func descend[K, V any](n *node[K, V], cmp func(a, b K) int, key K, yield func(K,
 	return descend(n.left, cmp, key, yield)
 }
 
-func insert[K, V any](n *node[K, V], cmp func(a, b K) int, key K, value V) *node[K, V] {
+func (t *tree[K, V]) insert(n *node[K, V], key K, value V) *node[K, V] {
 	if n == nil {
-		return &node[K, V]{key: key, value: value, height: 1}
+		return &node[K, V]{key: key, value: value, height: 1, owner: t.owner}
 	}
-	switch c := cmp(key, n.key); {
+	switch c := t.cmp(key, n.key); {
 	case c < 0:
-		return join(insert(n.left, cmp, key, value), n, n.right)
+		return t.join(t.insert(n.left, key, value), n, n.right)
 	case c > 0:
-		return join(n.left, n, insert(n.right, cmp, key, value))
+		return t.join(n.left, n, t.insert(n.right, key, value))
 	}
-	return &node[K, V]{key: key, value: value, left: n.left, right: n.right, height: n.height}
+	if t.mine(n) {
+		n.key, n.value = key, value
+		return n
+	}
+	return &node[K, V]{key: key, value: value, left: n.left, right: n.right, height: n.height, owner: t.owner}
 }
 
-func remove[K, V any](n *node[K, V], cmp func(a, b K) int, key K) *node[K, V] {
+func (t *tree[K, V]) remove(n *node[K, V], key K) *node[K, V] {
 	if n == nil {
 		return nil
 	}
-	switch c := cmp(key, n.key); {
+	switch c := t.cmp(key, n.key); {
 	case c < 0:
-		return join(remove(n.left, cmp, key), n, n.right)
+		return t.join(t.remove(n.left, key), n, n.right)
 	case c > 0:
-		return join(n.left, n, remove(n.right, cmp, key))
+		return t.join(n.left, n, t.remove(n.right, key))
 	}
 	switch {
 	case n.left == nil:
@@ -133,32 +164,39 @@ func remove[K, V any](n *node[K, V], cmp func(a, b K) int, key K) *node[K, V] {
 	for next.left != nil {
 		next = next.left
 	}
-	return join(n.left, next, remove(n.right, cmp, next.key))
+	return t.join(n.left, next, t.remove(n.right, next.key))
 }
 
 // join makes a balanced tree of left, the entry of n, and right, whose heights
 // differ by at most 2.
-func join[K, V any](left, n, right *node[K, V]) *node[K, V] {
+func (t *tree[K, V]) join(left, n, right *node[K, V]) *node[K, V] {
 	switch {
 	case height(left) > height(right)+1:
 		if height(left.left) >= height(left.right) {
-			return link(left.left, left, link(left.right, n, right))
+			return t.link(left.left, left, t.link(left.right, n, right))
 		}
 		m := left.right
-		return link(link(left.left, left, m.left), m, link(m.right, n, right))
+		return t.link(t.link(left.left, left, m.left), m, t.link(m.right, n, right))
 	case height(right) > height(left)+1:
 		if height(right.right) >= height(right.left) {
-			return link(link(left, n, right.left), right, right.right)
+			return t.link(t.link(left, n, right.left), right, right.right)
 		}
 		m := right.left
-		return link(link(left, n, m.left), m, link(m.right, right, right.right))
+		return t.link(t.link(left, n, m.left), m, t.link(m.right, right, right.right))
 	}
-	return link(left, n, right)
+	return t.link(left, n, right)
 }
 
-func link[K, V any](left, n, right *node[K, V]) *node[K, V] {
-	return &node[K, V]{key: n.key, value: n.value, left: left, right: right, height: 1 + max(height(left), height(right))}
+func (t *tree[K, V]) link(left, n, right *node[K, V]) *node[K, V] {
+	if t.mine(n) {
+		n.left, n.right, n.height = left, right, 1+max(height(left), height(right))
+		return n
+	}
+	return &node[K, V]{key: n.key, value: n.value, left: left, right: right, height: 1 + max(height(left), height(right)), owner: t.owner}
 }
+
+// mine reports whether no other tree shares the node.
+func (t *tree[K, V]) mine(n *node[K, V]) bool { return t.owner != nil && n.owner == t.owner }
 
 func height[K, V any](n *node[K, V]) int {
 	if n == nil {

@@ -15,12 +15,33 @@ import (
 func TestATreeIsASortedMapAndOldOnesNeverChange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tr := tree[int, int]{cmp: cmp.Compare[int]}
+		owned := rapid.Bool().Draw(t, "owned")
+		if owned {
+			tr.own()
+		}
 		want := map[int]int{}
 		old, oldWant := tr, maps.Clone(want)
 		for range rapid.IntRange(0, 80).Draw(t, "steps") {
 			k, v := rapid.IntRange(0, 40).Draw(t, "key"), rapid.Int().Draw(t, "value")
 			if rapid.IntRange(0, 9).Draw(t, "snapshot") == 0 {
 				old, oldWant = tr, maps.Clone(want)
+				if old.disown(); owned {
+					tr.own()
+				}
+			}
+			if rapid.IntRange(0, 9).Draw(t, "walk") == 0 { // on which the tree may be changed
+				before, k := maps.Clone(want), rapid.IntRange(0, 40).Draw(t, "walked")
+				for got, v := range tr.from(k) {
+					require.Equal(t, before[got], v)
+					delete(before, got)
+					tr.put(got, -v)
+					want[got] = -v
+					tr.del(got + 1)
+					delete(want, got+1)
+				}
+				for got := range before {
+					require.Less(t, got, k)
+				}
 			}
 			if rapid.Bool().Draw(t, "put") {
 				tr.put(k, v)

@@ -37,21 +37,24 @@ func (t *tx) Put(seq uint64, writes []store.Write) error {
 	if seq != t.data.seq+1 && (!t.appended || seq != t.data.seq) {
 		return fmt.Errorf("put: batch %d is out of order: want %d", seq, t.data.seq+1)
 	}
+	changed, _ := t.data.changes.get(seq)
+	changed.list = slices.Clone(changed.list)
 	for i := range writes {
 		w := &writes[i]
 		err := w.Validate()
 		if err == nil {
-			err = t.write(seq, w)
+			err = t.write(seq, w, &changed)
 		}
 		if err != nil {
 			return &store.RecordError{Op: "put", Kind: w.Kind, ID: w.ID, Err: err}
 		}
 	}
 	t.put = seq
+	t.data.changes.put(seq, changed)
 	return nil
 }
 
-func (t *tx) write(seq uint64, w *store.Write) error {
+func (t *tx) write(seq uint64, w *store.Write, changed *changes) error {
 	key := recordKey{w.Kind, w.ID}
 	old, exists := t.data.records.get(key)
 	if old.Version != w.Prev.Version {
@@ -63,6 +66,9 @@ func (t *tx) write(seq uint64, w *store.Write) error {
 		}
 		t.data.remove(old)
 	}
+	if exists || w.State != nil {
+		changed.add(w, old, old.Seq < t.data.epochs[len(t.data.epochs)-1].First)
+	}
 	if w.State == nil {
 		return nil
 	}
@@ -72,6 +78,17 @@ func (t *tx) write(seq uint64, w *store.Write) error {
 		Terms:  slices.Clone(w.Terms),
 	})
 	return nil
+}
+
+// add notes that a record is written; old is what stood there, with Version 0 nothing. based
+// says that the epoch's base has that.
+func (c *changes) add(w *store.Write, old indexedRecord, based bool) {
+	c.digest += store.Digest(w.Kind, w.ID, w.State)
+	changed := store.Changed{Kind: w.Kind, ID: w.ID, Before: old.Seq, Gone: w.State == nil}
+	if old.Version != 0 && (!changed.Gone || !based) {
+		changed.Delta = store.DeltaOf(old.State, w.State)
+	}
+	c.list = append(c.list, changed)
 }
 
 // checkPrev reports an error unless the writer says truly what the record was: a
@@ -175,6 +192,9 @@ func (t *tx) AppendJournal(seq uint64, _ effects.Time, entry []byte) error {
 	}
 	t.data.journal.put(seq, append([]byte{}, entry...))
 	t.data.seq, t.appended = seq, true
+	if _, ok := t.data.changes.get(seq); !ok {
+		t.data.changes.put(seq, changes{})
+	}
 	return nil
 }
 
@@ -205,6 +225,7 @@ func (t *tx) DropEpochs(before uint64, limit int) (bool, error) {
 	t.data.epochs = slices.Clone(epochs[keep:])
 	first := t.data.epochs[0]
 	return drop(&t.data.journal, &limit, func(seq uint64) bool { return seq < first.First }) ||
+		drop(&t.data.changes, &limit, func(seq uint64) bool { return seq < first.First }) ||
 		drop(&t.data.base, &limit, func(k baseKey) bool { return k.epoch < first.Number }), nil
 }
 

@@ -24,12 +24,21 @@ type model struct {
 	records map[effects.Ref]modelRecord
 	seq     uint64
 	journal map[uint64]string
+	changes map[uint64][]modelChange
 	epochs  []store.Epoch
 	base    map[uint64]map[effects.Ref]store.Record
 	outbox  map[store.EffectKey]store.OutboxEntry
 	claims  map[string]store.Claim
 	meta    map[string]string
 	logs    map[store.EffectKey]string // of a run's attempt
+}
+
+// modelChange is what a batch did to a record: the states before and after it, nil: none.
+type modelChange struct {
+	ref           effects.Ref
+	before        uint64 // the batch of the state before
+	found, became []byte
+	based         bool // the epoch's base has what was found
 }
 
 type modelRecord struct {
@@ -41,7 +50,8 @@ type modelRecord struct {
 func newModel() *model {
 	return &model{
 		records: map[effects.Ref]modelRecord{}, journal: map[uint64]string{}, epochs: []store.Epoch{{Number: 1, First: 1}},
-		base: map[uint64]map[effects.Ref]store.Record{}, outbox: map[store.EffectKey]store.OutboxEntry{},
+		changes: map[uint64][]modelChange{},
+		base:    map[uint64]map[effects.Ref]store.Record{}, outbox: map[store.EffectKey]store.OutboxEntry{},
 		claims: map[string]store.Claim{}, meta: map[string]string{}, logs: map[store.EffectKey]string{},
 	}
 }
@@ -51,6 +61,7 @@ func (m *model) clone() *model {
 	c := *m
 	c.records, c.journal, c.epochs = maps.Clone(m.records), maps.Clone(m.journal), slices.Clone(m.epochs)
 	c.outbox, c.claims, c.meta, c.logs = maps.Clone(m.outbox), maps.Clone(m.claims), maps.Clone(m.meta), maps.Clone(m.logs)
+	c.changes = maps.Clone(m.changes)
 	c.base = map[uint64]map[effects.Ref]store.Record{}
 	for n, records := range m.base {
 		c.base[n] = maps.Clone(records)
@@ -66,6 +77,10 @@ func (m *model) put(w store.Write) {
 			m.base[epoch.Number] = map[effects.Ref]store.Record{}
 		}
 		m.base[epoch.Number][ref] = old.Record
+	}
+	if old, ok := m.records[ref]; ok || w.State != nil {
+		change := modelChange{ref: ref, before: old.Seq, found: old.State, became: w.State, based: ok && old.Seq < epoch.First}
+		m.changes[m.seq+1] = append(slices.Clone(m.changes[m.seq+1]), change)
 	}
 	delete(m.records, ref)
 	if w.State != nil {
@@ -312,7 +327,48 @@ func stepDrop(t *rapid.T, m *model, tx store.Tx) {
 	}
 	m.epochs = slices.DeleteFunc(m.epochs, func(e store.Epoch) bool { return e.Number < before.Number })
 	maps.DeleteFunc(m.journal, func(seq uint64, _ string) bool { return seq < before.First })
+	maps.DeleteFunc(m.changes, func(seq uint64, _ []modelChange) bool { return seq < before.First })
 	maps.DeleteFunc(m.base, func(n uint64, _ map[effects.Ref]store.Record) bool { return n < before.Number })
+}
+
+// compareBatches holds what each batch has changed against the model, read one after the
+// other and one alone.
+func compareBatches(t *rapid.T, m *model, tx store.ReadTx) {
+	var all []uint64
+	require.NoError(t, tx.Batches(0, func(b store.Batch) error {
+		all = append(all, b.Seq)
+		compareBatch(t, m, b)
+		alone, err := tx.Batch(b.Seq)
+		require.NoError(t, err)
+		require.Equal(t, b, alone)
+		return nil
+	}))
+	require.Equal(t, slices.Sorted(maps.Keys(m.journal)), slices.Sorted(slices.Values(all)))
+	_, err := tx.Batch(m.seq + 1)
+	require.ErrorIs(t, err, store.ErrNotFound)
+	_, err = tx.Batch(m.epochs[0].First - 1)
+	require.ErrorIs(t, err, store.ErrNotFound)
+}
+
+func compareBatch(t *rapid.T, m *model, b store.Batch) {
+	require.Equal(t, m.journal[b.Seq], string(b.Entry))
+	require.True(t, b.Known)
+	require.Len(t, b.Changes, len(m.changes[b.Seq]))
+	var digest uint64
+	for _, want := range m.changes[b.Seq] {
+		digest += store.Digest(want.ref.Kind, want.ref.ID, want.became)
+		i := slices.IndexFunc(b.Changes, func(c store.Changed) bool { return c.Kind == want.ref.Kind && c.ID == want.ref.ID })
+		require.GreaterOrEqual(t, i, 0, want.ref)
+		got := b.Changes[i]
+		require.Equal(t, want.before, got.Before)
+		require.Equal(t, want.became == nil, got.Gone)
+		if want.found != nil && (want.became != nil || !want.based) {
+			found, ok := got.Delta.Before(nil, want.became)
+			require.True(t, ok)
+			require.Equal(t, string(want.found), string(found))
+		}
+	}
+	require.Equal(t, digest, b.Digest)
 }
 
 // compare reads everything from both.
@@ -325,6 +381,7 @@ func compare(t *rapid.T, m *model, tx store.ReadTx) {
 	journal := map[uint64]string{}
 	require.NoError(t, tx.Journal(0, func(seq uint64, b []byte) error { journal[seq] = string(b); return nil }))
 	require.Equal(t, m.journal, journal)
+	compareBatches(t, m, tx)
 	for _, e := range m.epochs {
 		got := map[effects.Ref]store.Record{}
 		require.NoError(t, tx.Base(e.Number, func(r store.Record) error {

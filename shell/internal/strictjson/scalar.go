@@ -14,10 +14,11 @@ import (
 
 // stringValue checks a string value against t.
 func (s *scanner) stringValue(t target) error {
-	v, err := s.str()
-	if err != nil {
+	raw, err := s.chars()
+	if err != nil || t.class != bytes && t.class != text && t.takes(str) { // any string will do
 		return err
 	}
+	v := string(raw)
 	switch {
 	case t.class == bytes:
 		if _, err := base64.StdEncoding.DecodeString(v); err != nil {
@@ -39,22 +40,28 @@ func quote(v string) string { return strconv.Quote(clip.Text(v, maxQuoted)) }
 
 // str consumes the string that starts here, and gives its value.
 func (s *scanner) str() (string, error) {
+	v, err := s.chars()
+	return string(v), err
+}
+
+// chars is str without a copy: what it gives may be part of the document.
+func (s *scanner) chars() ([]byte, error) {
 	s.pos++
 	text := slices.Clip(s.plain()) // an escape is appended to a copy
 	for s.pos < len(s.data) && s.data[s.pos] == '\\' {
 		r, err := s.escape()
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		text = append(utf8.AppendRune(text, r), s.plain()...)
 	}
 	switch {
 	case s.accept(`"`):
-		return string(text), nil
+		return text, nil
 	case s.pos < len(s.data):
-		return "", s.syntax("an escape such as \\n instead of a raw control character in a string")
+		return nil, s.syntax("an escape such as \\n instead of a raw control character in a string")
 	}
-	return "", s.syntax("'\"' to end the string")
+	return nil, s.syntax("'\"' to end the string")
 }
 
 // plain consumes the characters of a string that stand for themselves.

@@ -45,8 +45,8 @@ then. No daemon may have FROM open. FROM and its log are not changed: keep them.
 
 It prints what each table had and what is lost, the first hundred of it. Records
 whose checksum is wrong are set aside: orreryd quarantine shows them. The indexes
-are made anew from the records. If records or parts of the journal are lost, the
-journal begins anew: orreryd replay --verify cannot look behind that.`,
+are made anew from the records. The journal begins anew: orreryd replay --verify
+cannot look behind that. The old one stays beside FROM.`,
 		Example: "  orreryd salvage orrery.db new.db\n  orreryd salvage orrery.db new.db --backup last.db",
 		Args:    fromAndTo,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -98,6 +98,7 @@ type retentionConfig struct {
 	ActionsDays float64 `toml:"actions_days"`
 	HistoryDays float64 `toml:"history_days"`
 	JournalDays float64 `toml:"journal_days"`
+	JournalSize int64   `toml:"journal_bytes"`
 }
 
 type httpConfig struct {
@@ -131,7 +132,7 @@ func defaultConfig() Config {
 		LogFormat:       "text",
 		Background:      backgroundConfig{EnableRecurringActions: true, RecurringCheckIntervalSeconds: 5},
 		Engine:          engineConfig{LeaseTTLSeconds: 60, StopTimeoutSeconds: 30, DefaultConcurrency: 64, MaxBatch: 1024, ScrubRecordsPerSecond: 100},
-		Retention:       retentionConfig{ActionsDays: 7, HistoryDays: 7, JournalDays: 7},
+		Retention:       retentionConfig{ActionsDays: 7, HistoryDays: 7, JournalDays: 7, JournalSize: 16 << 30},
 		Redact:          redactConfig{Names: true, Paths: []string{}},
 		HTTP:            defaultHTTP(),
 		Audit:           defaultAudit(),
@@ -402,6 +403,7 @@ func (c *Config) validateEngine() error {
 		checkDays("retention.actions_days", c.Retention.ActionsDays),
 		checkDays("retention.history_days", c.Retention.HistoryDays),
 		checkDays("retention.journal_days", c.Retention.JournalDays),
+		checkJournalBytes(c.Retention.JournalSize),
 	}
 	if e.DefaultConcurrency < 1 {
 		errs = append(errs, fmt.Errorf("engine.default_concurrency: %d is not at least 1", e.DefaultConcurrency))
@@ -418,6 +420,14 @@ func inSeconds(v, least float64) error {
 		return fmt.Errorf("%v is not between %v and %d seconds", v, least, maxSeconds)
 	}
 	return nil
+}
+
+// checkJournalBytes refuses a bound of 0, which would leave nothing.
+func checkJournalBytes(n int64) error {
+	if n == -1 || n >= 1<<20 {
+		return nil
+	}
+	return fmt.Errorf("retention.journal_bytes: %d is neither -1 nor at least 1048576", n)
 }
 
 func checkDays(key string, v float64) error {

@@ -98,6 +98,7 @@ func openDaemon(ctx context.Context, c config.Config, log *slog.Logger) (_ *daem
 		ActionRetention:        config.Days(c.Retention.ActionsDays),
 		HistoryRetention:       config.Days(c.Retention.HistoryDays),
 		JournalRetention:       config.Days(c.Retention.JournalDays),
+		JournalBytes:           c.Retention.JournalSize,
 		MaxBatch:               c.Engine.MaxBatch,
 		ScrubRate:              c.Engine.ScrubRecordsPerSecond,
 		Logger:                 log,

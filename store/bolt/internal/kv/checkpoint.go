@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/bolt/internal/archive"
 )
 
 // keepUp makes a checkpoint when enough was committed, or some time after the first
@@ -136,23 +137,31 @@ func (db *DB) writeFrozen(as state) error {
 	if errors.Is(err, store.ErrCorrupt) {
 		err = fmt.Errorf("%w: a part of the file is damaged: end the process and salvage the file, best before the log is full", err)
 	}
+	var old *archive.Snapshot
 	db.mu.Lock()
 	db.failed = err
 	db.made.note(err, time.Since(began))
 	if err == nil {
 		db.inFile = db.upTo
 		db.frozen, db.aside = nil, 0
+		old = db.publishPast()
 	}
 	close(db.ended)
 	db.ended = make(chan struct{})
 	db.mu.Unlock()
+	old.Release() // which may remove files
 	return err
 }
 
 // writeOverlay writes an overlay to the file, table by table in the order of the keys, in
 // transactions of which the last one says up to which frame the file now has all.
 func (db *DB) writeOverlay(o *overlay, as state) error {
-	w := overlayWriter{db: db, most: db.portion()}
+	past, err := db.writePast(o)
+	if err != nil {
+		return fmt.Errorf("write the past: %w", err)
+	}
+	as.Past = past
+	w := overlayWriter{db: db, ends: db.pastEnds(), most: db.portion()}
 	for number, l := range o.layers {
 		if l == nil {
 			continue
@@ -161,12 +170,17 @@ func (db *DB) writeOverlay(o *overlay, as state) error {
 			return err
 		}
 	}
-	return w.commit(&as)
+	if err := w.commit(&as); err != nil {
+		return err
+	}
+	db.session.Past = past
+	return nil
 }
 
 // overlayWriter brings an overlay into the file.
 type overlayWriter struct {
 	db      *DB
+	ends    map[string][]byte // see pastEnds
 	pending []func(*bbolt.Tx) error
 	bytes   int
 	most    int // that a transaction is to take
@@ -193,6 +207,9 @@ func (w *overlayWriter) table(name string, l *layer) error {
 	defer iter.Release()
 	for ok := iter.First(); ok; ok = iter.Next() {
 		e := iter.Item()
+		if follows(w.ends, name, &e) {
+			continue
+		}
 		part = append(part, e)
 		if w.bytes += w.db.cost(&e); w.bytes >= w.most {
 			flush()

@@ -5,6 +5,8 @@ import (
 
 	"github.com/tidwall/btree"
 	"go.etcd.io/bbolt"
+
+	"github.com/orrery-go/orrery/store/bolt/internal/archive"
 )
 
 // Cursor walks through a table in the order of the keys. What the transaction writes
@@ -12,20 +14,22 @@ import (
 // further key; Seek, First or Last then begin anew.
 type Cursor struct {
 	table   *Table
-	sources [3]source // the newest first: where two have a key the first one counts
+	sources [4]source // the newest first: where two have a key the first one counts
 	many    int
 	alone   *bbolt.Cursor // the file's, where it is the only source; else nil
 	down    bool
+	warm    bool    // it passes over the past
 	changed int     // of the table, when the sources were placed
 	key     []byte  // where it stands; nil: nowhere
-	stand   [3]bool // which sources stand there
+	stand   [4]bool // which sources stand there
 }
 
 // source is one of the places that a table's entries stand in.
 type source struct {
 	iter   btree.IterG[entry]
-	bucket *bbolt.Cursor // nil: it is a layer
-	k, v   []byte        // k nil: no further one
+	bucket *bbolt.Cursor // nil: it is a layer, or
+	past   *archive.Cursor
+	k, v   []byte // k nil: no further one
 }
 
 // Cursor gives a new cursor that stands nowhere.
@@ -38,7 +42,7 @@ func (c *Cursor) place() {
 	for _, l := range [...]*layer{t.top, t.frozen} {
 		if l != nil && l.tree.Len() > 0 {
 			s := &c.sources[c.many]
-			s.bucket = nil
+			s.bucket, s.past = nil, nil
 			s.iter.Release()
 			s.iter.Init(l.tree, false)
 			c.many++
@@ -49,10 +53,15 @@ func (c *Cursor) place() {
 	}
 	if t.bucket != nil {
 		s := &c.sources[c.many]
-		s.bucket = t.bucket.Cursor()
-		if c.many++; c.many == 1 {
-			c.alone = s.bucket
-		}
+		s.bucket, s.past = t.bucket.Cursor(), nil
+		c.many++
+	}
+	if past := t.pastCursor(c.warm); past != nil {
+		s := &c.sources[c.many]
+		s.bucket, s.past = nil, past
+		c.many++
+	} else if t.bucket != nil && c.many == 1 {
+		c.alone = c.sources[0].bucket
 	}
 }
 
@@ -76,6 +85,9 @@ func (s *source) stand(ok bool) {
 // seek places the source at the first key from that one on; nil: at the first of all.
 func (s *source) seek(key []byte) {
 	switch {
+	case s.past != nil:
+		s.at(s.past.Seek(key))
+		s.check()
 	case s.bucket != nil && key == nil:
 		s.at(s.bucket.First())
 	case s.bucket != nil:
@@ -94,6 +106,12 @@ func (s *source) seekBelow(key []byte) {
 	}
 	last := key == nil || s.k == nil
 	switch {
+	case s.past != nil && last:
+		s.at(s.past.Last())
+		s.check()
+	case s.past != nil:
+		s.at(s.past.Prev())
+		s.check()
 	case s.bucket != nil && last:
 		s.at(s.bucket.Last())
 	case s.bucket != nil:
@@ -107,6 +125,12 @@ func (s *source) seekBelow(key []byte) {
 
 func (s *source) step(down bool) {
 	switch {
+	case s.past != nil && down:
+		s.at(s.past.Prev())
+		s.check()
+	case s.past != nil:
+		s.at(s.past.Next())
+		s.check()
 	case s.bucket != nil && down:
 		s.at(s.bucket.Prev())
 	case s.bucket != nil:
@@ -231,7 +255,7 @@ func (c *Cursor) nearest() (v []byte) {
 		switch {
 		case order < 0:
 			c.key, v = s.k, s.v
-			c.stand = [3]bool{}
+			c.stand = [4]bool{}
 			c.stand[i] = true
 		case order == 0:
 			c.stand[i] = true
@@ -244,6 +268,9 @@ func (c *Cursor) nearest() (v []byte) {
 // notes that nothing is there, for those who come after it.
 func (c *Cursor) skip() (k, v []byte) {
 	known := c.table.gaps()
+	if c.warm { // it does not know whether anything of the past is there
+		known = &gaps{}
+	}
 	first, last, skipped := c.key, c.key, 0
 	for ; c.key != nil && v == nil; v = c.nearest() {
 		last = c.key

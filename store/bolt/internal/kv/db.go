@@ -8,6 +8,7 @@
 //   - tx.go, cursor.go: transactions, tables and cursors, which merge both with the file;
 //   - db.go: who sees what; commit.go: commits, from the log to the disk;
 //   - checkpoint.go: bringing them into the file;
+//   - past.go: tables that are only appended to, which a checkpoint writes elsewhere;
 //   - recover.go: what is found at the start; file.go: bbolt, which panics on damage.
 package kv
 
@@ -23,6 +24,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/bolt/internal/archive"
 	"github.com/orrery-go/orrery/store/bolt/internal/disk"
 	"github.com/orrery-go/orrery/store/bolt/internal/wal"
 )
@@ -51,6 +53,7 @@ type Options struct {
 	Portion  int           // bytes of keys and values in one transaction of a checkpoint; zero: 4 MiB
 	Segment  int64         // bytes of the log's greatest segment; zero: as package wal has it
 	Fill     func(table string) float64
+	Past     Past
 	Logger   *slog.Logger // told of checkpoints that fail; nil: nobody is
 	// Seal gives a value the form in which it is stored under a key, and Unseal reads it.
 	Seal   func(key []byte, v any) ([]byte, error)
@@ -73,6 +76,7 @@ type DB struct {
 	file    file
 	numbers numbers
 	session state                   // of the log that is open, or of the last one
+	past    *archive.Archive        // nil: there are no tables of the past
 	log     atomic.Pointer[wal.Log] // nil: nothing was committed yet; the writer changes it
 	writer  sync.Mutex              // held by the one that writes, or freezes what was written
 	syncing sync.Mutex              // held by the one that waits for the disk; after writer
@@ -132,6 +136,9 @@ func New(b *bbolt.DB, o Options) (*DB, error) {
 	return db, nil
 }
 
+// ReadOnly reports whether the file is open for reading only.
+func (db *DB) ReadOnly() bool { return db.o.ReadOnly }
+
 // Broken gives the error for which everything is refused; nil: there is none.
 func (db *DB) Broken() error {
 	if broken := db.broken.Load(); broken != nil {
@@ -190,7 +197,7 @@ func (db *DB) begin(write bool) (*Tx, error) {
 	if err != nil {
 		return nil, err
 	}
-	tx := &Tx{db: db, base: base, active: db.active, frozen: db.frozen, last: db.last, write: write}
+	tx := &Tx{db: db, base: base, active: db.active, frozen: db.frozen, last: db.last, write: write, past: db.currentPast()}
 	if write {
 		tx.active, tx.last = db.newest()
 		if cap(db.rest) > 0 {
@@ -228,6 +235,7 @@ func (tx *Tx) Rollback() {
 	}
 	tx.db.file.rollback(tx.base)
 	tx.base = nil
+	tx.past.Release()
 	if tx.write {
 		tx.db.writer.Unlock()
 	}
@@ -252,5 +260,5 @@ func (db *DB) Close() error {
 	if log := db.log.Load(); log != nil {
 		err = errors.Join(err, log.Close())
 	}
-	return errors.Join(err, db.file.close())
+	return errors.Join(err, db.closePast(), db.file.close())
 }

@@ -3,10 +3,13 @@ package kv_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +34,7 @@ type opened struct {
 func options(path string) kv.Options {
 	return kv.Options{
 		Folder: path + ".log", NoSync: true, After: time.Hour,
+		Past:   kv.Past{Folder: path + ".past", Tables: []string{"past", "past2"}, FileBytes: 300},
 		Seal:   func(_ []byte, v any) ([]byte, error) { return json.Marshal(v) },
 		Unseal: func(_, raw []byte, v any) error { return json.Unmarshal(raw, v) },
 	}
@@ -54,15 +58,17 @@ func openAt(t require.TestingT, path string, change func(*kv.Options)) *opened {
 // crashed is a copy of what stands on the disk while the file is open, opened anew.
 func (o *opened) crashed(t require.TestingT, dir string) *opened {
 	path := filepath.Join(dir, "crashed.db")
-	require.NoError(t, os.RemoveAll(path+".log"))
+	require.NoError(t, errors.Join(os.RemoveAll(path+".log"), os.RemoveAll(path+".past")))
 	release, err := o.Hold(context.Background())
 	require.NoError(t, err)
 	defer release()
 	raw, err := os.ReadFile(o.path)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(path, raw, 0o600))
-	if _, err := os.Stat(o.path + ".log"); err == nil {
-		require.NoError(t, os.CopyFS(path+".log", os.DirFS(o.path+".log")))
+	for _, folder := range []string{".log", ".past"} {
+		if _, err := os.Stat(o.path + folder); err == nil {
+			require.NoError(t, os.CopyFS(path+folder, os.DirFS(o.path+folder)))
+		}
 	}
 	return openAt(t, path, nil)
 }
@@ -80,7 +86,21 @@ func (c content) clone() content {
 
 func keysOf(table map[string]string) []string { return slices.Sorted(maps.Keys(table)) }
 
-var tableNames = []string{"a", "b", "base/1"}
+var tableNames = []string{"a", "b", "base/1", "past", "past2"}
+
+// appendPast appends an entry to one of the tables of the past.
+func appendPast(tx *kv.Tx, name, value string, want content) {
+	if want[name] == nil {
+		want[name] = map[string]string{}
+	}
+	last := 0
+	if keys := keysOf(want[name]); len(keys) > 0 {
+		last, _ = strconv.Atoi(keys[len(keys)-1])
+	}
+	key := fmt.Sprintf("%08d", last+1)
+	tx.Table(name).PutNew([]byte(key), []byte(value))
+	want[name][key] = value
+}
 
 // requireContent holds what a transaction reads, by each way to read it, against a model.
 func requireContent(t *rapid.T, tx *kv.Tx, want content) {
@@ -98,7 +118,7 @@ func requireContent(t *rapid.T, tx *kv.Tx, want content) {
 		}
 		slices.Reverse(down)
 		require.Equal(t, keys, down)
-		at := rapid.StringMatching(`[a-d]{0,3}`).Draw(t, "seek")
+		at := rapid.StringMatching(`[a-d]{0,3}|0000000[0-9]`).Draw(t, "seek")
 		i, found := slices.BinarySearch(keys, at)
 		v, ok := table.Get([]byte(at))
 		require.Equal(t, found, ok)
@@ -201,6 +221,7 @@ type view struct {
 func (m *machine) write(t *rapid.T, commit bool) staged {
 	tx, err := m.db.Begin(context.Background(), true)
 	require.NoError(t, err)
+	defer tx.Rollback()
 	want := m.now.clone()
 	for range rapid.IntRange(0, 30).Draw(t, "operations") {
 		change(t, tx, want)
@@ -208,7 +229,6 @@ func (m *machine) write(t *rapid.T, commit bool) staged {
 	requireContent(t, tx, want)
 	if !commit {
 		seen := tx.Seen()
-		tx.Rollback()
 		return staged{seen, m.commits}
 	}
 	s, err := tx.Stage()
@@ -251,6 +271,10 @@ func change(t *rapid.T, tx *kv.Tx, want content) {
 	name := rapid.SampledFrom(tableNames).Draw(t, "table")
 	key := rapid.StringMatching(`[a-d]{1,3}`).Draw(t, "key")
 	table := tx.Table(name)
+	if strings.HasPrefix(name, "past") {
+		appendPast(tx, name, strings.Repeat(key, rapid.IntRange(0, 40).Draw(t, "times")), want)
+		return
+	}
 	if rapid.IntRange(0, 9).Draw(t, "many") < deletions {
 		for _, k := range keysOf(want[name]) {
 			if strings.HasPrefix(k, key[:1]) {
@@ -296,8 +320,8 @@ func (m *machine) letGo(t *rapid.T) {
 	}
 	v := m.views[0]
 	m.views = m.views[1:]
+	defer v.tx.Rollback()
 	requireContent(t, v.tx, v.want)
-	v.tx.Rollback()
 }
 
 func (m *machine) letAllGo(t *rapid.T) {
@@ -330,8 +354,8 @@ func (m *machine) crash(t *rapid.T) {
 func (m *machine) look(t *rapid.T) {
 	tx, err := m.db.Begin(context.Background(), false)
 	require.NoError(t, err)
+	defer tx.Rollback() // also of a test that fails: Close would wait
 	requireContent(t, tx, m.shown)
-	tx.Rollback()
 	for _, v := range m.views {
 		requireContent(t, v.tx, v.want)
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -85,7 +86,9 @@ func (l *losses) run(d *disktest.Disk, file []byte, want content, depth int, or 
 func (v *life) open() *kv.DB {
 	b, err := bbolt.Open(v.path, 0o600, &bbolt.Options{NoSync: true, Timeout: time.Second, InitialMmapSize: 1 << 20, PageSize: 4096})
 	require.NoError(v.t, err)
-	o := options("/log")
+	o := options("/")
+	o.Folder, o.Past.Folder = "/log", "/past"
+	o.Past.Floor = floor
 	o.FS, o.NoSync, o.Segment, o.Portion = v.disk, false, 16<<10, 2<<10
 	db, err := kv.New(b, o)
 	require.NoError(v.t, err)
@@ -118,13 +121,34 @@ func (v *life) found(db *kv.DB, any []content) content {
 			got[name][string(k)] = string(value)
 		}
 	}
+	above(got)
 	for _, want := range any {
-		if fmt.Sprint(want) == fmt.Sprint(got) { // maps are printed in order
+		if above(want); fmt.Sprint(want) == fmt.Sprint(got) { // maps are printed in order
 			return got
 		}
 	}
 	require.Fail(v.t, "neither what was acknowledged nor what was being committed", "found %v\nof %v", got, any)
 	return nil
+}
+
+// floor gives the number below which the past may go.
+func floor(tx *kv.Tx) (uint64, error) {
+	v, _ := tx.Table("floor").Get([]byte("at"))
+	if v == nil {
+		return 0, nil
+	}
+	return binary.BigEndian.Uint64(v), nil
+}
+
+// above takes out what may be there and may not: the past below the floor.
+func above(c content) {
+	for _, name := range []string{"past", "past2"} {
+		for key := range c[name] {
+			if key < c["floor"]["at"] {
+				delete(c[name], key)
+			}
+		}
+	}
 }
 
 func (v *life) step(db *kv.DB) {
@@ -168,6 +192,14 @@ func (v *life) stage(db *kv.DB) kv.Staged {
 		name := tableNames[v.r.IntN(2)]
 		tx.Drop(name)
 		delete(next, name)
+	}
+	for range v.r.IntN(4) {
+		appendPast(tx, []string{"past", "past2"}[v.r.IntN(2)], strings.Repeat("x", v.r.IntN(500)), next)
+	}
+	if a, b := keysOf(next["past"]), keysOf(next["past2"]); v.r.IntN(6) == 0 && len(a) > 0 && len(b) > 0 {
+		at := min(a[len(a)-1], b[len(b)-1]) // which stays
+		tx.Table("floor").Put([]byte("at"), []byte(at))
+		next["floor"] = map[string]string{"at": at}
 	}
 	for range 1 + v.r.IntN(12) {
 		v.change(tx, next)

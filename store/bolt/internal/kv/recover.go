@@ -10,21 +10,23 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/bolt/internal/archive"
 	"github.com/orrery-go/orrery/store/bolt/internal/disk"
 	"github.com/orrery-go/orrery/store/bolt/internal/wal"
 )
 
-// stateBucket holds how the file and its log belong together, under stateKey. A file
+// StateBucket holds how the file and its log belong together, under stateKey. A file
 // without it needs no log.
-const stateBucket = "log"
+const StateBucket = "log"
 
 var stateKey = []byte("state")
 
 // state is what the file says of its log.
 type state struct {
-	ID    string `json:"id"`    // the log's, hexadecimal
-	Open  bool   `json:"open"`  // the log may hold what the file does not
-	Frame uint64 `json:"frame"` // the file has all up to this one
+	ID    string           `json:"id"`            // the log's, hexadecimal
+	Open  bool             `json:"open"`          // the log may hold what the file does not
+	Frame uint64           `json:"frame"`         // the file has all up to this one
+	Past  archive.Position `json:"past,omitzero"` // up to where the past counts
 }
 
 func (s state) id() (id [16]byte) {
@@ -39,7 +41,7 @@ func (db *DB) readState() (s state, err error) {
 	}
 	defer db.file.rollback(tx)
 	defer Guard("read the state of the log", &err)
-	b := tx.Bucket([]byte(stateBucket))
+	b := tx.Bucket([]byte(StateBucket))
 	if b == nil {
 		return s, nil
 	}
@@ -53,8 +55,16 @@ func (db *DB) readState() (s state, err error) {
 	return s, nil
 }
 
+// State gives what the file says of its log and its archive, as it is stored; nil: nothing.
+func State(tx *Tx) (key, value []byte) {
+	if b := tx.base.Bucket([]byte(StateBucket)); b != nil {
+		return stateKey, b.Get(stateKey)
+	}
+	return nil, nil
+}
+
 func (db *DB) putState(tx *bbolt.Tx, s state) error {
-	b, err := tx.CreateBucketIfNotExists([]byte(stateBucket))
+	b, err := tx.CreateBucketIfNotExists([]byte(StateBucket))
 	if err != nil {
 		return err
 	}
@@ -80,7 +90,7 @@ func (db *DB) openLog() error {
 	if err != nil {
 		return fmt.Errorf("make the log %s: %w", db.o.Folder, err)
 	}
-	s := state{ID: hex.EncodeToString(id[:]), Open: true, Frame: db.last}
+	s := state{ID: hex.EncodeToString(id[:]), Open: true, Frame: db.last, Past: db.session.Past}
 	if err := db.file.update(func(tx *bbolt.Tx) error { return db.putState(tx, s) }); err != nil {
 		err = errors.Join(err, log.Close())
 		if now, rerr := db.readState(); rerr == nil && now.ID == db.session.ID { // else the file may need the log: the next start tells
@@ -131,6 +141,9 @@ func (db *DB) recover() error {
 		return err
 	}
 	db.session, db.last, db.inFile = s, s.Frame, s.Frame
+	if err := db.openPast(); err != nil {
+		return err
+	}
 	id, frames, err := wal.Inspect(db.o.Folder, db.logOptions())
 	missing := errors.Is(err, wal.ErrMissing)
 	switch {

@@ -61,4 +61,4 @@ func salvagedState(raw []byte, o Options) (s state) {
 }
 
 // StateKey is where a file says what it is of its log.
-func StateKey() (table string, key []byte) { return stateBucket, stateKey }
+func StateKey() (table string, key []byte) { return StateBucket, stateKey }

@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/orrery-go/orrery/store/bolt/internal/archive"
 	"github.com/orrery-go/orrery/store/bolt/internal/wal"
 )
 
@@ -18,6 +19,7 @@ type Tx struct {
 	base   *bbolt.Tx
 	active *overlay // as the last commit left it; a writer's own from its first write on
 	frozen *overlay
+	past   *archive.Snapshot
 	own    *writable // nil: nothing was written
 	frame  frame
 	last   uint64 // the number of the last commit that it sees
@@ -48,6 +50,7 @@ func (tx *Tx) Table(name string) *Table {
 	t := &Table{tx: tx, name: name, number: tx.db.numbers.of(name, tx.write)}
 	t.top, t.frozen = tx.active.layer(t.number), tx.frozen.layer(t.number)
 	t.bucket = tx.base.Bucket([]byte(name))
+	t.past = tx.pastOf(name)
 	if tx.tables == nil {
 		tx.tables = make(map[string]*Table)
 	}
@@ -59,10 +62,11 @@ func (tx *Tx) Table(name string) *Table {
 func (tx *Tx) Names(prefix string) (names []string) {
 	c := tx.base.Cursor()
 	for k, _ := c.Seek([]byte(prefix)); k != nil && bytes.HasPrefix(k, []byte(prefix)); k, _ = c.Next() {
-		if string(k) != stateBucket {
+		if string(k) != StateBucket {
 			names = append(names, string(k))
 		}
 	}
+	names = append(names, tx.pastNames(prefix)...)
 	for number, name := range tx.db.numbers.names() {
 		if strings.HasPrefix(name, prefix) && (tx.active.layer(number) != nil || tx.frozen.layer(number) != nil) {
 			names = append(names, name)
@@ -88,10 +92,11 @@ type Table struct {
 	tx          *Tx
 	name        string
 	number      int
-	top, frozen *layer        // nil: nothing has changed
-	bucket      *bbolt.Bucket // nil: the file has none
-	changed     int           // how often: a cursor that stands in it must look anew
-	look        *bbolt.Cursor // for Get, which so costs no allocation
+	top, frozen *layer          // nil: nothing has changed
+	bucket      *bbolt.Bucket   // nil: the file has none
+	past        *archive.Cursor // nil: it is no table of the past
+	changed     int             // how often: a cursor that stands in it must look anew
+	look        *bbolt.Cursor   // for Get, which so costs no allocation
 }
 
 // Exists reports whether the table is there.
@@ -105,7 +110,7 @@ func (t *Table) Exists() bool {
 			return false
 		}
 	}
-	return t.bucket != nil
+	return t.bucket != nil || t.hasPast()
 }
 
 // Get gives the value of a key.
@@ -119,14 +124,14 @@ func (t *Table) Get(key []byte) (value []byte, ok bool) {
 		}
 	}
 	if t.bucket == nil {
-		return nil, false
+		return t.getPast(key)
 	}
 	if t.look == nil {
 		t.look = t.bucket.Cursor()
 	}
 	k, v := t.look.Seek(key)
 	if k == nil || !bytes.Equal(k, key) {
-		return nil, false
+		return t.getPast(key)
 	}
 	return v, true
 }

@@ -1,0 +1,135 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+	"github.com/orrery-go/orrery/shell/replay"
+	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/bolt"
+)
+
+// stepReport is one entry of history --json.
+type stepReport struct {
+	Batch   uint64        `json:"batch"`
+	At      effects.Time  `json:"at"`
+	Engine  string        `json:"engine"`
+	Inputs  []inputReport `json:"inputs"`
+	Changed []fieldReport `json:"changed"`
+}
+
+type inputReport struct {
+	Actor string          `json:"actor"`
+	Event string          `json:"event"`
+	Data  json.RawMessage `json:"data"`
+}
+
+type fieldReport struct {
+	Field  string          `json:"field"`
+	Before json.RawMessage `json:"before"` // null: the field was not there
+	After  json.RawMessage `json:"after"`
+}
+
+func (a *app) historyCommand() *cobra.Command {
+	var db string
+	var most int
+	cmd := &cobra.Command{
+		Use:   "history KIND/ID --db FILE",
+		Short: "Tell what changed a machine, as far as a stopped database's journal goes",
+		Long: `Tell what changed an action, a run or any other machine, newest first: when, in
+which batch, by whose input, and which fields of its state became what. A batch
+without an input of the machine's own changed it by what another machine did.
+
+It walks from the machine's last batch along its own, and reads no others. It
+ends where the journal does.`,
+		Example: "  orreryd history action/0198a1b2-7c1f-7c3e-9d57-6f2a4b8c9d10 --db orrery.db\n  orreryd backup --to b.db && orreryd history recurring/0198a1b2-7c1f-7c3e-9d57-6f2a4b8c9d11 --db b.db --json",
+		Args:    oneArg("KIND/ID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ref, err := parseRef(args[0])
+			if err != nil {
+				return err
+			}
+			if most < 1 {
+				return usagef("--limit: %d is not at least 1", most)
+			}
+			return withStopped(db, func(st *bolt.Store) error { return a.history(cmd.Context(), st, ref, most) })
+		},
+	}
+	cmd.Flags().IntVar(&most, "limit", 100, "tell at most that `number` of changes")
+	return a.addFileFlags(cmd, &db, anyFile)
+}
+
+// parseRef reads KIND/ID.
+func parseRef(s string) (ref effects.Ref, err error) {
+	kind, id, ok := strings.Cut(s, "/")
+	if ref.ID, err = uuid.Parse(id); !ok || kind == "" || err != nil {
+		return ref, usagef("%q is not a kind and an id, as in action/0198a1b2-7c1f-7c3e-9d57-6f2a4b8c9d10", text.Clip(s, 60))
+	}
+	ref.Kind = effects.Kind(kind)
+	return ref, nil
+}
+
+func (a *app) history(ctx context.Context, st *bolt.Store, ref effects.Ref, most int) error {
+	trail, err := replay.History(ctx, st, ref, replay.HistoryOptions{Limit: most})
+	if errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("there is no %s: it never was, or it was deleted", text.Clean(ref.String()))
+	}
+	if err != nil {
+		return err
+	}
+	list := []stepReport{}
+	var b strings.Builder
+	for _, s := range trail.Steps {
+		r := newStepReport(s)
+		list = append(list, r)
+		text.Sayf(&b, "batch %d  %s  %s\n", r.Batch, r.At, text.Clean(r.Engine))
+		for _, in := range r.Inputs {
+			text.Sayf(&b, "  by %s: %s\n", text.Clean(in.Actor), text.Clean(in.Event))
+		}
+		for _, f := range s.Fields {
+			text.Sayf(&b, "  %s: %s → %s\n", text.Clean(f.Name), valueText(f.Before), valueText(f.After))
+		}
+	}
+	switch {
+	case trail.Reached:
+		text.Sayf(&b, "the journal begins after batch %d, which changed it before\n", trail.Before)
+	case trail.Before != 0:
+		text.Sayf(&b, "and more, from batch %d back: see --limit\n", trail.Before)
+	}
+	return a.show(map[string]any{"machine": ref.String(), "steps": list, "before": trail.Before, "journal_ends": trail.Reached}, b.String())
+}
+
+// valueText is a value of a field on a line of its own.
+func valueText(v json.RawMessage) string {
+	if v == nil {
+		return "nothing"
+	}
+	return text.Clip(string(v), 200)
+}
+
+func newStepReport(s replay.Step) stepReport {
+	r := stepReport{Batch: s.Seq, At: s.At, Engine: s.Instance, Inputs: []inputReport{}, Changed: []fieldReport{}}
+	for _, in := range s.Inputs {
+		r.Inputs = append(r.Inputs, inputReport{Actor: in.Actor, Event: in.Event.EventType(), Data: core.AppendEvent(nil, in.Event)})
+	}
+	for _, f := range s.Fields {
+		r.Changed = append(r.Changed, fieldReport{Field: f.Name, Before: orNull(f.Before), After: orNull(f.After)})
+	}
+	return r
+}
+
+func orNull(v json.RawMessage) json.RawMessage {
+	if v == nil {
+		return json.RawMessage("null")
+	}
+	return v
+}

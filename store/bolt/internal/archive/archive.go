@@ -1,0 +1,265 @@
+// Package archive keeps entries that are only ever appended, in the order of their
+// keys, in compressed files: what a database needs for days to tell its past, and
+// never to go on.
+//
+// An archive has no state of its own that counts. Its owner stores a [Position] together
+// with what it has in another place; the files count up to there, and what is behind it
+// is written anew. Entries belong to tables; every key begins with a number of eight bytes,
+// big endian, by which files are dropped whole.
+//
+// The files, in the order in which they are best read:
+//
+//   - format.go: files and their blocks;
+//   - archive.go: opening; write.go: appending, and what is durable when;
+//   - snapshot.go: which files a reader sees; cursor.go: walking through a table.
+package archive
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/orrery-go/orrery/store/bolt/internal/disk"
+)
+
+// Errors that callers decide on.
+var (
+	// ErrOther: the folder has files of another archive.
+	ErrOther = errors.New("the files are another archive's")
+	// ErrCorrupt: a file is damaged.
+	ErrCorrupt = errors.New("the archive is damaged")
+)
+
+// Options of an [Archive].
+type Options struct {
+	FS       disk.FS // nil: the system's
+	NoSync   bool    // nothing waits for the disk
+	ReadOnly bool
+	File     int64 // bytes after which the next Begin makes a new file; zero: 64 MiB
+	Block    int   // bytes of keys and values that are compressed together; zero: 128 KiB
+}
+
+// Position says up to where the files of an archive count. The zero Position is that of an
+// archive that is to be made; the ID must be stored before anything is appended, or what a
+// crash leaves behind is nobody's.
+type Position struct {
+	ID    string `json:"id,omitempty"` // of the archive, hexadecimal
+	First uint64 `json:"first,omitempty"`
+	File  uint64 `json:"file,omitempty"` // the last file; zero: there is none
+	Size  int64  `json:"size,omitempty"` // of the last file
+	// Last has the last key of each table, hexadecimal.
+	Last map[string]string `json:"last,omitempty"`
+}
+
+// LastKey gives the last key of a table; nil: nothing was ever written to it.
+func (p Position) LastKey(table string) []byte {
+	k, err := hex.DecodeString(p.Last[table])
+	if err != nil || len(k) == 0 {
+		return nil
+	}
+	return k
+}
+
+// Archive is an open archive. One goroutine writes at a time; what [Archive.Current] gives
+// may be read by any number.
+type Archive struct {
+	o    Options
+	dir  string
+	id   [16]byte
+	lost error // why what the position tells of is not all there; nil: it is
+
+	at      Position // what counts
+	out     writer
+	named   bool   // the folder's own name is durable
+	suspect uint64 // a file of which a sync has failed: nothing more is written to it
+
+	mu      sync.Mutex
+	current *Snapshot
+}
+
+// Open opens the archive in a folder, which need not be there, as a position tells of it.
+// What the position tells of and is missing does not keep it from opening: see [Archive.Lost].
+func Open(dir string, at Position, o Options) (*Archive, error) {
+	if o.FS == nil {
+		o.FS = disk.OS
+	}
+	o.File = cmp.Or(o.File, 64<<20)
+	o.Block = cmp.Or(o.Block, 128<<10)
+	a := &Archive{o: o, dir: dir, at: at}
+	if at.ID == "" {
+		_, _ = rand.Read(a.id[:]) // it never fails
+		a.at.ID = hex.EncodeToString(a.id[:])
+	} else if n, err := hex.Decode(a.id[:], []byte(at.ID)); err != nil || n != len(a.id) {
+		return nil, fmt.Errorf("%w: its id is %q, no 32 hexadecimal digits", ErrCorrupt, at.ID)
+	}
+	found, err := a.list()
+	if err != nil {
+		return nil, err
+	}
+	parts, err := a.take(found)
+	if err != nil {
+		return nil, err
+	}
+	a.current = newSnapshot(parts, at)
+	return a, nil
+}
+
+// Any reports whether a folder, which need not be there, has files of an archive.
+func Any(dir string, fsys disk.FS) (bool, error) {
+	if fsys == nil {
+		fsys = disk.OS
+	}
+	found, err := (&Archive{o: Options{FS: fsys}, dir: dir}).list()
+	return len(found) > 0, err
+}
+
+// Lost gives what the position told of and was missing, by name; nil where all was there.
+func (a *Archive) Lost() error { return a.lost }
+
+// Position gives what counts.
+func (a *Archive) Position() Position { return a.at }
+
+// name is one file of the folder.
+type name struct {
+	number, first uint64 // first: no key in it has a smaller number
+}
+
+const suffix = ".past"
+
+func (n name) String() string { return fmt.Sprintf("%016x-%016x%s", n.number, n.first, suffix) }
+
+// list reads which files there are, by number.
+func (a *Archive) list() ([]name, error) {
+	entries, err := a.o.FS.ReadDir(a.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("list %s: %w", a.dir, err)
+	}
+	var found []name
+	for _, e := range entries {
+		number, rest, _ := strings.Cut(e.Name(), "-")
+		first, _, _ := strings.Cut(rest, ".")
+		n, err := strconv.ParseUint(number, 16, 64)
+		f, ferr := strconv.ParseUint(first, 16, 64)
+		if err == nil && ferr == nil && !e.IsDir() && (name{n, f}).String() == e.Name() {
+			found = append(found, name{n, f})
+		}
+	}
+	slices.SortFunc(found, func(x, y name) int { return cmp.Compare(x.number, y.number) })
+	return found, nil
+}
+
+// take opens the files that count, and removes the others: what was dropped, and what was
+// written and does not count.
+func (a *Archive) take(found []name) (parts []part, err error) {
+	defer func() {
+		if err != nil {
+			for _, p := range parts {
+				err = errors.Join(err, p.Close())
+			}
+		}
+	}()
+	want := a.at.First
+	for _, n := range found {
+		path := filepath.Join(a.dir, n.String())
+		before, own, err := a.ownHead(path)
+		switch {
+		case err != nil:
+			return parts, err
+		case !own:
+			return parts, fmt.Errorf("%w: %s", ErrOther, path)
+		case n.number < a.at.First || n.number > a.at.File:
+			if a.o.ReadOnly {
+				continue
+			}
+			if err := a.o.FS.Remove(path); err != nil {
+				return parts, fmt.Errorf("remove what does not count: %w", err)
+			}
+			continue
+		}
+		if n.number != want {
+			a.miss("file %d to %d", want, n.number-1)
+		} else if k := len(parts) - 1; k >= 0 {
+			a.cut(&parts[k], before)
+		}
+		want = n.number + 1
+		p, err := a.openPart(n, path)
+		if err != nil {
+			return parts, err
+		}
+		parts = append(parts, p)
+	}
+	if a.at.File != 0 && want != a.at.File+1 {
+		a.miss("file %d to %d", want, a.at.File)
+	} else if k := len(parts) - 1; k >= 0 {
+		a.cut(&parts[k], a.at.Size)
+	}
+	return parts, nil
+}
+
+// cut leaves out what does not count of a file, and tells if less is there.
+func (a *Archive) cut(p *part, size int64) {
+	if p.limit < size && size != math.MaxInt64 {
+		a.miss("bytes %d to %d of file %d", p.limit, size, p.number)
+	}
+	p.limit = min(p.limit, size)
+}
+
+func (a *Archive) miss(format string, args ...any) {
+	a.lost = errors.Join(a.lost, fmt.Errorf("%w: %s lacks %s", ErrCorrupt, a.dir, fmt.Sprintf(format, args...)))
+}
+
+// ownHead reads a file's head: how many bytes of the file before count, and whether it is
+// of this archive. One that a loss of power left without a head is nobody's: it counts as its
+// own, and is removed where it is none that is needed.
+func (a *Archive) ownHead(path string) (before int64, own bool, err error) {
+	f, err := a.o.FS.OpenFile(path, flagsRead, 0)
+	if err != nil {
+		return 0, false, err
+	}
+	id, before, err := readHead(f)
+	if errors.Is(err, errNoHead) {
+		return math.MaxInt64, true, f.Close()
+	}
+	return before, id == a.id, errors.Join(err, f.Close())
+}
+
+// openPart opens a file that counts.
+func (a *Archive) openPart(n name, path string) (part, error) {
+	flags := flagsWrite
+	if a.o.ReadOnly || n.number != a.at.File {
+		flags = flagsRead
+	}
+	f, err := a.o.FS.OpenFile(path, flags, 0)
+	if err != nil {
+		return part{}, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return part{}, errors.Join(err, f.Close())
+	}
+	return part{file: &file{File: f, name: n, path: path, fs: a.o.FS}, limit: info.Size()}, nil
+}
+
+// Close closes the files; what was not published does not count.
+func (a *Archive) Close() error {
+	_ = a.undo() // what stays the next start removes
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := a.current
+	a.current = nil
+	if s == nil {
+		return nil
+	}
+	return s.release()
+}

@@ -1,0 +1,238 @@
+package kv
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/bolt/internal/archive"
+	"github.com/orrery-go/orrery/store/bolt/internal/disk"
+)
+
+// Past names tables that are only appended to: a checkpoint writes their entries not into
+// the file, but into an [archive] beside it. To a reader they are tables like the others; what
+// the file itself has of them, from before there was an archive, counts too. Their keys begin with
+// a number of eight bytes, and each is greater than all before it. Of what is in the archive
+// nothing can be deleted: it goes as a whole, below the floor.
+type Past struct {
+	Folder string   // of the archive, beside the file
+	Tables []string // which ones; none: there is no archive
+	// Floor gives the number below which nobody asks for anything any more.
+	Floor func(*Tx) (uint64, error)
+	// FileBytes is how great a file of the archive gets, about; zero: as package archive has it.
+	FileBytes int64
+}
+
+// NoPast fails with [ErrOtherLog] where a folder holds an archive.
+func NoPast(folder string, fsys disk.FS) error {
+	found, err := archive.Any(folder, fsys)
+	if err != nil {
+		return fmt.Errorf("the journal %s: %w", folder, err)
+	}
+	if found {
+		return otherPast(fmt.Errorf("%w: %s", archive.ErrOther, folder))
+	}
+	return nil
+}
+
+func otherPast(err error) error {
+	return fmt.Errorf("%w: %w: put the file back that it belongs to; or, to begin with another one, move the folder away", ErrOtherLog, err)
+}
+
+func (db *DB) openPast() (err error) {
+	p := db.o.Past
+	if len(p.Tables) == 0 {
+		return nil
+	}
+	db.past, err = archive.Open(p.Folder, db.session.Past, archive.Options{FS: db.o.FS, NoSync: db.o.NoSync, ReadOnly: db.o.ReadOnly, File: p.FileBytes})
+	if errors.Is(err, archive.ErrOther) {
+		return otherPast(err)
+	}
+	if err != nil {
+		return fmt.Errorf("the journal %s: %w", p.Folder, err)
+	}
+	db.session.Past = db.past.Position()
+	return nil
+}
+
+func (db *DB) closePast() error {
+	if db.past == nil {
+		return nil
+	}
+	return db.past.Close()
+}
+
+// PastLost gives what is missing of the past, as the file tells of it; nil: nothing.
+func (db *DB) PastLost() error {
+	if db.past == nil {
+		return nil
+	}
+	return db.past.Lost()
+}
+
+func (db *DB) currentPast() *archive.Snapshot {
+	if db.past == nil {
+		return nil
+	}
+	return db.past.Current()
+}
+
+// pastEnds gives the last key of each table of the past. What follows it goes into the archive.
+func (db *DB) pastEnds() map[string][]byte {
+	ends := make(map[string][]byte, len(db.o.Past.Tables))
+	for _, table := range db.o.Past.Tables {
+		ends[table] = db.session.Past.LastKey(table)
+	}
+	return ends
+}
+
+// follows reports whether a checkpoint writes an entry into the archive.
+func follows(ends map[string][]byte, table string, e *entry) bool {
+	end, is := ends[table]
+	return is && e.value != nil && len(e.key) >= 8 && bytes.Compare(e.key, end) > 0
+}
+
+// writePast appends what an overlay has for the archive, and gives the position that makes
+// it count.
+func (db *DB) writePast(o *overlay) (at archive.Position, err error) {
+	if db.past == nil {
+		return at, nil
+	}
+	floor, err := db.floor()
+	if err != nil {
+		return at, err
+	}
+	type part struct {
+		table   string
+		entries []entry
+	}
+	var parts []part
+	first, ends := uint64(0), db.pastEnds()
+	for _, table := range db.o.Past.Tables {
+		l := o.layer(db.numbers.of(table, false))
+		if l == nil {
+			continue
+		}
+		p := part{table: table}
+		l.tree.Scan(func(e entry) bool {
+			if follows(ends, table, &e) {
+				p.entries = append(p.entries, e)
+			}
+			return true
+		})
+		if len(p.entries) == 0 {
+			continue
+		}
+		if n := keyNumber(p.entries[0].key); first == 0 || n < first {
+			first = n
+		}
+		parts = append(parts, p)
+	}
+	if err := db.past.Begin(first, floor); err != nil {
+		return at, err
+	}
+	for _, p := range parts {
+		for i := range p.entries {
+			if err := db.past.Append(p.table, p.entries[i].key, p.entries[i].value); err != nil {
+				return at, err
+			}
+		}
+	}
+	return db.past.Flush()
+}
+
+func keyNumber(key []byte) (n uint64) {
+	for _, b := range key[:8] {
+		n = n<<8 | uint64(b)
+	}
+	return n
+}
+
+// floor asks for the number below which the past may go.
+func (db *DB) floor() (uint64, error) {
+	if db.o.Past.Floor == nil {
+		return 0, nil
+	}
+	tx, err := db.begin(false)
+	if err != nil {
+		return 0, err
+	}
+	defer tx.Rollback()
+	return db.o.Past.Floor(tx)
+}
+
+// publishPast shows what was written to the archive to whoever begins from now on.
+// They may go on with what it gives; the caller releases it.
+func (db *DB) publishPast() (old *archive.Snapshot) {
+	if db.past == nil {
+		return nil
+	}
+	return db.past.Publish(db.session.Past)
+}
+
+// pastOf gives a cursor over what the archive has of a table; nil: it has none.
+func (tx *Tx) pastOf(table string) *archive.Cursor {
+	if tx.past == nil || !slices.Contains(tx.db.o.Past.Tables, table) {
+		return nil
+	}
+	return tx.past.Cursor(table)
+}
+
+func (tx *Tx) pastNames(prefix string) (names []string) {
+	for _, name := range tx.db.o.Past.Tables {
+		if strings.HasPrefix(name, prefix) && tx.Table(name).hasPast() {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// PastLast gives the last key that the archive ever had of a table; nil: it never had one.
+func (tx *Tx) PastLast(table string) []byte { return tx.past.Position().LastKey(table) }
+
+// PastBytes gives about how many bytes the archive has for numbers from one on and below
+// another; upTo zero: to the end.
+func (tx *Tx) PastBytes(from, upTo uint64) int64 { return tx.past.Bytes(from, upTo) }
+
+// pastCursor gives a cursor of its own for a [Cursor].
+func (t *Table) pastCursor(warm bool) *archive.Cursor {
+	if t.past == nil || warm {
+		return nil
+	}
+	return t.tx.past.Cursor(t.name)
+}
+
+func (t *Table) hasPast() bool {
+	if t.past == nil {
+		return false
+	}
+	k, _ := t.past.First()
+	return k != nil
+}
+
+func (t *Table) getPast(key []byte) (value []byte, ok bool) {
+	if t.past == nil {
+		return nil, false
+	}
+	k, v := t.past.Seek(key)
+	if err := t.past.Err(); err != nil {
+		panic(fmt.Errorf("%w: %w", store.ErrCorrupt, err))
+	}
+	if k == nil || !bytes.Equal(k, key) {
+		return nil, false
+	}
+	return v, true
+}
+
+// WarmCursor is Cursor without what is in the archive.
+func (t *Table) WarmCursor() *Cursor { return &Cursor{table: t, warm: true} }
+
+// check panics, as bbolt does, where the archive cannot be read: see [Guard].
+func (s *source) check() {
+	if err := s.past.Err(); err != nil {
+		panic(fmt.Errorf("%w: %w", store.ErrCorrupt, err))
+	}
+}
