@@ -2,6 +2,7 @@ package bolt_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -88,14 +89,14 @@ func TestAFileWithAFlippedBitInAnyPageIsSalvaged(t *testing.T) {
 				require.NotEmpty(t, found.Lost, what)
 				require.NotZero(t, found.Anew, what)
 			}
-			require.NoError(t, os.Remove(alone))
+			require.NoError(t, errors.Join(os.Remove(alone), os.RemoveAll(alone+".journal")))
 
 			backed := filepath.Join(dir, "backed.db")
 			found, err = bolt.Salvage(ctx, damaged, backed, bolt.SalvageOptions{Index: index(records), Backup: whole})
 			require.NoError(t, err, what)
 			require.Empty(t, found.Left, what)
 			require.Equal(t, records, salvaged(t, backed), what)
-			require.NoError(t, os.Remove(backed))
+			require.NoError(t, errors.Join(os.Remove(backed), os.RemoveAll(backed+".journal")))
 			after, err := os.ReadFile(damaged)
 			require.NoError(t, err)
 			require.True(t, bytes.Equal(bad, after), "the damaged file is not touched")
