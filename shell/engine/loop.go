@@ -159,26 +159,30 @@ func (l *loop) gather(done <-chan struct{}) {
 		}
 		work := l.drain() || l.busy()
 		wait := l.mustLand()
-		if work && !wait && l.paysNow() || l.await(done, wait) {
+		if work && !wait && (l.flight == nil || l.aheadPays()) || l.await(done, wait) {
 			return
 		}
 	}
 }
 
-// paysNow reports whether what is there to do is to be decided now, though a sync is under
-// way: what goes on by itself over several batches is, and what was gathered if it is much.
-func (l *loop) paysNow() bool {
+// aheadPays reports whether what is there to do is better decided while a sync goes on: what
+// goes on by itself over several batches is, and what was gathered if it is much.
+func (l *loop) aheadPays() bool {
 	many := len(l.requests) + len(l.outcomes)
-	return l.flight == nil || l.full || l.sweep.active || l.retention.more || l.retention.drop != 0 || many > 0 && l.pace.pays(many)
+	return l.full || l.sweep.active || l.retention.more || l.retention.drop != 0 || many > 0 && l.pace.pays(many)
 }
+
+// onePays reports whether it would be with one thing more.
+func (l *loop) onePays() bool { return l.pace.pays(len(l.requests) + len(l.outcomes) + 1) }
 
 // await waits until something happens: for the disk only, or for anything. It reports
 // whether it is time for a batch.
 func (l *loop) await(done <-chan struct{}, diskOnly bool) bool {
 	inbox, result, timer := l.e.inbox, l.e.result, (<-chan time.Time)(nil)
-	if diskOnly {
+	if diskOnly || l.flight != nil && !l.onePays() { // to be woken for each costs more than it brings
 		inbox, result = nil, nil
-	} else {
+	}
+	if !diskOnly {
 		d := l.untilNext(l.now())
 		if d <= 0 {
 			return true

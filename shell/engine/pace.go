@@ -11,8 +11,8 @@ type pace struct {
 }
 
 // worth is the least time that a batch takes of which half is decided ahead: each batch costs
-// something by itself.
-const worth = 2 * time.Millisecond
+// something by itself, and where all processors are busy nothing is won.
+const worth = 8 * time.Millisecond
 
 func (p *pace) decided(many int, took time.Duration) {
 	if many > 0 {

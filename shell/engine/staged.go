@@ -83,23 +83,40 @@ func (l *loop) commit(fn func(store.Tx) error) (durable func() error, err error)
 	return func() error { return nil }, l.e.store.Update(context.Background(), fn)
 }
 
-// stage notes a batch that was carried over, and has the disk take it unless that is at work.
+// stage has the disk take a batch that was carried over: beside the loop where there is
+// something to decide meanwhile, after the one that it is taking, or else now.
 func (l *loop) stage(s *stagedBatch) {
 	switch {
-	case l.stager == nil || s.nothing && l.flight == nil: // there is nothing to wait for, nearly always
-		if err := s.durable(); err != nil {
-			l.drop(err, s, nil)
-			return
-		}
-		l.letGo(s)
-		return
 	case l.flight != nil:
 		l.ahead = s
-	default:
+	case l.stager != nil && !s.nothing && l.worthwhile():
 		l.takeOff(s)
+	default:
+		l.syncNow(s)
+		return
 	}
 	l.staged++
 	s.n = l.staged
+}
+
+// worthwhile reports whether there is something to decide while the disk takes a batch, or
+// would be with whatever comes next.
+func (l *loop) worthwhile() bool {
+	l.drain()
+	return l.aheadPays() || l.onePays()
+}
+
+// syncNow waits for the disk, if there is anything to wait for, and lets the batch go.
+func (l *loop) syncNow(s *stagedBatch) {
+	began := l.now()
+	if err := s.durable(); err != nil {
+		l.drop(err, s, nil)
+		return
+	}
+	if l.stager != nil && !s.nothing {
+		l.pace.synced(l.now().Sub(began))
+	}
+	l.letGo(s)
 }
 
 // takeOff has the disk take a batch, beside the loop, which must land it.

@@ -23,6 +23,7 @@ type fold struct {
 	states *states
 	lists  *lists
 	own    core.Entry // what this build would write
+	parted bool       // a batch has stored something else
 }
 
 func (f *fold) run() error {
@@ -89,10 +90,16 @@ func (f *fold) batch(d decoded) error {
 		f.report.OtherCores[e.Core]++
 		f.report.OtherTZDBs[e.TZDB]++
 	}
-	return f.apply(e)
+	sum, err := f.apply(e)
+	if err != nil || !d.noted || sum == d.sum || f.parted {
+		return err
+	}
+	f.parted = true // what follows from it is not told of each batch
+	return f.diverge(Divergence{Seq: seq, What: "it has stored something else than the replay: this is the first batch that differs"})
 }
 
-func (f *fold) apply(e core.Entry) error {
+// apply makes the inputs of an entry again, and gives the digest of what they change.
+func (f *fold) apply(e core.Entry) (sum uint64, err error) {
 	batch := core.NewBatch(f, core.Clock{Now: e.At, Rules: core.RulesOf(e.Core)}, e.Seq)
 	for i, in := range e.Inputs {
 		f.report.Inputs++
@@ -109,17 +116,19 @@ func (f *fold) apply(e core.Entry) error {
 		}
 		if what != "" {
 			if err := f.diverge(Divergence{Seq: e.Seq, Ref: in.To, What: what}); err != nil {
-				return err
+				return 0, err
 			}
 		}
 	}
 	for _, c := range batch.Changes() {
 		f.lists.move(c.Ref, c.Before, c.After)
-		if err := f.states.put(c.Ref, c.After); err != nil {
-			return err
+		stored, err := f.states.put(c.Ref, c.After)
+		if err != nil {
+			return 0, err
 		}
+		sum += store.Digest(c.Ref.Kind, c.Ref.ID, stored)
 	}
-	return f.states.trim()
+	return sum, f.states.trim()
 }
 
 // readFirst reads what the records that the journal touches were before it: the

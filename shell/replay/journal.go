@@ -76,6 +76,8 @@ type decoded struct {
 	seq   uint64
 	entry core.Entry
 	err   error // of the decoding
+	noted bool  // the store has noted the digest of what the batch changed
+	sum   uint64
 }
 
 // each calls fn for each entry of the journal in order; entries are read and decoded ahead.
@@ -103,14 +105,15 @@ type reader struct {
 
 // end is where an entry ends in a chunk.
 type end struct {
-	seq uint64
-	at  int
+	store.Batch
+	at int
 }
 
 func (r *reader) journal(tx store.ReadTx) error {
-	err := tx.Journal(0, func(seq uint64, raw []byte) error {
-		r.raw = append(r.raw, raw...)
-		r.ends = append(r.ends, end{seq, len(r.raw)})
+	err := tx.Batches(0, func(b store.Batch) error {
+		r.raw = append(r.raw, b.Entry...)
+		b.Entry, b.Changes = nil, nil
+		r.ends = append(r.ends, end{b, len(r.raw)})
 		if len(r.raw) < chunkBytes {
 			return nil
 		}
@@ -129,7 +132,7 @@ func (r *reader) flush() error {
 	begin := 0
 	for _, e := range r.ends {
 		entry, err := core.DecodeEntry(r.raw[begin:e.at])
-		chunk = append(chunk, decoded{e.seq, entry, err})
+		chunk = append(chunk, decoded{seq: e.Seq, entry: entry, err: err, noted: e.Known, sum: e.Digest})
 		begin = e.at
 	}
 	r.raw, r.ends = r.raw[:0], r.ends[:0]

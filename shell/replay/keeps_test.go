@@ -76,8 +76,9 @@ func TestAChangeBehindTheJournalsBackIsNamedThoughItsRecordIsGoneByNow(t *testin
 					assert.Empty(t, rep.Divergences)
 					return
 				}
-				require.Len(t, rep.Divergences, 1)
-				d := rep.Divergences[0]
+				require.Len(t, rep.Divergences, 2)
+				assert.Equal(t, replay.Divergence{Seq: 2, What: "it has stored something else than the replay: this is the first batch that differs"}, rep.Divergences[0])
+				d := rep.Divergences[1]
 				assert.Equal(t, effects.Ref{Kind: core.KindAction, ID: id}, d.Ref)
 				assert.Equal(t, "the state kept at the epoch's start differs", d.What)
 				assert.Contains(t, string(d.Want), "before")

@@ -4,7 +4,7 @@
 // replay.go has what callers see; journal.go reads the journal and the records ahead of
 // fold.go, which makes its batches again over the states of states.go; those that are too
 // many for the memory go to spill.go under the index of index.go. scan.go has the lists that
-// batches read, compare.go holds the end against the store, digest.go is a batch in a number.
+// batches read, compare.go holds the end against the store.
 package replay
 
 import (

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -177,7 +178,9 @@ func TestWhateverIsChangedBehindTheJournalsBackIsNamed(t *testing.T) {
 				rep, err := replay.Verify(t.Context(), st, replay.Options{})
 				require.NoError(t, err)
 				require.NotEmpty(t, rep.Divergences)
-				assert.Contains(t, rep.Divergences[0].String(), tc.want)
+				assert.True(t, slices.ContainsFunc(rep.Divergences, func(d replay.Divergence) bool {
+					return strings.Contains(d.String(), tc.want)
+				}), "%s: %s", tc.want, rep.Divergences)
 				assert.False(t, rep.Clean())
 			})
 		})

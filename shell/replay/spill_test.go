@@ -126,8 +126,8 @@ func (t *failsTx) passed() error {
 	return t.f.err
 }
 
-func (t *failsTx) Journal(from uint64, fn func(uint64, []byte) error) error {
-	return t.ReadTx.Journal(from, func(seq uint64, b []byte) error { return errors.Join(t.passed(), fn(seq, b)) })
+func (t *failsTx) Batches(from uint64, fn func(store.Batch) error) error {
+	return t.ReadTx.Batches(from, func(b store.Batch) error { return errors.Join(t.passed(), fn(b)) })
 }
 
 func (t *failsTx) Records(fn func(store.Record) error) error {

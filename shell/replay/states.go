@@ -147,11 +147,12 @@ func (s *states) putStored(ref effects.Ref, stored []byte) {
 	s.alive++
 }
 
-// put takes what a batch has left of a machine, which it has loaded; nil: nothing.
-func (s *states) put(ref effects.Ref, state core.State) error {
+// put takes what a batch has left of a machine, which it has loaded; nil: nothing. It gives
+// the stored form, which is valid until the next call.
+func (s *states) put(ref effects.Ref, state core.State) (stored []byte, err error) {
 	h, err := s.hold(ref)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if h == nil {
 		h = &held{ref: ref}
@@ -167,16 +168,16 @@ func (s *states) put(ref effects.Ref, state core.State) error {
 	h.size = sizeOf(0)
 	s.used += h.size
 	if state == nil {
-		return nil
+		return nil, nil
 	}
 	s.alive++
-	stored := s.encode(state)
+	stored = s.encode(state)
 	h.size += 2 * int64(len(stored))
 	s.used += 2 * int64(len(stored))
 	if s.index.n > 0 && !core.Cacheable(state) { // it would be put aside soon, and has its form now
-		return s.putAside(h, stored)
+		return stored, s.putAside(h, stored)
 	}
-	return nil
+	return stored, nil
 }
 
 // encode gives the stored form of a state; it is valid until the next call.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"go.etcd.io/bbolt"
@@ -141,7 +142,7 @@ func (s *Store) copyCompact(ctx context.Context, path string, inPlace bool) (err
 	if err != nil {
 		return err
 	}
-	c := copier{ctx: ctx, to: to, inPlace: inPlace}
+	c := copier{ctx: ctx, to: to, inPlace: inPlace, anew: s.db.PastLost() != nil && s.db.ReadOnly()}
 	return errors.Join(c.copy(ktx), to.Sync(), to.Close())
 }
 
@@ -153,6 +154,9 @@ type copier struct {
 	size int
 	// inPlace leaves out what stands in the archive, which stays beside the copy too.
 	inPlace bool
+	// anew begins the journal anew, as opening for writing does where some of it is lost: the copy
+	// has no archive that says how far the numbers of batches had come.
+	anew bool
 }
 
 func (c *copier) copy(from *kv.Tx) (err error) {
@@ -163,6 +167,9 @@ func (c *copier) copy(from *kv.Tx) (err error) {
 		}
 	}()
 	for _, name := range from.Names("") {
+		if c.anew && slices.Contains(pastTables, name) {
+			continue
+		}
 		if err := c.table(from.Table(name), []byte(name)); err != nil {
 			return err
 		}
@@ -172,7 +179,38 @@ func (c *copier) copy(from *kv.Tx) (err error) {
 			return err
 		}
 	}
+	if c.anew {
+		if err := c.beginAnew(from); err != nil {
+			return err
+		}
+	}
 	return c.commit()
+}
+
+// beginAnew leaves one epoch, which begins behind the last batch.
+func (c *copier) beginAnew(from *kv.Tx) error {
+	t := &readTx{ctx: c.ctx, tx: from}
+	epochs, err := t.readEpochs()
+	if err != nil {
+		return err
+	}
+	seq, err := t.lastSeq()
+	if err != nil {
+		return err
+	}
+	into, err := c.bucket([]byte(bucketNames[bucketEpochs]))
+	if err != nil {
+		return err
+	}
+	for _, e := range epochs {
+		key := seqKey(e.Number)
+		if err := into.Delete(key[:]); err != nil {
+			return err
+		}
+	}
+	last := epochs[len(epochs)-1]
+	key := seqKey(last.Number + 1)
+	return putSealed(into, key[:], epochValue{First: seq + 1, Started: last.Started})
 }
 
 // copyState copies how the file and its archive belong together.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"math"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -104,11 +103,13 @@ func open(path string, opts Options) (_ *Store, err error) {
 	return s, nil
 }
 
+var pastTables = []string{bucketNames[bucketJournal], bucketNames[bucketChanges], bucketNames[bucketBases]}
+
 // pastOptions say which tables a checkpoint brings into the archive.
 func pastOptions(path string) kv.Past {
 	return kv.Past{
 		Folder: journalFolder(path),
-		Tables: []string{bucketNames[bucketJournal], bucketNames[bucketChanges], bucketNames[bucketBases]},
+		Tables: pastTables,
 		Floor: func(tx *kv.Tx) (uint64, error) {
 			t := &readTx{ctx: context.Background(), tx: tx}
 			epochs, err := t.readEpochs()
@@ -119,6 +120,11 @@ func pastOptions(path string) kv.Past {
 		},
 	}
 }
+
+// forgetAtOnce is how many entries of an earlier build's journal go in the one commit of an
+// Open, which must not be too great for the log. They do not count any more, and who drops epochs
+// next goes on with them.
+const forgetAtOnce = 2000
 
 // forgetLost begins an epoch where the archive with the journal is not there, or not all
 // of it: the file alone is whole, and only its past is gone.
@@ -140,9 +146,12 @@ func (s *Store) forgetLost(logger *slog.Logger) error {
 		if first, err = t.Seq(); err != nil {
 			return err
 		}
-		_, err = t.DropEpochs(current.Number+1, math.MaxInt)
+		_, err = t.DropEpochs(current.Number+1, forgetAtOnce)
 		return err
 	})
+	if err == nil {
+		_ = s.db.Checkpoint() // so that nobody meets what is left of it; if it fails it is made again, and told
+	}
 	if err == nil && logger != nil {
 		logger.Error("the journal beside the file is not all there; it begins anew", "first", first+1, "error", lost)
 	}

@@ -169,7 +169,7 @@ func (a *Archive) take(found []name) (parts []part, err error) {
 			}
 		}
 	}()
-	want := a.at.First
+	want, left := a.at.First, []string{}
 	for _, n := range found {
 		path := filepath.Join(a.dir, n.String())
 		before, own, err := a.ownHead(path)
@@ -179,12 +179,7 @@ func (a *Archive) take(found []name) (parts []part, err error) {
 		case !own:
 			return parts, fmt.Errorf("%w: %s", ErrOther, path)
 		case n.number < a.at.First || n.number > a.at.File:
-			if a.o.ReadOnly {
-				continue
-			}
-			if err := a.o.FS.Remove(path); err != nil {
-				return parts, fmt.Errorf("remove what does not count: %w", err)
-			}
+			left = append(left, path)
 			continue
 		}
 		if n.number != want {
@@ -203,6 +198,14 @@ func (a *Archive) take(found []name) (parts []part, err error) {
 		a.miss("file %d to %d", want, a.at.File)
 	} else if k := len(parts) - 1; k >= 0 {
 		a.cut(&parts[k], a.at.Size)
+	}
+	for _, path := range left { // all are its own
+		if a.o.ReadOnly {
+			break
+		}
+		if err := a.o.FS.Remove(path); err != nil {
+			return parts, fmt.Errorf("remove what does not count: %w", err)
+		}
 	}
 	return parts, nil
 }
@@ -251,15 +254,19 @@ func (a *Archive) openPart(n name, path string) (part, error) {
 	return part{file: &file{File: f, name: n, path: path, fs: a.o.FS}, limit: info.Size()}, nil
 }
 
-// Close closes the files; what was not published does not count.
-func (a *Archive) Close() error {
-	_ = a.undo() // what stays the next start removes
+// Close closes the files. What was flushed and not published stays: its position may be stored
+// all the same, where the owner's disk failed behind that. If it is not the next start removes it.
+func (a *Archive) Close() (err error) {
+	if a.out.isNew {
+		err = a.out.part.Close()
+	}
+	a.out = writer{}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s := a.current
 	a.current = nil
 	if s == nil {
-		return nil
+		return err
 	}
-	return s.release()
+	return errors.Join(err, s.release())
 }

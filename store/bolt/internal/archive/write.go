@@ -46,8 +46,13 @@ func (a *Archive) Begin(first, floor uint64) error {
 		w.first = parts[i+1].number
 	}
 	w.name = name{number: a.at.File + 1, first: first}
-	if n := len(parts); n > 0 && parts[n-1].number == a.at.File && a.at.File != a.suspect && parts[n-1].limit == a.at.Size && a.at.Size < a.o.File {
+	n := len(parts)
+	whole := n > 0 && parts[n-1].number == a.at.File && parts[n-1].limit == a.at.Size
+	switch {
+	case whole && a.at.File != a.suspect && a.at.Size < a.o.File:
 		w.part, w.size = parts[n-1], a.at.Size
+	case n > 0 && !whole && w.first == parts[n-1].number && !parts[n-1].holds(floor):
+		w.first = w.name.number // or its loss would be told at each start
 	}
 	return nil
 }

@@ -267,10 +267,7 @@ func (c *Cursor) nearest() (v []byte) {
 // skip steps over keys that were deleted, from one of them on. Where they are many it
 // notes that nothing is there, for those who come after it.
 func (c *Cursor) skip() (k, v []byte) {
-	known := c.table.gaps()
-	if c.warm { // it does not know whether anything of the past is there
-		known = &gaps{}
-	}
+	known := c.table.gaps(c.warm)
 	first, last, skipped := c.key, c.key, 0
 	for ; c.key != nil && v == nil; v = c.nearest() {
 		last = c.key

@@ -21,8 +21,11 @@ func LeastGap(n int) (back func()) {
 
 // Gaps are the ranges of keys of which it is known that none is there.
 func (t *Table) Gaps() (found []string) {
-	for _, g := range t.gaps().load() {
+	for _, g := range t.gaps(false).load() {
 		found = append(found, string(g.from)+"-"+string(g.to))
 	}
 	return found
 }
+
+// WarmGaps are those of cursors that pass over the past.
+func (t *Table) WarmGaps() (n int) { return len(t.gaps(true).load()) }

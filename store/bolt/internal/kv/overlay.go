@@ -23,6 +23,7 @@ type layer struct {
 	near btree.PathHint // where the writer was last: keys mostly come in order
 	gone bool           // what is beneath this overlay does not count
 	gaps gaps
+	warm gaps // those of cursors that pass over the past
 }
 
 func newLayer() *layer {
@@ -34,6 +35,7 @@ func newLayer() *layer {
 func (l *layer) copied() *layer {
 	c := &layer{tree: l.tree.IsoCopy(), near: l.near, gone: l.gone}
 	c.gaps.list.Store(l.gaps.list.Load())
+	c.warm.list.Store(l.warm.list.Load())
 	return c
 }
 
@@ -55,6 +57,7 @@ func (l *layer) put(key, value []byte, isNew bool) {
 		l.tree.SetHint(e, &l.near)
 	}
 	l.gaps.put(e.key)
+	l.warm.put(e.key)
 }
 
 // remove notes that a key is not there. Nothing is noted of a key that nothing beneath has.
@@ -69,6 +72,7 @@ func (l *layer) remove(key []byte) {
 func (l *layer) drop() {
 	l.tree, l.near, l.gone = newLayer().tree, btree.PathHint{}, true
 	l.gaps.list.Store(nil)
+	l.warm.list.Store(nil)
 }
 
 // overlay holds what has changed since a checkpoint, by table. One that was published

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"go.etcd.io/bbolt"
+
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/bolt/internal/archive"
 	"github.com/orrery-go/orrery/store/bolt/internal/disk"
@@ -54,7 +56,16 @@ func (db *DB) openPast() (err error) {
 	if err != nil {
 		return fmt.Errorf("the journal %s: %w", p.Folder, err)
 	}
+	named := db.session.Past.ID != ""
 	db.session.Past = db.past.Position()
+	if named || !db.session.Open || db.o.ReadOnly {
+		return nil
+	}
+	// The log is an earlier build's: what a first checkpoint leaves must be this file's. Else openLog
+	// stores the ID.
+	if err := db.file.update(func(tx *bbolt.Tx) error { return db.putState(tx, db.session) }); err != nil {
+		return errors.Join(err, db.closePast())
+	}
 	return nil
 }
 

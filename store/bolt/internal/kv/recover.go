@@ -141,9 +141,17 @@ func (db *DB) recover() error {
 		return err
 	}
 	db.session, db.last, db.inFile = s, s.Frame, s.Frame
-	if err := db.openPast(); err != nil {
+	if err := db.recoverLog(s); err != nil {
 		return err
 	}
+	err = db.openPast() // which removes what does not count: the file must be the one that belongs there
+	if log := db.log.Load(); err != nil && log != nil {
+		err = errors.Join(err, log.Close())
+	}
+	return err
+}
+
+func (db *DB) recoverLog(s state) error {
 	id, frames, err := wal.Inspect(db.o.Folder, db.logOptions())
 	missing := errors.Is(err, wal.ErrMissing)
 	switch {

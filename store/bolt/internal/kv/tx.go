@@ -136,12 +136,16 @@ func (t *Table) Get(key []byte) (value []byte, ok bool) {
 	return v, true
 }
 
-// gaps are those of the table as the transaction has it.
-func (t *Table) gaps() *gaps {
-	if t.top != nil {
-		return &t.top.gaps
+// gaps are those of the table as the transaction has it, with the past or without it.
+func (t *Table) gaps(warm bool) *gaps {
+	l := t.top
+	if l == nil {
+		l = t.frozen // without a layer nothing was deleted
 	}
-	return &t.frozen.gaps // without a layer nothing was deleted
+	if warm {
+		return &l.warm
+	}
+	return &l.gaps
 }
 
 func (t *Table) ownLayer() *layer {
