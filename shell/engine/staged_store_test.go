@@ -173,6 +173,13 @@ func (d *lateDisk) answer(err error) bool {
 	}
 }
 
+// failed reports whether the disk has.
+func (d *lateDisk) failed() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.broken != nil
+}
+
 // count gives how many were staged, and how many syncs have begun.
 func (d *lateDisk) count() (staged, syncs int) {
 	d.mu.Lock()

@@ -54,7 +54,8 @@ func beginLate(t *testing.T, o engine.Options) (*engine.Engine, *lateDisk) {
 		for {
 			synctest.Wait()
 			select {
-			case <-ended:
+			case err := <-ended:
+				require.True(t, err == nil || d.failed(), "%v", err)
 				return
 			case d.answers <- nil:
 			}
@@ -278,8 +279,8 @@ func stopAtWork(t *testing.T, all []engine.Request) {
 	<-time.After(time.Minute) // longer than it waits for what runs
 	unanswered(t, waiting...)
 	select {
-	case <-ended:
-		require.Fail(t, "it has left what was staged")
+	case err := <-ended:
+		require.Fail(t, "it has left what was staged", "%v", err)
 	default:
 	}
 
@@ -538,7 +539,8 @@ func (w *witness) end(fails bool) {
 	for {
 		w.settled()
 		select {
-		case <-w.ended:
+		case err := <-w.ended:
+			require.True(w.t, err == nil || w.failed(), "%v", err)
 			return
 		case <-time.After(time.Second):
 		}

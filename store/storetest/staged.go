@@ -85,8 +85,8 @@ var stagedCases = []testCase{
 		closed := make(chan error)
 		go func() { closed <- s.store.Close() }()
 		select {
-		case <-closed:
-			s.Fatal("it did not wait")
+		case err := <-closed:
+			s.Fatal("it did not wait", err)
 		default:
 		}
 		require.NoError(s, durable())

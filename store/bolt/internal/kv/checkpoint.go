@@ -57,9 +57,9 @@ func (db *DB) waitForWork(ctx context.Context) bool {
 }
 
 // Checkpoint brings all that is committed into the file. Transactions go on meanwhile.
-func (db *DB) Checkpoint() error { return db.checkpoint(nil) }
+func (db *DB) Checkpoint() error { return db.checkpoint(haste) }
 
-// checkpoint is Checkpoint; until calm has ended nobody waits for it, unless it is nil.
+// checkpoint is Checkpoint; until calm has ended nobody waits for it.
 func (db *DB) checkpoint(calm context.Context) error {
 	db.working.Lock()
 	defer db.working.Unlock()

@@ -105,6 +105,29 @@ func appendBytes(b, what []byte) (all, copied []byte) {
 
 // redo carries a frame out once more. It keeps parts of the payload.
 func redo(payload []byte, into func(table string) *layer) error {
+	return eachOp(payload, func(table string) Sink { return redone{into(table)} })
+}
+
+// redone is a layer to which a frame is carried out once more.
+type redone struct{ *layer }
+
+func (r redone) Put(key, value []byte) error {
+	r.put(key, value, false) // a checkpoint may have stopped behind it
+	return nil
+}
+
+func (r redone) Delete(key []byte) error {
+	r.remove(key)
+	return nil
+}
+
+func (r redone) Drop() error {
+	r.drop()
+	return nil
+}
+
+// eachOp takes a frame apart. What the sink gets are parts of the payload.
+func eachOp(payload []byte, into func(table string) Sink) error {
 	bad := fmt.Errorf("%w: the frame is none of this package", store.ErrCorrupt)
 	if len(payload) == 0 || payload[0] != frameVersion {
 		return bad
@@ -120,35 +143,39 @@ func redo(payload []byte, into func(table string) *layer) error {
 		rest = rest[end:]
 		return part, true
 	}
-	var l *layer
+	var sink Sink
 	for len(rest) > 0 {
 		op := rest[0]
 		rest = rest[1:]
-		if l == nil && op != opTable {
+		if sink == nil && op != opTable {
 			return bad
 		}
 		var key, value []byte
+		var err error
 		ok := true
 		switch op {
 		case opTable:
 			if key, ok = take(); ok {
-				l = into(string(key))
+				sink = into(string(key))
 			}
 		case opPut:
 			if key, ok = take(); ok {
 				value, ok = take()
 			}
 			if ok {
-				l.put(key, value, false) // a checkpoint may have stopped behind it
+				err = sink.Put(key, value)
 			}
 		case opDelete:
 			if key, ok = take(); ok {
-				l.remove(key)
+				err = sink.Delete(key)
 			}
 		case opDrop:
-			l.drop()
+			err = sink.Drop()
 		default:
 			ok = false
+		}
+		if err != nil {
+			return err
 		}
 		if !ok {
 			return bad

@@ -152,7 +152,7 @@ func TestTransactionsAndViewsAreWhatAModelSaysAcrossCheckpointsAndCrashes(t *tes
 }
 
 func repeat(t *rapid.T) {
-	dir, err := os.MkdirTemp("", "kv") //nolint:usetesting // one for each draw, of which there are thousands
+	dir, err := os.MkdirTemp("", "kv")
 	require.NoError(t, err)
 	defer func() { require.NoError(t, os.RemoveAll(dir)) }()
 	m := &machine{dir: dir, db: openAt(t, filepath.Join(dir, "orrery.db"), small), now: content{}, shown: content{}}

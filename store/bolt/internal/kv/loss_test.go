@@ -204,7 +204,7 @@ func (v *life) stage(db *kv.DB) kv.Staged {
 	for range 1 + v.r.IntN(12) {
 		v.change(tx, next)
 	}
-	v.maybe = append(v.maybe[:len(v.maybe):len(v.maybe)], next)
+	v.maybe = append(slices.Clip(v.maybe), next)
 	staged, err := tx.Stage()
 	require.NoError(v.t, err)
 	return staged

@@ -1,6 +1,9 @@
 package kv
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // A commit's sync waits for what a checkpoint has asked the disk for. So a checkpoint that
 // nobody waits for writes little at a time, and between its transactions leaves the disk
@@ -16,6 +19,13 @@ const (
 	// longestPause is how long the disk is left to the commits at most.
 	longestPause = 100 * time.Millisecond
 )
+
+// haste is the calm of a checkpoint that somebody waits for: it has ended.
+var haste = func() context.Context {
+	ctx, end := context.WithCancel(context.Background())
+	end()
+	return ctx
+}()
 
 // hurries reports whether commits may have to wait for the checkpoint, or others do.
 func (db *DB) hurries() bool {
