@@ -193,10 +193,16 @@ func TestAFileStaysWhileAnyTableHasAnythingInIt(t *testing.T) {
 	d := disktest.New()
 	a, err := archive.Open(dir, archive.Position{}, archive.Options{FS: d, File: 1})
 	require.NoError(t, err)
-	put(t, a, 0, "changes", 5, 20)
-	put(t, a, 0, "journal", 6)
+	require.NoError(t, a.Begin(5, 0))
+	require.NoError(t, a.Append("changes", key(5), nil))
+	require.NoError(t, a.Append("changes", key(20), nil))
+	require.NoError(t, a.Append("journal", key(6), nil))
+	at, err := a.Flush()
+	require.NoError(t, err)
+	a.Publish(at).Release()
 	put(t, a, 0, "journal", 7)
-	put(t, a, 15, "journal", 15)
+	put(t, a, 0, "journal", 8)
+	put(t, a, 20, "journal", 15)
 	s := a.Current()
 	k, _ := s.Cursor("changes").Last()
 	assert.Equal(t, key(20), k)
@@ -210,12 +216,12 @@ func TestAFileStaysWhileAnyTableHasAnythingInIt(t *testing.T) {
 // TestAFileThatCannotBeReadStaysWhileItIsAskedFor, and its damage is no loss, which would have all
 // of them go.
 func TestAFileThatCannotBeReadStaysWhileItIsAskedFor(t *testing.T) {
-	for _, at := range []int{3, 41} { // the file's head, and a block's
+	for file, at := range []int{1: 3, 0: 41} { // the file's head, and a block's
 		d, pos, want := filled(t, 8)
 		all := paths(t, d)
-		bad := d.Content(all[1])
+		bad := d.Content(all[file])
 		bad[at] ^= 1
-		d.SetContent(all[1], bad)
+		d.SetContent(all[file], bad)
 		a, err := archive.Open(dir, pos, options(d))
 		require.NoError(t, err)
 		require.NoError(t, a.Lost())
@@ -223,7 +229,7 @@ func TestAFileThatCannotBeReadStaysWhileItIsAskedFor(t *testing.T) {
 		put(t, a, 2, "journal", n)
 		require.Subset(t, paths(t, d), all)
 		put(t, a, n, "journal", n+1)
-		require.NotContains(t, paths(t, d), all[1])
+		require.NotContains(t, paths(t, d), all[file])
 		require.NoError(t, a.Close())
 	}
 }
