@@ -118,19 +118,25 @@ func (c *comparison) effect(key store.EffectKey, lane string, form []byte) uint6
 	return h.Sum64()
 }
 
+// setAside gives the machines whose records were set aside.
+func setAside(tx store.ReadTx) (map[effects.Ref]bool, error) {
+	list, err := tx.Quarantine(1 << 20)
+	aside := make(map[effects.Ref]bool, len(list))
+	for _, q := range list {
+		aside[effects.Ref{Kind: q.Kind, ID: q.ID}] = true
+	}
+	return aside, err
+}
+
 // missing names what the replay has and the store has not. What was set
 // aside as undecodable is not missing: it was reported then.
 func (c *comparison) missing() error {
 	if c.met == c.states.alive {
 		return nil
 	}
-	aside := make(map[effects.Ref]bool)
-	list, err := c.tx.Quarantine(1 << 20)
+	aside, err := setAside(c.tx)
 	if err != nil {
 		return err
-	}
-	for _, q := range list {
-		aside[effects.Ref{Kind: q.Kind, ID: q.ID}] = true
 	}
 	var lost []Divergence // the first ones by their name
 	first := func(a, b Divergence) int {

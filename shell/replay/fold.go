@@ -22,16 +22,21 @@ type fold struct {
 	epoch  int // index of the epoch that is being folded
 	states *states
 	lists  *lists
-	own    core.Entry // what this build would write
-	parted bool       // a batch has stored something else
+	own    core.Entry           // what this build would write
+	parted bool                 // a batch has stored something else
+	aside  map[effects.Ref]bool // whose records were set aside
 }
 
 func (f *fold) run() error {
 	var last uint64
 	err := f.tx.read(func(tx store.ReadTx) (err error) {
-		if last, err = tx.Seq(); err == nil {
-			f.epochs, err = tx.Epochs()
+		if last, err = tx.Seq(); err != nil {
+			return err
 		}
+		if f.epochs, err = tx.Epochs(); err != nil {
+			return err
+		}
+		f.aside, err = setAside(tx)
 		return err
 	})
 	if err != nil {
@@ -90,16 +95,18 @@ func (f *fold) batch(d decoded) error {
 		f.report.OtherCores[e.Core]++
 		f.report.OtherTZDBs[e.TZDB]++
 	}
-	sum, err := f.apply(e)
-	if err != nil || !d.noted || sum == d.sum || f.parted {
+	sum, lost, err := f.apply(e)
+	if err != nil || !d.noted || sum == d.sum || sum-lost == d.sum || f.parted {
 		return err
 	}
 	f.parted = true // what follows from it is not told of each batch
 	return f.diverge(Divergence{Seq: seq, What: "it has stored something else than the replay: this is the first batch that differs"})
 }
 
-// apply makes the inputs of an entry again, and gives the digest of what they change.
-func (f *fold) apply(e core.Entry) (sum uint64, err error) {
+// apply makes the inputs of an entry again, and gives the digest of what they change. lost is
+// the part of it that deletes machines whose records were set aside: the engine may have found
+// none any more to delete.
+func (f *fold) apply(e core.Entry) (sum, lost uint64, err error) {
 	batch := core.NewBatch(f, core.Clock{Now: e.At, Rules: core.RulesOf(e.Core)}, e.Seq)
 	for i, in := range e.Inputs {
 		f.report.Inputs++
@@ -116,7 +123,7 @@ func (f *fold) apply(e core.Entry) (sum uint64, err error) {
 		}
 		if what != "" {
 			if err := f.diverge(Divergence{Seq: e.Seq, Ref: in.To, What: what}); err != nil {
-				return 0, err
+				return 0, 0, err
 			}
 		}
 	}
@@ -124,11 +131,15 @@ func (f *fold) apply(e core.Entry) (sum uint64, err error) {
 		f.lists.move(c.Ref, c.Before, c.After)
 		stored, err := f.states.put(c.Ref, c.After)
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
-		sum += store.Digest(c.Ref.Kind, c.Ref.ID, stored)
+		digest := store.Digest(c.Ref.Kind, c.Ref.ID, stored)
+		sum += digest
+		if c.After == nil && f.aside[c.Ref] {
+			lost += digest
+		}
 	}
-	return sum, f.states.trim()
+	return sum, lost, f.states.trim()
 }
 
 // readFirst reads what the records that the journal touches were before it: the

@@ -204,7 +204,7 @@ func (t *readTx) Base(epoch uint64, fn func(store.Record) error) error {
 		return fmt.Errorf("base of epoch %d: %w: the journal covers %d to %d", epoch, store.ErrNotFound, epochs[0].Number, epochs[len(epochs)-1].Number)
 	}
 	var bad []error
-	visit := func(k, v []byte) (bool, error) {
+	visit := func(k, v []byte) error {
 		kind, id, ok := splitBaseKey(k)
 		r, err := store.Record{}, fmt.Errorf("%w: key %x is no kind and id", store.ErrCorrupt, k)
 		if ok {
@@ -212,26 +212,26 @@ func (t *readTx) Base(epoch uint64, fn func(store.Record) error) error {
 		}
 		if err != nil {
 			bad = appendBad(bad, &store.RecordError{Op: "base", Kind: effects.Kind(kind), ID: id, Err: err})
-			return true, nil
+			return nil
 		}
-		return true, fn(r)
+		return fn(r)
 	}
 	base, err := t.openNamed("base", baseBucket(epoch)) // of a build that had no archive
 	if err == nil {
-		err = t.scan("base", base, nil, visit)
+		err = t.scan("base", base, nil, func(k, v []byte) (bool, error) { return true, visit(k, v) })
 	}
 	if err == nil {
 		first := seqKey(epochs[i].First)
 		err = t.scan("base", t.table(bucketBases), first[:], func(k, v []byte) (bool, error) {
 			switch {
 			case len(k) < 16:
-				return visit(nil, nil)
+				return true, visit(nil, nil)
 			case i+1 < len(epochs) && binary.BigEndian.Uint64(k) > epochs[i+1].First: // several may begin at one batch
 				return false, nil
 			case binary.BigEndian.Uint64(k[8:]) != epoch:
 				return true, nil
 			}
-			return visit(k[16:], v)
+			return true, visit(k[16:], v)
 		})
 	}
 	return errors.Join(append(bad, err)...)

@@ -241,7 +241,8 @@ func requireTrueOrTold(t *testing.T, d *disktest.Disk, at archive.Position, want
 	for _, table := range tables {
 		c, n := s.Cursor(table), 0
 		for k, v := c.First(); k != nil; k, v = c.Next() {
-			require.Equal(t, want[table][n], entry{string(k), string(v)})
+			read := entry{string(k), string(v)}
+			require.Equal(t, want[table][n], read)
 			n++
 		}
 		if n < len(want[table]) {

@@ -96,7 +96,9 @@ func (b *builder) add(key, value []byte) {
 	b.raw = append(binary.AppendUvarint(b.raw, uint64(len(value))), value...)
 }
 
-// encoder and decoder are safe for concurrent use in the one way in which they are used.
+// encoder and decoder are safe for concurrent use in the one way in which they are used. The
+// encoder makes its channel at its first use, which therefore is here: a bubble of
+// testing/synctest would keep it from everybody else.
 var (
 	encoder, _ = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false))
 	decoder, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(maxBlock))
@@ -110,6 +112,8 @@ func (b *builder) begin(usual int) {
 	}
 	*b = builder{raw: raw, out: out}
 }
+
+func init() { encoder.EncodeAll([]byte{0}, nil) }
 
 // seal gives the block of what was gathered, and begins the next one. It is valid until then.
 func (b *builder) seal() []byte {
@@ -182,7 +186,8 @@ func (f *file) entries(bl block) ([]entry, error) {
 	}
 	list := make([]entry, 0, min(int(count), len(raw)))
 	for range count {
-		e, n := entry{}, 0
+		var e entry
+		var n int
 		if e.key, n = takeBytes(raw); n >= 0 {
 			raw = raw[n:]
 			if e.value, n = takeBytes(raw); n >= 0 {
