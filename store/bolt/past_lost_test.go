@@ -1,6 +1,7 @@
 package bolt_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/bbolt"
 
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/bolt"
@@ -70,4 +72,27 @@ func TestALossOfSomeOfTheJournalIsToldOnce(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestABackupLeavesNothingOfTheJournalOutThatCannotBeRead damages the first block of the changes; the
+// file is one of an earlier build, which has no table of that name.
+func TestABackupLeavesNothingOfTheJournalOutThatCannotBeRead(t *testing.T) {
+	path := filled(t, 5)
+	db, err := bbolt.Open(path, 0o600, nil)
+	require.NoError(t, err)
+	require.NoError(t, db.Update(func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte("changes")) }))
+	require.NoError(t, db.Close())
+	files, err := filepath.Glob(path + ".journal/*.past")
+	require.NoError(t, err)
+	raw, err := os.ReadFile(files[0])
+	require.NoError(t, err)
+	second := 40 + binary.BigEndian.Uint32(raw[44:]) // behind the head and the journal's block
+	require.Equal(t, "changes", string(raw[second+21:][:7]))
+	raw[second+100] ^= 8
+	require.NoError(t, os.WriteFile(files[0], raw, 0o600))
+	s := open(t, path, bolt.Options{})
+	_, err = s.BackupFile(ctx, filepath.Join(filepath.Dir(path), "copy.db"))
+	require.ErrorIs(t, err, store.ErrCorrupt)
+	require.ErrorContains(t, err, files[0])
+	require.NoError(t, s.Close())
 }

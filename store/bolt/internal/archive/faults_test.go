@@ -1,9 +1,12 @@
 package archive_test
 
 import (
+	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -170,4 +173,133 @@ func TestReadersGoOnWhileFilesAreAppendedToRolledAndDropped(t *testing.T) {
 	require.NoError(t, m.a.Close())
 	require.Zero(t, m.disk.Opened())
 	require.Nil(t, m.a.Current())
+}
+
+// put appends entries of a table with these numbers, which count then.
+func put(t *testing.T, a *archive.Archive, floor int, table string, numbers ...int) archive.Position {
+	t.Helper()
+	require.NoError(t, a.Begin(uint64(numbers[0]), uint64(floor)))
+	for _, n := range numbers {
+		require.NoError(t, a.Append(table, key(n), bytes.Repeat([]byte(fmt.Sprint(n)), 9)))
+	}
+	at, err := a.Flush()
+	require.NoError(t, err)
+	a.Publish(at).Release()
+	return at
+}
+
+// TestAFileStaysWhileAnyTableHasAnythingInIt: the numbers of one table may be ahead of another's.
+func TestAFileStaysWhileAnyTableHasAnythingInIt(t *testing.T) {
+	d := disktest.New()
+	a, err := archive.Open(dir, archive.Position{}, archive.Options{FS: d, File: 1})
+	require.NoError(t, err)
+	require.NoError(t, a.Begin(5, 0))
+	require.NoError(t, a.Append("changes", key(5), nil))
+	require.NoError(t, a.Append("changes", key(20), nil))
+	require.NoError(t, a.Append("journal", key(6), nil))
+	at, err := a.Flush()
+	require.NoError(t, err)
+	a.Publish(at).Release()
+	put(t, a, 0, "journal", 7)
+	put(t, a, 0, "journal", 8)
+	put(t, a, 20, "journal", 15)
+	s := a.Current()
+	k, _ := s.Cursor("changes").Last()
+	assert.Equal(t, key(20), k)
+	s.Release()
+	require.Len(t, paths(t, d), 4)
+	put(t, a, 21, "journal", 21)
+	require.Len(t, paths(t, d), 2)
+	require.NoError(t, a.Close())
+}
+
+// TestAFileThatCannotBeReadStaysWhileItIsAskedFor, and its damage is no loss, which would have all
+// of them go.
+func TestAFileThatCannotBeReadStaysWhileItIsAskedFor(t *testing.T) {
+	for file, at := range []int{1: 3, 0: 41} { // the file's head, and a block's
+		d, pos, want := filled(t, 8)
+		all := paths(t, d)
+		bad := d.Content(all[file])
+		bad[at] ^= 1
+		d.SetContent(all[file], bad)
+		a, err := archive.Open(dir, pos, options(d))
+		require.NoError(t, err)
+		require.NoError(t, a.Lost())
+		n := len(want["journal"]) + 1
+		put(t, a, 2, "journal", n)
+		require.Subset(t, paths(t, d), all)
+		put(t, a, n, "journal", n+1)
+		require.NotContains(t, paths(t, d), all[file])
+		require.NoError(t, a.Close())
+	}
+}
+
+// TestNothingIsAppendedToAFileOfWhichASyncHasFailed: what it shows may not be on the disk.
+func TestNothingIsAppendedToAFileOfWhichASyncHasFailed(t *testing.T) {
+	d := disktest.New()
+	a, err := archive.Open(dir, archive.Position{}, archive.Options{FS: d})
+	require.NoError(t, err)
+	put(t, a, 0, "journal", 1)
+	require.EqualValues(t, 1, put(t, a, 0, "journal", 2).File)
+	d.Fail = func(op disktest.Op) error {
+		if op.Kind == disktest.Sync {
+			return syscall.EIO
+		}
+		return nil
+	}
+	require.NoError(t, a.Begin(3, 0))
+	require.NoError(t, a.Append("journal", key(3), nil))
+	_, err = a.Flush()
+	require.ErrorIs(t, err, syscall.EIO)
+	d.Fail = nil
+	require.EqualValues(t, 2, put(t, a, 0, "journal", 3).File)
+	require.EqualValues(t, 2, put(t, a, 0, "journal", 4).File)
+	require.NoError(t, a.Close())
+}
+
+// TestAFileThatWasUndoneIsNotThereAnyMore and one that cannot be removed is told.
+func TestAFileThatWasUndoneIsNotThereAnyMore(t *testing.T) {
+	d := disktest.New()
+	a, err := archive.Open(dir, archive.Position{}, archive.Options{FS: d, File: 1})
+	require.NoError(t, err)
+	put(t, a, 0, "journal", 1)
+	before := paths(t, d)
+	flush := func() {
+		require.NoError(t, a.Begin(2, 0))
+		require.NoError(t, a.Append("journal", key(2), nil))
+		_, err = a.Flush()
+		require.NoError(t, err)
+	}
+	flush()
+	require.NoError(t, a.Begin(0, 0))
+	require.Equal(t, before, paths(t, d))
+	flush()
+	d.Fail = func(op disktest.Op) error {
+		if op.Kind == disktest.Remove {
+			return syscall.EIO
+		}
+		return nil
+	}
+	require.ErrorIs(t, a.Begin(0, 0), syscall.EIO)
+	d.Fail = nil
+	put(t, a, 0, "journal", 2)
+	require.NoError(t, a.Close())
+	require.Zero(t, d.Opened())
+}
+
+// TestWhoOnlyReadsNeedsNoRightToWrite opens the last file, too.
+func TestWhoOnlyReadsNeedsNoRightToWrite(t *testing.T) {
+	d, at, want := filled(t, 3)
+	d.Fail = func(op disktest.Op) error {
+		if op.Changes() || op.Kind == disktest.OpenRW {
+			return syscall.EROFS
+		}
+		return nil
+	}
+	a, err := archive.Open(dir, at, archive.Options{FS: d, ReadOnly: true})
+	require.NoError(t, err)
+	s := a.Current()
+	requireHolds(t, s, want, 0)
+	s.Release()
+	require.NoError(t, a.Close())
 }

@@ -221,7 +221,15 @@ func (t *Table) hasPast() bool {
 		return false
 	}
 	k, _ := t.past.First()
+	t.checkPast()
 	return k != nil
+}
+
+// checkPast panics, as bbolt does, where the archive cannot be read: see [Guard].
+func (t *Table) checkPast() {
+	if err := t.past.Err(); err != nil {
+		panic(fmt.Errorf("%w: %w", store.ErrCorrupt, err))
+	}
 }
 
 func (t *Table) getPast(key []byte) (value []byte, ok bool) {
@@ -229,9 +237,7 @@ func (t *Table) getPast(key []byte) (value []byte, ok bool) {
 		return nil, false
 	}
 	k, v := t.past.Seek(key)
-	if err := t.past.Err(); err != nil {
-		panic(fmt.Errorf("%w: %w", store.ErrCorrupt, err))
-	}
+	t.checkPast()
 	if k == nil || !bytes.Equal(k, key) {
 		return nil, false
 	}
