@@ -24,10 +24,11 @@ var leastGap = 16 // a variable for the tests
 // mostGaps is how many are noted for a layer; then it begins anew.
 const mostGaps = 64
 
-// gaps are those of one layer, in order, without any in common. The slice is never changed:
-// several readers may note a gap of the same layer.
+// gaps are those of one layer, in order, without any in common. The slice is not changed once
+// others may see it: several readers may note a gap of the same layer.
 type gaps struct {
 	list atomic.Pointer[[]gap]
+	own  bool // nobody but the transaction that writes to the layer has seen the slice
 }
 
 func (g *gaps) load() []gap {
@@ -89,11 +90,14 @@ func (g *gaps) put(key []byte) {
 	if n == len(list) || bytes.Compare(list[n].from, key) > 0 {
 		return
 	}
-	list = slices.Clone(list)
+	if !g.own {
+		list, g.own = slices.Clone(list), true
+		g.list.Store(&list)
+	}
 	if bytes.Equal(list[n].from, key) {
 		list = slices.Delete(list, n, n+1)
-	} else {
-		list[n].to = key
+		g.list.Store(&list)
+		return
 	}
-	g.list.Store(&list)
+	list[n].to = key
 }
