@@ -96,3 +96,73 @@ func TestABackupLeavesNothingOfTheJournalOutThatCannotBeRead(t *testing.T) {
 	require.ErrorContains(t, err, files[0])
 	require.NoError(t, s.Close())
 }
+
+// TestAFlippedBitInWhatABatchChangedIsTold flips it in a backup, which has the journal in itself.
+func TestAFlippedBitInWhatABatchChangedIsTold(t *testing.T) {
+	path := backedUp(t, filled(t, 2))
+	db, err := bbolt.Open(path, 0o600, nil)
+	require.NoError(t, err)
+	require.NoError(t, db.Update(func(tx *bbolt.Tx) error {
+		b := tx.Bucket([]byte("changes"))
+		k, v := b.Cursor().Last()
+		v = append([]byte{}, v...)
+		v[5] ^= 1 // of the digest
+		return b.Put(append([]byte{}, k...), v)
+	}))
+	require.NoError(t, db.Close())
+	s := open(t, path, bolt.Options{})
+	require.NoError(t, s.View(ctx, func(tx store.ReadTx) error {
+		_, err := tx.Batch(1)
+		require.NoError(t, err)
+		_, err = tx.Batch(2)
+		require.ErrorIs(t, err, store.ErrCorrupt)
+		require.ErrorContains(t, err, "batch 2: changes")
+		require.ErrorContains(t, tx.Batches(1, func(store.Batch) error { return nil }), "the checksum is wrong")
+		return nil
+	}))
+	require.NoError(t, s.Close())
+}
+
+// TestAWriterReadsWhatItsBatchHasChangedSoFarAndGoesOn: what it reads is put before, and grows.
+func TestAWriterReadsWhatItsBatchHasChangedSoFarAndGoesOn(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "orrery.db"), bolt.Options{})
+	writes := batchOf(0, 20)
+	changed := func(tx store.ReadTx, want int) {
+		b, err := tx.Batch(1)
+		require.NoError(t, err)
+		assert.True(t, b.Known)
+		assert.Len(t, b.Changes, want)
+		require.NoError(t, tx.Batches(1, func(b store.Batch) error {
+			assert.Len(t, b.Changes, want)
+			return nil
+		}))
+	}
+	require.NoError(t, s.Update(ctx, func(tx store.Tx) error {
+		require.NoError(t, tx.AppendJournal(1, 1, []byte(`{}`)))
+		for i := range 4 {
+			require.NoError(t, tx.Put(1, writes[5*i:5*i+5]))
+			changed(tx, 5*i+5)
+		}
+		return nil
+	}))
+	require.NoError(t, s.View(ctx, func(tx store.ReadTx) error { changed(tx, 20); return nil }))
+	require.NoError(t, s.Close())
+}
+
+func TestTheBytesOfTheJournalAreThoseOfItsParts(t *testing.T) {
+	s := open(t, filled(t, 20), bolt.Options{})
+	require.NoError(t, s.View(ctx, func(tx store.ReadTx) error {
+		bytes := func(from, before uint64) int64 {
+			n, err := tx.JournalBytes(from, before)
+			require.NoError(t, err)
+			return n
+		}
+		all := bytes(0, 0)
+		require.Positive(t, all)
+		assert.InDelta(t, all, bytes(1, 8)+bytes(8, 0), 2)
+		assert.Less(t, bytes(1, 8), all)
+		assert.Zero(t, bytes(21, 0))
+		return nil
+	}))
+	require.NoError(t, s.Close())
+}

@@ -303,3 +303,45 @@ func TestWhoOnlyReadsNeedsNoRightToWrite(t *testing.T) {
 	s.Release()
 	require.NoError(t, a.Close())
 }
+
+// TestAKeyIsCopiedWhenItIsAppended: the caller may use its room for the next one.
+func TestAKeyIsCopiedWhenItIsAppended(t *testing.T) {
+	a, err := archive.Open(dir, archive.Position{}, archive.Options{FS: disktest.New()})
+	require.NoError(t, err)
+	require.NoError(t, a.Begin(1, 0))
+	k := key(1)
+	require.NoError(t, a.Append("journal", k, nil))
+	copy(k, key(2))
+	require.NoError(t, a.Append("journal", k, nil))
+	copy(k, key(9))
+	at, err := a.Flush()
+	require.NoError(t, err)
+	a.Publish(at).Release()
+	require.Equal(t, key(2), at.LastKey("journal"))
+	put(t, a, 0, "journal", 3)
+	s := a.Current()
+	for n := range 3 {
+		found, _ := s.Cursor("journal").Seek(key(n + 1))
+		require.Equal(t, key(n+1), found)
+	}
+	s.Release()
+	require.NoError(t, a.Close())
+}
+
+// TestAPartOfTheBytesIsNeverMoreThanAll asks for ranges before, within and beyond what is there.
+func TestAPartOfTheBytesIsNeverMoreThanAll(t *testing.T) {
+	d, at, want := filled(t, 8)
+	a, err := archive.Open(dir, at, options(d))
+	require.NoError(t, err)
+	s := a.Current()
+	all, last := s.Bytes(0, 0), uint64(len(want["journal"]))
+	require.Equal(t, all, s.Bytes(1, last+1))
+	require.Equal(t, all, s.Bytes(1, 10*last))
+	require.Zero(t, s.Bytes(last+1, 0))
+	require.Positive(t, s.Bytes(last, 0))
+	for from := range last {
+		require.InDelta(t, all, s.Bytes(0, from+1)+s.Bytes(from+1, 0), float64(len(paths(t, d))))
+	}
+	s.Release()
+	require.NoError(t, a.Close())
+}

@@ -132,3 +132,31 @@ func TestACursorThatPassesOverThePastKeepsGapsOfItsOwn(t *testing.T) {
 	read(false, "00000010", "00000020", "00000050", "00000060")
 	require.NoError(t, db.Close())
 }
+
+// TestWhatIsDeletedBeforeItIsArchivedIsNotArchived: after a start nothing counts as new, so the deletion is
+// noted beyond the archive's end.
+func TestWhatIsDeletedBeforeItIsArchivedIsNotArchived(t *testing.T) {
+	db := openAt(t, filepath.Join(t.TempDir(), "orrery.db"), nil)
+	tx, err := db.Begin(context.Background(), true)
+	require.NoError(t, err)
+	want := content{}
+	appendPast(tx, "past", "one", want)
+	appendPast(tx, "past", "two", want)
+	require.NoError(t, tx.Commit())
+	again := db.crashed(t, t.TempDir())
+	require.NoError(t, db.Close())
+	tx, err = again.Begin(context.Background(), true)
+	require.NoError(t, err)
+	tx.Table("past").Delete([]byte("00000001"))
+	tx.Table("past").Delete([]byte("00000002"))
+	appendPast(tx, "past", "three", want)
+	require.NoError(t, tx.Commit())
+	require.NoError(t, again.Checkpoint())
+	tx, err = again.Begin(context.Background(), false)
+	require.NoError(t, err)
+	k, v := tx.Table("past").Cursor().First()
+	require.Equal(t, "00000003", string(k))
+	require.Equal(t, "three", string(v))
+	tx.Rollback()
+	require.NoError(t, again.Close())
+}
