@@ -166,3 +166,40 @@ func TestTheBytesOfTheJournalAreThoseOfItsParts(t *testing.T) {
 	}))
 	require.NoError(t, s.Close())
 }
+
+// TestWhatIsSetAsideBetweenTwoEpochsIsInTheBaseOfTheFirst: both begin with the batch that comes next.
+func TestWhatIsSetAsideBetweenTwoEpochsIsInTheBaseOfTheFirst(t *testing.T) {
+	path := filled(t, 2)
+	s := open(t, path, bolt.Options{})
+	w := batchOf(0, 40)
+	aside := func(i int) {
+		require.NoError(t, s.Update(ctx, func(tx store.Tx) error {
+			return errors.Join(tx.BeginEpoch(5), tx.SetAside(store.Quarantined{Kind: w[i].Kind, ID: w[i].ID, At: 1, Reason: "bad"}, 0))
+		}))
+	}
+	base := func(epoch uint64) (found []store.Record) {
+		require.NoError(t, s.View(ctx, func(tx store.ReadTx) error {
+			return tx.Base(epoch, func(r store.Record) error {
+				found = append(found, r)
+				return nil
+			})
+		}))
+		return found
+	}
+	aside(30)
+	require.NoError(t, s.Close()) // the first stands in the archive then
+	s = open(t, path, bolt.Options{})
+	aside(3)
+	require.NoError(t, commit(s, batchOf(1000, 20)))
+	for range 2 {
+		for epoch, i := range map[uint64]int{2: 30, 3: 3} {
+			found := base(epoch)
+			require.Len(t, found, 1, "epoch %d", epoch)
+			assert.Equal(t, w[i].ID, found[0].ID)
+		}
+		assert.Empty(t, base(1))
+		require.NoError(t, s.Close())
+		s = open(t, path, bolt.Options{})
+	}
+	require.NoError(t, s.Close())
+}
