@@ -203,3 +203,19 @@ func TestWhatIsSetAsideBetweenTwoEpochsIsInTheBaseOfTheFirst(t *testing.T) {
 	}
 	require.NoError(t, s.Close())
 }
+
+func TestACompactionInPlaceDoesNotBringTheJournalBackIntoTheFile(t *testing.T) {
+	path := filled(t, 5)
+	_, err := bolt.CompactFile(ctx, path)
+	require.NoError(t, err)
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true})
+	require.NoError(t, err)
+	require.NoError(t, db.View(func(tx *bbolt.Tx) error {
+		for _, name := range []string{"journal", "changes"} {
+			k, _ := tx.Bucket([]byte(name)).Cursor().First()
+			assert.Nil(t, k, name)
+		}
+		return nil
+	}))
+	require.NoError(t, db.Close())
+}

@@ -160,3 +160,28 @@ func TestWhatIsDeletedBeforeItIsArchivedIsNotArchived(t *testing.T) {
 	tx.Rollback()
 	require.NoError(t, again.Close())
 }
+
+// TestWhoOnlyReadsWritesNoNameOfAnArchive into a file whose log an earlier build has written.
+func TestWhoOnlyReadsWritesNoNameOfAnArchive(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "copy.db")
+	earlier := openAt(t, filepath.Join(dir, "live.db"), func(o *kv.Options) { o.Past = kv.Past{} })
+	tx, err := earlier.Begin(context.Background(), true)
+	require.NoError(t, err)
+	appendPast(tx, "past", "v", content{})
+	require.NoError(t, tx.Commit())
+	copyTo(t, earlier.path, path)
+	require.NoError(t, earlier.Close())
+	before, err := os.ReadFile(path)
+	require.NoError(t, err)
+	db := openAt(t, path, func(o *kv.Options) { o.ReadOnly = true })
+	tx, err = db.Begin(context.Background(), false)
+	require.NoError(t, err)
+	_, ok := tx.Table("past").Get([]byte("00000001"))
+	require.True(t, ok)
+	tx.Rollback()
+	require.NoError(t, db.Close())
+	after, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, before, after)
+}
