@@ -287,7 +287,11 @@ func TestTheMetricsTellOfJobsAndTheirRuns(t *testing.T) {
 	ends("j", 1)
 	ends("k", 0)
 	require.Equal(t, http.StatusCreated, a.do("POST", "/v1/jobs/j/trigger", nil).status)
-	body := a.do("GET", "/metrics", nil).body
+	body := ""
+	require.Eventually(t, func() bool { // events are announced after the answer
+		body = a.do("GET", "/metrics", nil).body
+		return strings.Contains(body, "\norrery_job_triggers_total 4\n")
+	}, time.Minute, 10*time.Millisecond)
 	for _, line := range []string{
 		`orrery_jobs{status="enabled"} 1`, `orrery_jobs{status="paused"} 1`,
 		`orrery_job_runs{status="completed"} 2`, `orrery_job_runs{status="failed"} 1`, `orrery_job_runs_in_cluster 1`,

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -119,14 +121,21 @@ func TestWhatIsCommittedIsInTheFileInTime(t *testing.T) {
 	})
 }
 
-// slow is a file of which each transaction takes 10 ms, and when they ended.
-func slow(o *opened) (ended *[]time.Time) {
-	ended = &[]time.Time{}
+// slow is a file of which each transaction takes 10 ms; it tells when they ended.
+func slow(o *opened) (ended func() []time.Time) {
+	var mu sync.Mutex
+	var list []time.Time
 	o.OnWrite(func() {
 		<-time.After(10 * time.Millisecond)
-		*ended = append(*ended, time.Now())
+		mu.Lock()
+		defer mu.Unlock()
+		list = append(list, time.Now())
 	})
-	return ended
+	return func() []time.Time {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(list)
+	}
 }
 
 func TestACheckpointThatNobodyWaitsForLeavesTheDiskToTheCommitsHalfOfTheTime(t *testing.T) {
@@ -156,13 +165,14 @@ func TestACheckpointThatNobodyWaitsForLeavesTheDiskToTheCommitsHalfOfTheTime(t *
 				}
 				<-time.After(4 * time.Second)
 				synctest.Wait()
-				if !tt.ask && len(*ended) == 0 {
+				if !tt.ask && len(ended()) == 0 {
 					<-time.After(5 * time.Second)
+					synctest.Wait()
 				}
-				o.OnWrite(nil)
-				require.GreaterOrEqual(t, len(*ended), tt.least)
+				times := ended()
+				require.GreaterOrEqual(t, len(times), tt.least)
 				for i := 1; i < tt.least; i++ {
-					assert.Equal(t, tt.apart, (*ended)[i].Sub((*ended)[i-1]))
+					assert.Equal(t, tt.apart, times[i].Sub(times[i-1]))
 				}
 			})
 		})

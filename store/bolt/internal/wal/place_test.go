@@ -86,8 +86,9 @@ func TestWhoLooksWhetherTheLogIsInItsPlaceDoesNotWaitForADrop(t *testing.T) {
 	go func() { dropped <- log.Drop(5) }()
 	<-fsys.began
 	require.NoError(t, log.InPlace())
+	began := fsys.began
 	go func() {
-		for range fsys.began {
+		for range began {
 		}
 	}()
 	close(fsys.goOn)
