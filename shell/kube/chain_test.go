@@ -136,8 +136,12 @@ func TestWhatAPodDidDuringAnOutageDecidesBeforeALimitThatCameMeanwhile(t *testin
 				o = d.run(o.ID)
 				require.Equal(t, core.OrchestratorContainerCreating, o.State, o.Error)
 				back()
-				wait(45 * time.Second)
-				o = d.run(o.ID)
+				for range 12 { // the watch begins anew after a pause that is drawn, and so does what failed
+					wait(15 * time.Second)
+					if o = d.run(o.ID); o.State.Terminal() {
+						break
+					}
+				}
 				if ended {
 					require.Equal(t, core.OrchestratorCompleted, o.State, o.Error)
 				} else {
