@@ -136,7 +136,9 @@ func TestWhatAPodDidDuringAnOutageDecidesBeforeALimitThatCameMeanwhile(t *testin
 				o = d.run(o.ID)
 				require.Equal(t, core.OrchestratorContainerCreating, o.State, o.Error)
 				back()
-				for range 12 { // the watch begins anew after a pause that is drawn, and so does what failed
+				// The watch begins anew after a pause that is drawn. What happens between the fake
+				// cluster's list and its watch nobody is told of, until the next comparison.
+				for range 60 {
 					wait(15 * time.Second)
 					if o = d.run(o.ID); o.State.Terminal() {
 						break
