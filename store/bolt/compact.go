@@ -215,11 +215,16 @@ func (c *copier) beginAnew(from *kv.Tx) error {
 
 // copyState copies how the file and its archive belong together.
 func (c *copier) copyState(from *kv.Tx) error {
-	key, value := kv.State(from)
+	name, key := kv.StateKey()
+	b := from.Base().Bucket([]byte(name))
+	if b == nil {
+		return nil
+	}
+	value := b.Get(key)
 	if value == nil {
 		return nil
 	}
-	into, err := c.bucket([]byte(kv.StateBucket))
+	into, err := c.bucket([]byte(name))
 	if err != nil {
 		return err
 	}

@@ -156,12 +156,13 @@ func (db *DB) writeFrozen(as state) error {
 // writeOverlay writes an overlay to the file, table by table in the order of the keys, in
 // transactions of which the last one says up to which frame the file now has all.
 func (db *DB) writeOverlay(o *overlay, as state) error {
-	past, err := db.writePast(o)
+	ends := db.pastEnds()
+	past, err := db.writePast(o, ends)
 	if err != nil {
 		return fmt.Errorf("write the past: %w", err)
 	}
 	as.Past = past
-	w := overlayWriter{db: db, ends: db.pastEnds(), most: db.portion()}
+	w := overlayWriter{db: db, ends: ends, most: db.portion()}
 	for number, l := range o.layers {
 		if l == nil {
 			continue

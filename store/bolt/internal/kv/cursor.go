@@ -5,8 +5,6 @@ import (
 
 	"github.com/tidwall/btree"
 	"go.etcd.io/bbolt"
-
-	"github.com/orrery-go/orrery/store/bolt/internal/archive"
 )
 
 // Cursor walks through a table in the order of the keys. What the transaction writes
@@ -26,10 +24,18 @@ type Cursor struct {
 
 // source is one of the places that a table's entries stand in.
 type source struct {
-	iter   btree.IterG[entry]
-	bucket *bbolt.Cursor // nil: it is a layer, or
-	past   *archive.Cursor
-	k, v   []byte // k nil: no further one
+	iter btree.IterG[entry]
+	disk stored // nil: it is a layer
+	k, v []byte // k nil: no further one
+}
+
+// stored is a cursor over what is on the disk: bbolt's, or the archive's.
+type stored interface {
+	First() (k, v []byte)
+	Seek(key []byte) (k, v []byte)
+	Last() (k, v []byte)
+	Next() (k, v []byte)
+	Prev() (k, v []byte)
 }
 
 // Cursor gives a new cursor that stands nowhere.
@@ -42,7 +48,7 @@ func (c *Cursor) place() {
 	for _, l := range [...]*layer{t.top, t.frozen} {
 		if l != nil && l.tree.Len() > 0 {
 			s := &c.sources[c.many]
-			s.bucket, s.past = nil, nil
+			s.disk = nil
 			s.iter.Release()
 			s.iter.Init(l.tree, false)
 			c.many++
@@ -52,16 +58,15 @@ func (c *Cursor) place() {
 		}
 	}
 	if t.bucket != nil {
-		s := &c.sources[c.many]
-		s.bucket, s.past = t.bucket.Cursor(), nil
-		c.many++
+		bucket := t.bucket.Cursor()
+		c.sources[c.many].disk = bucket
+		if c.many++; c.many == 1 {
+			c.alone = bucket
+		}
 	}
-	if past := t.pastCursor(c.warm); past != nil {
-		s := &c.sources[c.many]
-		s.bucket, s.past = nil, past
+	if t.past != nil && !c.warm {
+		c.sources[c.many].disk, c.alone = t.tx.pastOf(t.name), nil
 		c.many++
-	} else if t.bucket != nil && c.many == 1 {
-		c.alone = c.sources[0].bucket
 	}
 }
 
@@ -85,13 +90,10 @@ func (s *source) stand(ok bool) {
 // seek places the source at the first key from that one on; nil: at the first of all.
 func (s *source) seek(key []byte) {
 	switch {
-	case s.past != nil:
-		s.at(s.past.Seek(key))
-		s.check()
-	case s.bucket != nil && key == nil:
-		s.at(s.bucket.First())
-	case s.bucket != nil:
-		s.at(s.bucket.Seek(key))
+	case s.disk != nil && key == nil:
+		s.at(s.disk.First())
+	case s.disk != nil:
+		s.at(s.disk.Seek(key))
 	case key == nil:
 		s.stand(s.iter.First())
 	default:
@@ -106,16 +108,10 @@ func (s *source) seekBelow(key []byte) {
 	}
 	last := key == nil || s.k == nil
 	switch {
-	case s.past != nil && last:
-		s.at(s.past.Last())
-		s.check()
-	case s.past != nil:
-		s.at(s.past.Prev())
-		s.check()
-	case s.bucket != nil && last:
-		s.at(s.bucket.Last())
-	case s.bucket != nil:
-		s.at(s.bucket.Prev())
+	case s.disk != nil && last:
+		s.at(s.disk.Last())
+	case s.disk != nil:
+		s.at(s.disk.Prev())
 	case last:
 		s.stand(s.iter.Last())
 	default:
@@ -125,16 +121,10 @@ func (s *source) seekBelow(key []byte) {
 
 func (s *source) step(down bool) {
 	switch {
-	case s.past != nil && down:
-		s.at(s.past.Prev())
-		s.check()
-	case s.past != nil:
-		s.at(s.past.Next())
-		s.check()
-	case s.bucket != nil && down:
-		s.at(s.bucket.Prev())
-	case s.bucket != nil:
-		s.at(s.bucket.Next())
+	case s.disk != nil && down:
+		s.at(s.disk.Prev())
+	case s.disk != nil:
+		s.at(s.disk.Next())
 	case down:
 		s.stand(s.iter.Prev())
 	default:

@@ -2,6 +2,7 @@ package kv
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -106,9 +107,9 @@ func follows(ends map[string][]byte, table string, e *entry) bool {
 	return is && e.value != nil && len(e.key) >= 8 && bytes.Compare(e.key, end) > 0
 }
 
-// writePast appends what an overlay has for the archive, and gives the position that makes
-// it count.
-func (db *DB) writePast(o *overlay) (at archive.Position, err error) {
+// writePast appends what an overlay has for the archive, behind the ends of its tables, and
+// gives the position that makes it count.
+func (db *DB) writePast(o *overlay, ends map[string][]byte) (at archive.Position, err error) {
 	if db.past == nil {
 		return at, nil
 	}
@@ -116,9 +117,9 @@ func (db *DB) writePast(o *overlay) (at archive.Position, err error) {
 	if err != nil {
 		return at, err
 	}
-	first, ends := uint64(0), db.pastEnds()
+	first := uint64(0)
 	err = db.eachPast(o, ends, func(_ string, e *entry) (more bool, err error) {
-		if n := keyNumber(e.key); first == 0 || n < first {
+		if n := binary.BigEndian.Uint64(e.key); first == 0 || n < first {
 			first = n
 		}
 		return false, nil
@@ -155,13 +156,6 @@ func (db *DB) eachPast(o *overlay, ends map[string][]byte, fn func(table string,
 	return err
 }
 
-func keyNumber(key []byte) (n uint64) {
-	for _, b := range key[:8] {
-		n = n<<8 | uint64(b)
-	}
-	return n
-}
-
 // floor asks for the number below which the past may go.
 func (db *DB) floor() (uint64, error) {
 	if db.o.Past.Floor == nil {
@@ -185,11 +179,11 @@ func (db *DB) publishPast() (old *archive.Snapshot) {
 }
 
 // pastOf gives a cursor over what the archive has of a table; nil: it has none.
-func (tx *Tx) pastOf(table string) *archive.Cursor {
+func (tx *Tx) pastOf(table string) *pastCursor {
 	if tx.past == nil || !slices.Contains(tx.db.o.Past.Tables, table) {
 		return nil
 	}
-	return tx.past.Cursor(table)
+	return &pastCursor{tx.past.Cursor(table)}
 }
 
 func (tx *Tx) pastNames(prefix string) (names []string) {
@@ -208,28 +202,12 @@ func (tx *Tx) PastLast(table string) []byte { return tx.past.Position().LastKey(
 // another; upTo zero: to the end.
 func (tx *Tx) PastBytes(from, upTo uint64) int64 { return tx.past.Bytes(from, upTo) }
 
-// pastCursor gives a cursor of its own for a [Cursor].
-func (t *Table) pastCursor(warm bool) *archive.Cursor {
-	if t.past == nil || warm {
-		return nil
-	}
-	return t.tx.past.Cursor(t.name)
-}
-
 func (t *Table) hasPast() bool {
 	if t.past == nil {
 		return false
 	}
 	k, _ := t.past.First()
-	t.checkPast()
 	return k != nil
-}
-
-// checkPast panics, as bbolt does, where the archive cannot be read: see [Guard].
-func (t *Table) checkPast() {
-	if err := t.past.Err(); err != nil {
-		panic(fmt.Errorf("%w: %w", store.ErrCorrupt, err))
-	}
 }
 
 func (t *Table) getPast(key []byte) (value []byte, ok bool) {
@@ -237,7 +215,6 @@ func (t *Table) getPast(key []byte) (value []byte, ok bool) {
 		return nil, false
 	}
 	k, v := t.past.Seek(key)
-	t.checkPast()
 	if k == nil || !bytes.Equal(k, key) {
 		return nil, false
 	}
@@ -247,9 +224,19 @@ func (t *Table) getPast(key []byte) (value []byte, ok bool) {
 // WarmCursor is Cursor without what is in the archive.
 func (t *Table) WarmCursor() *Cursor { return &Cursor{table: t, warm: true} }
 
-// check panics, as bbolt does, where the archive cannot be read: see [Guard].
-func (s *source) check() {
-	if err := s.past.Err(); err != nil {
+// pastCursor is a cursor of the archive that panics, as bbolt's do, where it cannot read: see
+// [Guard].
+type pastCursor struct{ of *archive.Cursor }
+
+func (c *pastCursor) First() (k, v []byte)          { return c.read(c.of.First()) }
+func (c *pastCursor) Seek(key []byte) (k, v []byte) { return c.read(c.of.Seek(key)) }
+func (c *pastCursor) Last() (k, v []byte)           { return c.read(c.of.Last()) }
+func (c *pastCursor) Next() (k, v []byte)           { return c.read(c.of.Next()) }
+func (c *pastCursor) Prev() (k, v []byte)           { return c.read(c.of.Prev()) }
+
+func (c *pastCursor) read(k, v []byte) (_, _ []byte) {
+	if err := c.of.Err(); err != nil {
 		panic(fmt.Errorf("%w: %w", store.ErrCorrupt, err))
 	}
+	return k, v
 }

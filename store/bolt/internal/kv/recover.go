@@ -15,9 +15,9 @@ import (
 	"github.com/orrery-go/orrery/store/bolt/internal/wal"
 )
 
-// StateBucket holds how the file and its log belong together, under stateKey. A file
+// stateBucket holds how the file and its log belong together, under stateKey. A file
 // without it needs no log.
-const StateBucket = "log"
+const stateBucket = "log"
 
 var stateKey = []byte("state")
 
@@ -41,7 +41,7 @@ func (db *DB) readState() (s state, err error) {
 	}
 	defer db.file.rollback(tx)
 	defer Guard("read the state of the log", &err)
-	b := tx.Bucket([]byte(StateBucket))
+	b := tx.Bucket([]byte(stateBucket))
 	if b == nil {
 		return s, nil
 	}
@@ -55,16 +55,8 @@ func (db *DB) readState() (s state, err error) {
 	return s, nil
 }
 
-// State gives what the file says of its log and its archive, as it is stored; nil: nothing.
-func State(tx *Tx) (key, value []byte) {
-	if b := tx.base.Bucket([]byte(StateBucket)); b != nil {
-		return stateKey, b.Get(stateKey)
-	}
-	return nil, nil
-}
-
 func (db *DB) putState(tx *bbolt.Tx, s state) error {
-	b, err := tx.CreateBucketIfNotExists([]byte(StateBucket))
+	b, err := tx.CreateBucketIfNotExists([]byte(stateBucket))
 	if err != nil {
 		return err
 	}

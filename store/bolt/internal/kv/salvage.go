@@ -60,5 +60,5 @@ func salvagedState(raw []byte, o Options) (s state) {
 	return s
 }
 
-// StateKey is where a file says what it is of its log.
-func StateKey() (table string, key []byte) { return StateBucket, stateKey }
+// StateKey is where a file says how it and its log and its archive belong together.
+func StateKey() (table string, key []byte) { return stateBucket, stateKey }

@@ -62,7 +62,7 @@ func (tx *Tx) Table(name string) *Table {
 func (tx *Tx) Names(prefix string) (names []string) {
 	c := tx.base.Cursor()
 	for k, _ := c.Seek([]byte(prefix)); k != nil && bytes.HasPrefix(k, []byte(prefix)); k, _ = c.Next() {
-		if string(k) != StateBucket {
+		if string(k) != stateBucket {
 			names = append(names, string(k))
 		}
 	}
@@ -92,11 +92,11 @@ type Table struct {
 	tx          *Tx
 	name        string
 	number      int
-	top, frozen *layer          // nil: nothing has changed
-	bucket      *bbolt.Bucket   // nil: the file has none
-	past        *archive.Cursor // nil: it is no table of the past
-	changed     int             // how often: a cursor that stands in it must look anew
-	look        *bbolt.Cursor   // for Get, which so costs no allocation
+	top, frozen *layer        // nil: nothing has changed
+	bucket      *bbolt.Bucket // nil: the file has none
+	past        *pastCursor   // nil: it is no table of the past
+	changed     int           // how often: a cursor that stands in it must look anew
+	look        *bbolt.Cursor // for Get, which so costs no allocation
 }
 
 // Exists reports whether the table is there.
