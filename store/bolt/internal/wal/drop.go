@@ -9,14 +9,15 @@ import (
 )
 
 // Drop gives up the segments of which all frames are numbered at most upTo, but the one
-// that is written to, the oldest first. Their files are kept for use anew, or removed.
+// that is written to, the oldest first, up to the first one that a [Hold] keeps. Their
+// files are kept for use anew, or removed.
 func (l *Log) Drop(upTo uint64) error {
 	l.files.Lock()
 	defer l.files.Unlock()
 	if err := l.broken(); err != nil {
 		return err
 	}
-	for len(l.segments) > 1 && l.segments[0].last <= upTo {
+	for len(l.segments) > 1 && l.segments[0].last <= upTo && !l.held(l.segments[0].last) {
 		s := l.segments[0]
 		keep := len(l.spares) < maxSpares && s.size <= l.o.SegmentSize && s.size >= l.grow
 		var err error

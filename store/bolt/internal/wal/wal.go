@@ -144,6 +144,7 @@ type Log struct {
 	seq      uint64 // the highest that was ever used
 
 	preparing sync.Mutex // held by the one Prepare that does something
+	holds     holds
 
 	last   atomic.Uint64 // the last frame
 	synced atomic.Uint64 // the last frame that is durable
