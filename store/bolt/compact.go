@@ -178,6 +178,8 @@ func (c *copier) copy(from *kv.Tx) (err error) {
 		if err := c.copyState(from); err != nil {
 			return err
 		}
+	} else if err := c.putPosition(from.Position()); err != nil {
+		return err
 	}
 	if c.anew {
 		if err := c.beginAnew(from); err != nil {
@@ -229,6 +231,17 @@ func (c *copier) copyState(from *kv.Tx) error {
 		return err
 	}
 	return into.Put(key, value)
+}
+
+// putPosition notes behind which frame of which log the copy goes on, for a restore that
+// carries out later ones.
+func (c *copier) putPosition(at kv.Position) error {
+	name, key := kv.StateKey()
+	into, err := c.bucket([]byte(name))
+	if err != nil {
+		return err
+	}
+	return putSealed(into, key, at.State())
 }
 
 func (c *copier) table(from *kv.Table, name []byte) error {

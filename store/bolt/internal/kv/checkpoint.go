@@ -75,7 +75,7 @@ func (db *DB) checkpoint(calm context.Context) error {
 		if !is {
 			return nil
 		}
-		err := db.writeFrozen(state{ID: db.session.ID, Open: true, Frame: db.upTo})
+		err := db.writeFrozen(state{ID: db.session.ID, Open: true, Frame: db.upTo, Sum: db.upSum})
 		if err == nil && !errors.Is(db.InPlace(), store.ErrMoved) { // else another's log may stand there
 			err = db.log.Load().Drop(db.upTo)
 		}
@@ -104,7 +104,7 @@ func (db *DB) Settle() error {
 	}
 	defer db.writer.Unlock()
 	if db.frozen != nil { // of a checkpoint that failed
-		if err := db.writeFrozen(state{ID: db.session.ID, Open: true, Frame: db.upTo}); err != nil {
+		if err := db.writeFrozen(state{ID: db.session.ID, Open: true, Frame: db.upTo, Sum: db.upSum}); err != nil {
 			return err
 		}
 	}
@@ -112,7 +112,7 @@ func (db *DB) Settle() error {
 		return nil
 	}
 	db.freeze(true)
-	if err := db.writeFrozen(state{ID: db.session.ID, Frame: db.upTo}); err != nil {
+	if err := db.writeFrozen(state{ID: db.session.ID, Frame: db.upTo, Sum: db.upSum}); err != nil {
 		return err
 	}
 	return db.removeLog()
@@ -124,7 +124,7 @@ func (db *DB) freeze(always bool) bool {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	if db.frozen == nil && (always || !db.active.empty()) {
-		db.frozen, db.upTo = db.active, db.last
+		db.frozen, db.upTo, db.upSum = db.active, db.last, db.sum
 		db.active, db.bytes, db.aside = &overlay{}, 0, db.bytes
 	}
 	return db.frozen != nil

@@ -13,6 +13,7 @@ import (
 type staged struct {
 	active *overlay
 	n      uint64
+	sum    uint32 // the checksum of its frame
 	bytes  int64
 }
 
@@ -61,8 +62,9 @@ func (tx *Tx) Stage() (Staged, error) {
 		tell(db.half)
 	}
 	db.rest = tx.frame.rest()
+	sum := log.Sum() // nobody else appends
 	db.mu.Lock()
-	db.staged = append(db.staged, staged{&tx.own.overlay, n, int64(tx.frame.bytes)})
+	db.staged = append(db.staged, staged{&tx.own.overlay, n, sum, int64(tx.frame.bytes)})
 	db.mu.Unlock()
 	return Staged{db: db, upTo: n, wrote: true, then: tx.then}, nil
 }
@@ -139,7 +141,7 @@ func (db *DB) syncTo(n uint64) error {
 func (db *DB) show(many int) {
 	db.mu.Lock()
 	for _, s := range db.staged[:many] {
-		db.active, db.last = s.active, s.n
+		db.active, db.last, db.sum = s.active, s.n, s.sum
 		db.bytes += s.bytes
 	}
 	rest := copy(db.staged, db.staged[many:])

@@ -89,8 +89,11 @@ type DB struct {
 	active *overlay
 	frozen *overlay // nil: no checkpoint is under way
 	staged []staged // what is in the log and not shown yet, in order
+	logID  string   // of the log that is open, or of the last one
 	last   uint64   // the number of the last commit that is shown
-	upTo   uint64   // that of the last commit in frozen
+	sum    uint32   // the checksum of that commit's frame
+	upTo   uint64   // the number of the last commit in frozen
+	upSum  uint32   // the checksum of that commit's frame
 	bytes  int64    // of the frames in active
 	aside  int64    // and in frozen
 	failed error    // of the last checkpoint
@@ -197,7 +200,7 @@ func (db *DB) begin(write bool) (*Tx, error) {
 	if err != nil {
 		return nil, err
 	}
-	tx := &Tx{db: db, base: base, active: db.active, frozen: db.frozen, last: db.last, write: write, past: db.currentPast()}
+	tx := &Tx{db: db, base: base, active: db.active, frozen: db.frozen, last: db.last, sum: db.sum, logID: db.logID, write: write, past: db.currentPast()}
 	if write {
 		tx.active, tx.last = db.newest()
 		if cap(db.rest) > 0 {

@@ -26,6 +26,7 @@ type state struct {
 	ID    string           `json:"id"`            // the log's, hexadecimal
 	Open  bool             `json:"open"`          // the log may hold what the file does not
 	Frame uint64           `json:"frame"`         // the file has all up to this one
+	Sum   uint32           `json:"sum,omitempty"` // the checksum of that frame; zero: it is not known, or there was none
 	Past  archive.Position `json:"past,omitzero"` // up to where the past counts
 }
 
@@ -78,11 +79,13 @@ func (db *DB) openLog() error {
 	}
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // it never fails
-	log, err := wal.Create(db.o.Folder, id, db.last+1, db.logOptions())
+	o := db.logOptions()
+	o.Prev = db.sum // so the frames of all the file's logs are one chain
+	log, err := wal.Create(db.o.Folder, id, db.last+1, o)
 	if err != nil {
 		return fmt.Errorf("make the log %s: %w", db.o.Folder, err)
 	}
-	s := state{ID: hex.EncodeToString(id[:]), Open: true, Frame: db.last, Past: db.session.Past}
+	s := state{ID: hex.EncodeToString(id[:]), Open: true, Frame: db.last, Sum: db.sum, Past: db.session.Past}
 	if err := db.file.update(func(tx *bbolt.Tx) error { return db.putState(tx, s) }); err != nil {
 		err = errors.Join(err, log.Close())
 		if now, rerr := db.readState(); rerr == nil && now.ID == db.session.ID { // else the file may need the log: the next start tells
@@ -91,6 +94,9 @@ func (db *DB) openLog() error {
 		return err
 	}
 	db.session = s
+	db.mu.Lock()
+	db.logID = s.ID
+	db.mu.Unlock()
 	db.log.Store(log)
 	return nil
 }
@@ -100,7 +106,7 @@ func (db *DB) openLog() error {
 func (db *DB) removeLog() error {
 	moved := errors.Is(db.InPlace(), store.ErrMoved)
 	log := db.log.Swap(nil) // also where it cannot be removed: the file says that it needs none
-	db.session.Open, db.session.Frame = false, db.last
+	db.session.Open, db.session.Frame, db.session.Sum = false, db.last, db.sum
 	if err := log.Close(); err != nil || moved {
 		return err
 	}
@@ -132,7 +138,8 @@ func (db *DB) recover() error {
 	if err != nil {
 		return err
 	}
-	db.session, db.last, db.inFile = s, s.Frame, s.Frame
+	db.logID = s.ID
+	db.session, db.last, db.sum, db.inFile = s, s.Frame, s.Sum, s.Frame
 	if err := db.recoverLog(s); err != nil {
 		return err
 	}
@@ -195,7 +202,7 @@ func (db *DB) redo() (err error) {
 	if err != nil {
 		return errors.Join(fmt.Errorf("the log %s: %w", db.o.Folder, err), log.Close())
 	}
-	db.active, db.last = &w.overlay, log.Last()
+	db.active, db.last, db.sum = &w.overlay, log.Last(), log.Sum()
 	db.log.Store(log)
 	if db.bytes > 0 {
 		tell(db.dirty)

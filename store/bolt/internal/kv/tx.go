@@ -23,6 +23,8 @@ type Tx struct {
 	own    *writable // nil: nothing was written
 	frame  frame
 	last   uint64 // the number of the last commit that it sees
+	sum    uint32 // the checksum of its frame, of a transaction that only reads
+	logID  string // the log that has it
 	write  bool
 	tables map[string]*Table
 	then   func() // see OnCommit

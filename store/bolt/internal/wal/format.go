@@ -48,7 +48,7 @@ type header struct {
 	first   uint64 // number of the first frame
 	synced  uint64 // frames up to this one were durable before the segment had its name
 	size    int64  // of the file
-	prev    uint32 // checksum of frame first-1; 0: there was none
+	prev    uint32 // checksum of frame first-1, which may be of another log; 0: there was none
 	flags   uint32
 }
 

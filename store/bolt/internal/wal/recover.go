@@ -18,6 +18,7 @@ type chain struct {
 	stale    []segment // those in whose place a later one was put
 	synced   uint64    // the highest frame that anything calls synced
 	sum      uint32    // its checksum
+	tail     uint32    // that of the last frame
 }
 
 // load reads the log and changes nothing.
@@ -167,7 +168,7 @@ func (l *Log) checkTail(c *chain) error {
 			break
 		}
 	}
-	s.last, s.used = cur.next-1, cur.off
+	s.last, s.used, c.tail = cur.next-1, cur.off, cur.prev
 	later, err := cur.laterSynced()
 	if err != nil {
 		return err

@@ -87,6 +87,13 @@ type Options struct {
 	// DefaultSegmentSize. Segments begin small and double up to it. A frame for
 	// which it is too small gets a segment of its own.
 	SegmentSize int64
+	// Prev is the checksum of the frame before the first one of a log that is
+	// created, which an earlier log of the same caller has; zero: there was none.
+	Prev uint32
+	// Keep is the folder into which segments go that a Drop or a Remove gives up, with
+	// the frames that they hold: see [Kept]. It is on the same file system, and is
+	// made where it is missing. Empty: they are used anew or removed.
+	Keep string
 	// Synced is the number of a frame of which the caller knows by itself that it
 	// was synced; zero: of none. A log that ends before it is damaged, which
 	// without it could not be told from one that was never appended to.
@@ -184,11 +191,11 @@ func Create(dir string, id [16]byte, first uint64, o Options) (*Log, error) {
 		return nil, fmt.Errorf("creating a log: %w: %s", fs.ErrExist, l.path(names.segments[0], segmentSuffix))
 	}
 	l.adopt(names)
-	f, s, err := l.newSegment(header{first: first, synced: first - 1}, 0, nil)
+	f, s, err := l.newSegment(header{first: first, synced: first - 1, prev: o.Prev}, 0, nil)
 	if err != nil {
 		return nil, err
 	}
-	l.activate(f, s, headerSize, 0)
+	l.activate(f, s, headerSize, o.Prev)
 	return l, nil
 }
 
@@ -210,6 +217,7 @@ func Open(dir string, id [16]byte, o Options) (*Log, error) {
 	l.segments = c.segments
 	tail := &l.segments[len(l.segments)-1]
 	l.last.Store(tail.last)
+	l.prev = c.tail
 	l.synced.Store(c.synced)
 	for _, s := range l.segments {
 		l.size.Add(s.used - headerSize)
@@ -225,6 +233,13 @@ func Open(dir string, id [16]byte, o Options) (*Log, error) {
 
 // Last is the number of the last frame; that before the first if there is none.
 func (l *Log) Last() uint64 { return l.last.Load() }
+
+// Sum is the checksum of the last frame, or of the one before the first.
+func (l *Log) Sum() uint32 {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	return l.prev
+}
 
 // Size is the number of bytes that the frames take in segments that were not dropped.
 func (l *Log) Size() int64 { return l.size.Load() }
