@@ -143,6 +143,7 @@ func (db *DB) show(many int) {
 	for _, s := range db.staged[:many] {
 		db.active, db.last, db.sum = s.active, s.n, s.sum
 		db.bytes += s.bytes
+		db.written += uint64(s.bytes)
 	}
 	rest := copy(db.staged, db.staged[many:])
 	clear(db.staged[rest:])

@@ -85,21 +85,22 @@ type DB struct {
 	rest    []byte                  // room in memory that the last frame has left; the writer's
 	broken  atomic.Pointer[error]
 
-	mu     sync.RWMutex // guards what is below, and that it fits to the file
-	active *overlay
-	frozen *overlay // nil: no checkpoint is under way
-	staged []staged // what is in the log and not shown yet, in order
-	logID  string   // of the log that is open, or of the last one
-	last   uint64   // the number of the last commit that is shown
-	sum    uint32   // the checksum of that commit's frame
-	upTo   uint64   // the number of the last commit in frozen
-	upSum  uint32   // the checksum of that commit's frame
-	bytes  int64    // of the frames in active
-	aside  int64    // and in frozen
-	failed error    // of the last checkpoint
-	inFile uint64   // the last commit that the file has
-	made   made
-	ended  chan struct{} // closed when the checkpoint under way ends
+	mu      sync.RWMutex // guards what is below, and that it fits to the file
+	active  *overlay
+	frozen  *overlay // nil: no checkpoint is under way
+	staged  []staged // what is in the log and not shown yet, in order
+	logID   string   // of the log that is open, or of the last one
+	last    uint64   // the number of the last commit that is shown
+	sum     uint32   // the checksum of that commit's frame
+	upTo    uint64   // the number of the last commit in frozen
+	upSum   uint32   // the checksum of that commit's frame
+	bytes   int64    // of the frames in active
+	written uint64   // bytes of the frames that were committed since it was opened
+	aside   int64    // and in frozen
+	failed  error    // of the last checkpoint
+	inFile  uint64   // the last commit that the file has
+	made    made
+	ended   chan struct{} // closed when the checkpoint under way ends
 
 	dirty, full, half chan struct{} // tell the goroutine: there is something, enough, a log that will need room
 	over              chan struct{} // closed once everything is refused

@@ -70,6 +70,7 @@ func TestCommitsAreRefusedWhenTheFileCannotFollowAndGoOnByThemselvesOnceItCan(t 
 		stats := o.Stats()
 		assert.EqualValues(t, done, stats.Frames)
 		assert.Greater(t, stats.Bytes, int64(4<<10))
+		assert.EqualValues(t, stats.Bytes, stats.Written)
 		assert.Zero(t, stats.Checkpoints)
 		assert.NotZero(t, stats.Failed)
 		require.ErrorContains(t, stats.Err, "table a: ")
@@ -80,8 +81,10 @@ func TestCommitsAreRefusedWhenTheFileCannotFollowAndGoOnByThemselvesOnceItCan(t 
 		<-time.After(2 * time.Second)
 		synctest.Wait()
 		assert.Contains(t, log.String(), "what the log holds is in the file again")
+		written := stats.Written
 		stats = o.Stats()
 		assert.Zero(t, stats.Frames+uint64(stats.Bytes))
+		assert.Equal(t, written, stats.Written)
 		assert.NotZero(t, stats.Checkpoints)
 		require.NoError(t, stats.Err)
 		require.NoError(t, put(o.DB, done), "without anybody's doing")

@@ -27,7 +27,7 @@ func (db *DB) Stats() store.LogStats {
 	db.mu.RLock()
 	defer db.mu.RUnlock()
 	return store.LogStats{
-		Frames: db.last - db.inFile, Bytes: db.bytes + db.aside,
+		Frames: db.last - db.inFile, Bytes: db.bytes + db.aside, Written: db.written,
 		Checkpoints: db.made.whole, Failed: db.made.failed, Took: db.made.took, Total: db.made.total, Err: db.failed,
 	}
 }
