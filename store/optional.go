@@ -40,6 +40,7 @@ type Logged interface {
 type LogStats struct {
 	Frames      uint64        // commits that the file does not have yet
 	Bytes       int64         // of these
+	Memory      int64         // that they take in memory: large values stand in the log alone
 	Written     uint64        // bytes of all commits
 	Checkpoints uint64        // that were made
 	Failed      uint64        // that failed; each is tried again

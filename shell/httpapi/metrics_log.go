@@ -9,6 +9,7 @@ import (
 var (
 	descLogFrames   = desc("orrery_log_frames", "Commits in the log that the database file does not have yet.")
 	descLogBytes    = desc("orrery_log_bytes", "Bytes of the commits in the log that the database file does not have yet.")
+	descLogMemory   = desc("orrery_log_memory_bytes", "Bytes of the commits in the log that the database file does not have yet and that are in memory.")
 	descLogWritten  = desc("orrery_log_written_bytes_total", "Bytes of the commits that were written to the log.")
 	descCheckpoints = desc("orrery_checkpoints_total", "Times that the log was brought into the database file.")
 	descCheckFailed = desc("orrery_checkpoints_failed_total", "Times that the log could not be brought into the database file; it is tried again.")
@@ -25,6 +26,7 @@ func (s *Server) collectLog(_ context.Context, ch samples) {
 	l := logged.LogStats()
 	ch.gauge(descLogFrames, float64(l.Frames))
 	ch.gauge(descLogBytes, float64(l.Bytes))
+	ch.gauge(descLogMemory, float64(l.Memory))
 	ch.counter(descLogWritten, l.Written)
 	ch.counter(descCheckpoints, l.Checkpoints)
 	ch.counter(descCheckFailed, l.Failed)

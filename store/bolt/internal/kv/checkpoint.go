@@ -125,7 +125,7 @@ func (db *DB) freeze(always bool) bool {
 	defer db.mu.Unlock()
 	if db.frozen == nil && (always || !db.active.empty()) {
 		db.frozen, db.upTo, db.upSum = db.active, db.last, db.sum
-		db.active, db.bytes, db.aside = &overlay{}, 0, db.bytes
+		db.active, db.bytes, db.aside = &overlay{}, amount{}, db.bytes
 	}
 	return db.frozen != nil
 }
@@ -143,7 +143,7 @@ func (db *DB) writeFrozen(as state) error {
 	db.made.note(err, time.Since(began))
 	if err == nil {
 		db.inFile = db.upTo
-		db.frozen, db.aside = nil, 0
+		db.frozen, db.aside = nil, amount{}
 		old = db.publishPast()
 	}
 	close(db.ended)
@@ -184,7 +184,8 @@ type overlayWriter struct {
 	ends    map[string][]byte // see pastEnds
 	pending []func(*bbolt.Tx) error
 	bytes   int
-	most    int // that a transaction is to take
+	most    int    // that a transaction is to take
+	room    []byte // for large values, until the transaction is committed
 }
 
 func (w *overlayWriter) table(name string, l *layer) error {
@@ -235,18 +236,32 @@ func (w *overlayWriter) write(tx *bbolt.Tx, name string, entries []entry) (err e
 	if fill := w.db.o.Fill; fill != nil {
 		b.FillPercent = fill(name)
 	}
+	var value []byte
 	for i := range entries {
 		e := &entries[i]
-		if e.value == nil {
+		if !e.there() {
 			err = b.Delete(e.key)
-		} else {
-			err = b.Put(e.key, e.value)
+		} else if value, err = w.value(name, e); err == nil {
+			err = b.Put(e.key, value)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// value gives an entry's value, which stays until the transaction is committed.
+func (w *overlayWriter) value(table string, e *entry) ([]byte, error) {
+	if e.placed == nil {
+		return e.value, nil
+	}
+	if e.size() > cap(w.room)-len(w.room) {
+		w.room = make([]byte, 0, max(w.most, e.size())) // the transaction has the one before
+	}
+	at := len(w.room)
+	w.room = w.room[:at+e.size()]
+	return w.db.valueOf(table, e, w.room[at:at:len(w.room)])
 }
 
 // commit carries out what is pending in one transaction.
@@ -262,6 +277,6 @@ func (w *overlayWriter) commit(as *state) error {
 		}
 		return w.db.putState(tx, *as)
 	})
-	w.pending, w.bytes = nil, 0
+	w.pending, w.bytes, w.room = nil, 0, w.room[:0]
 	return err
 }

@@ -14,7 +14,7 @@ type staged struct {
 	active *overlay
 	n      uint64
 	sum    uint32 // the checksum of its frame
-	bytes  int64
+	bytes  amount
 }
 
 // Staged is what a transaction that writes has written and read, which may not be durable.
@@ -51,7 +51,7 @@ func (tx *Tx) Stage() (Staged, error) {
 		return Staged{}, err
 	}
 	log := db.log.Load()
-	n, err := log.Append(tx.frame.parts...)
+	n, at, err := log.AppendAt(tx.frame.parts...)
 	if err != nil {
 		if errors.Is(err, wal.ErrBroken) || n != 0 {
 			err = unconfirmed(db.lost(err))
@@ -63,8 +63,9 @@ func (tx *Tx) Stage() (Staged, error) {
 	}
 	db.rest = tx.frame.rest()
 	sum := log.Sum() // nobody else appends
+	takes := amount{memory: int64(tx.frame.bytes - tx.frame.moveToLog(log, n, at)), log: int64(tx.frame.bytes)}
 	db.mu.Lock()
-	db.staged = append(db.staged, staged{&tx.own.overlay, n, sum, int64(tx.frame.bytes)})
+	db.staged = append(db.staged, staged{&tx.own.overlay, n, sum, takes})
 	db.mu.Unlock()
 	return Staged{db: db, upTo: n, wrote: true, then: tx.then}, nil
 }
@@ -142,13 +143,13 @@ func (db *DB) show(many int) {
 	db.mu.Lock()
 	for _, s := range db.staged[:many] {
 		db.active, db.last, db.sum = s.active, s.n, s.sum
-		db.bytes += s.bytes
-		db.written += uint64(s.bytes)
+		db.bytes = db.bytes.plus(s.bytes)
+		db.written += uint64(s.bytes.log)
 	}
 	rest := copy(db.staged, db.staged[many:])
 	clear(db.staged[rest:])
 	db.staged = db.staged[:rest]
-	isFull := db.bytes >= db.o.Bytes
+	isFull := db.enough(db.bytes)
 	db.mu.Unlock()
 	tell(db.dirty)
 	if isFull {

@@ -25,8 +25,9 @@ type Cursor struct {
 // source is one of the places that a table's entries stand in.
 type source struct {
 	iter btree.IterG[entry]
-	disk stored // nil: it is a layer
-	k, v []byte // k nil: no further one
+	disk stored  // nil: it is a layer
+	k, v []byte  // k nil: no further one
+	far  *placed // the value, if it is a large one
 }
 
 // stored is a cursor over what is on the disk: bbolt's, or the archive's.
@@ -75,16 +76,16 @@ func (s *source) at(k, v []byte) {
 	if k != nil && v == nil { // a bucket in a bucket, which is damage: whoever reads the value tells
 		v = []byte{}
 	}
-	s.k, s.v = k, v
+	s.k, s.v, s.far = k, v, nil
 }
 
 func (s *source) stand(ok bool) {
 	if !ok {
-		s.k, s.v = nil, nil
+		s.k, s.v, s.far = nil, nil, nil
 		return
 	}
 	e := s.iter.Item()
-	s.k, s.v = e.key, e.value
+	s.k, s.v, s.far = e.key, e.value, e.placed
 }
 
 // seek places the source at the first key from that one on; nil: at the first of all.
@@ -220,15 +221,19 @@ func (c *Cursor) step() {
 
 // pick stands at the nearest key of the sources that is there.
 func (c *Cursor) pick() (k, v []byte) {
-	if v = c.nearest(); v != nil || c.key == nil {
-		return c.key, v
+	s := c.nearest()
+	if s != nil && s.v == nil && s.far == nil {
+		s = c.skip()
 	}
-	return c.skip()
+	if s == nil {
+		return nil, nil
+	}
+	return c.key, c.table.tx.value(s.v, s.far)
 }
 
-// nearest stands at the nearest key of the sources, and gives its value; nil: it was
-// deleted.
-func (c *Cursor) nearest() (v []byte) {
+// nearest stands at the nearest key of the sources, and gives the one that counts; nil: there
+// is no further key. Where that has no value the key was deleted.
+func (c *Cursor) nearest() (first *source) {
 	c.key = nil
 	for i := range c.many {
 		s := &c.sources[i]
@@ -244,22 +249,22 @@ func (c *Cursor) nearest() (v []byte) {
 		}
 		switch {
 		case order < 0:
-			c.key, v = s.k, s.v
+			c.key, first = s.k, s
 			c.stand = [4]bool{}
 			c.stand[i] = true
 		case order == 0:
 			c.stand[i] = true
 		}
 	}
-	return v
+	return first
 }
 
 // skip steps over keys that were deleted, from one of them on. Where they are many it
 // notes that nothing is there, for those who come after it.
-func (c *Cursor) skip() (k, v []byte) {
+func (c *Cursor) skip() (s *source) {
 	known := c.table.gaps(c.warm)
 	first, last, skipped := c.key, c.key, 0
-	for ; c.key != nil && v == nil; v = c.nearest() {
+	for s = c.nearest(); s != nil && s.v == nil && s.far == nil; s = c.nearest() {
 		last = c.key
 		if g, ok := known.around(c.key); ok {
 			c.over(g)
@@ -275,7 +280,7 @@ func (c *Cursor) skip() (k, v []byte) {
 	default:
 		known.note(first, c.key)
 	}
-	return c.key, v
+	return s
 }
 
 // over places the sources behind a gap.
@@ -285,7 +290,7 @@ func (c *Cursor) over(g gap) {
 		case c.down:
 			s.seekBelow(g.from)
 		case g.to == nil:
-			s.k, s.v = nil, nil
+			s.k, s.v, s.far = nil, nil, nil
 		default:
 			s.seek(g.to)
 		}

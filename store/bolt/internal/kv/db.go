@@ -48,7 +48,9 @@ type Options struct {
 	FS       disk.FS // nil: the system's
 	NoSync   bool    // nothing waits for the disk
 	ReadOnly bool
-	Bytes    int64         // of frames that begin a checkpoint; zero: 32 MiB
+	Bytes    int64         // in memory that begin a checkpoint; zero: 32 MiB
+	LogBytes int64         // of frames that begin one; zero: four times Bytes
+	Large    int           // bytes of a value that does not stay in memory; zero: 8 KiB
 	After    time.Duration // in which a commit is brought into the file at the latest; zero: 5 s
 	Portion  int           // bytes of keys and values in one transaction of a checkpoint; zero: 4 MiB
 	Segment  int64         // bytes of the log's greatest segment; zero: as package wal has it
@@ -65,9 +67,20 @@ const (
 	defaultAfter = 5 * time.Second
 	// defaultPortion is small: a commit's sync waits for what the disk has in hand.
 	defaultPortion = 4 << 20
-	// room is how many times Bytes may be in memory before commits wait for the checkpoint.
-	room = 4
+	// room is how many times Bytes may be in memory before commits wait for the checkpoint,
+	// logRoom how many times LogBytes in the log: a start reads all of that, and a checkpoint
+	// that is under way may have as much in hand.
+	room    = 4
+	logRoom = 2
 )
+
+// amount is what frames take.
+type amount struct {
+	memory int64 // in the overlays
+	log    int64 // on the disk
+}
+
+func (a amount) plus(b amount) amount { return amount{a.memory + b.memory, a.log + b.log} }
 
 // DB is an open file with its log. Its methods are safe for concurrent use; one
 // transaction writes at a time.
@@ -94,9 +107,9 @@ type DB struct {
 	sum     uint32   // the checksum of that commit's frame
 	upTo    uint64   // the number of the last commit in frozen
 	upSum   uint32   // the checksum of that commit's frame
-	bytes   int64    // of the frames in active
+	bytes   amount   // of the frames in active
 	written uint64   // bytes of the frames that were committed since it was opened
-	aside   int64    // and in frozen
+	aside   amount   // and in frozen
 	failed  error    // of the last checkpoint
 	inFile  uint64   // the last commit that the file has
 	made    made
@@ -112,6 +125,12 @@ type DB struct {
 func New(b *bbolt.DB, o Options) (*DB, error) {
 	if o.Bytes == 0 {
 		o.Bytes = defaultBytes
+	}
+	if o.LogBytes == 0 {
+		o.LogBytes = 4 * o.Bytes
+	}
+	if o.Large == 0 {
+		o.Large = defaultLarge
 	}
 	if o.After == 0 {
 		o.After = defaultAfter
@@ -208,6 +227,9 @@ func (db *DB) begin(write bool) (*Tx, error) {
 			tx.frame.parts = append(tx.frame.parts, db.rest)
 		}
 	}
+	if tx.active.hasPlaces() || tx.frozen.hasPlaces() {
+		tx.hold = db.log.Load().Hold(db.inFile + 1)
+	}
 	return tx, nil
 }
 
@@ -215,7 +237,7 @@ func (db *DB) begin(write bool) (*Tx, error) {
 func (db *DB) waitForRoom(ctx context.Context) error {
 	for {
 		db.mu.RLock()
-		lags, failed, ended := db.bytes > room*db.o.Bytes, db.failed, db.ended
+		lags, failed, ended := db.bytes.memory > room*db.o.Bytes || db.bytes.log > logRoom*db.o.LogBytes, db.failed, db.ended
 		db.mu.RUnlock()
 		if !lags {
 			return db.Broken()
@@ -240,6 +262,7 @@ func (tx *Tx) Rollback() {
 	tx.db.file.rollback(tx.base)
 	tx.base = nil
 	tx.past.Release()
+	tx.hold.Release()
 	if tx.write {
 		tx.db.writer.Unlock()
 	}

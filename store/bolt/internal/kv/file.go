@@ -23,7 +23,13 @@ type file struct {
 // Guard turns a panic of bbolt, which it meets damaged pages with, into an error. It is
 // to be deferred itself, and must not stand around calls of others' functions.
 func Guard(op string, err *error) {
-	if p := recover(); p != nil {
+	switch p := recover().(type) {
+	case nil:
+	case unread:
+		*err = fmt.Errorf("%s: %w", op, p.err)
+	case error:
+		*err = fmt.Errorf("%s: %w: %w", op, store.ErrCorrupt, p)
+	default:
 		*err = fmt.Errorf("%s: %w: %v", op, store.ErrCorrupt, p)
 	}
 }

@@ -1,10 +1,12 @@
 package kv
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 
 	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/bolt/internal/wal"
 )
 
 // A frame is what one transaction has changed, in the order in which it did: puts and
@@ -34,6 +36,7 @@ type frame struct {
 	parts [][]byte // the last one is being filled, and may have room for the next frame
 	bytes int
 	table string
+	large []*placed
 }
 
 // room gives n bytes to append to, which are not moved.
@@ -73,14 +76,32 @@ func (f *frame) into(table string) {
 	f.keep(append(binary.AppendUvarint(b, uint64(len(table))), table...))
 }
 
-// put gives its own copies of the key and the value.
-func (f *frame) put(table string, key, value []byte) (k, v []byte) {
+// put gives an entry with its own copies of the key and the value. A value of that many bytes
+// or more becomes a part of its own, which nothing but that entry holds.
+func (f *frame) put(table string, key, value []byte, large int) entry {
 	f.into(table)
+	if len(value) >= large {
+		return f.putLarge(key, value)
+	}
+	var k, v []byte
 	b := append(f.room(1+2*binary.MaxVarintLen64+len(key)+len(value)), opPut)
 	b, k = appendBytes(b, key)
 	b, v = appendBytes(b, value)
 	f.keep(b)
-	return k, v
+	return entry{key: k, value: v}
+}
+
+func (f *frame) putLarge(key, value []byte) entry {
+	b := append(f.room(1+2*binary.MaxVarintLen64+len(key)), opPut)
+	b, k := appendBytes(b, key)
+	f.keep(binary.AppendUvarint(b, uint64(len(value))))
+	rest := f.rest()
+	p := &placed{bytes: bytes.Clone(value), at: wal.Extent{Length: len(value), Sum: wal.Sum(value)}}
+	p.at.Offset = int64(f.bytes) // in the frame, until it is known where that stands
+	f.large = append(f.large, p)
+	f.bytes += len(value)
+	f.parts = append(f.parts, p.bytes, rest)
+	return entry{key: k, placed: p}
 }
 
 func (f *frame) remove(table string, key []byte) (k []byte) {
@@ -103,31 +124,68 @@ func appendBytes(b, what []byte) (all, copied []byte) {
 	return b, b[start:len(b):len(b)]
 }
 
-// redo carries a frame out once more. It keeps parts of the payload.
-func redo(payload []byte, into func(table string) *layer) error {
-	return eachOp(payload, func(table string) Sink { return redone{into(table)} })
+// redo carries the frames of a log out once more.
+type redo struct {
+	log    *wal.Log
+	into   func(table string) *layer
+	large  int
+	amount amount
+	places bool
+	rest   []byte // room for copies, see keep
+	n      uint64 // the frame, and where it stands
+	at     wal.Position
+	off    int // in it, of the value that is put
+}
+
+func (r *redo) frame(n uint64, payload []byte, at wal.Position) error {
+	r.n, r.at = n, at
+	r.amount.log += int64(len(payload))
+	return eachOp(payload, &r.off, func(table string) Sink { return redone{r, r.into(table)} })
+}
+
+// keep gives a copy that stays where it is.
+func (r *redo) keep(b []byte) []byte {
+	if r.rest == nil || len(b) > cap(r.rest)-len(r.rest) {
+		r.rest = make([]byte, 0, max(chunk, len(b)))
+	}
+	start := len(r.rest)
+	r.rest = append(r.rest, b...)
+	r.amount.memory += int64(len(b))
+	return r.rest[start:len(r.rest):len(r.rest)]
 }
 
 // redone is a layer to which a frame is carried out once more.
-type redone struct{ *layer }
+type redone struct {
+	*redo
+	layer *layer
+}
 
 func (r redone) Put(key, value []byte) error {
-	r.put(key, value, false) // a checkpoint may have stopped behind it
+	e := entry{key: r.keep(key)} // not fresh: a checkpoint may have stopped behind it
+	if len(value) >= r.large && r.log.Readable(r.at.Segment) == nil {
+		e.placed = &placed{log: r.log, at: wal.Extent{Position: r.at, Frame: r.n, Length: len(value), Sum: wal.Sum(value)}}
+		e.placed.at.Offset += int64(r.off)
+		r.redo.places = true
+	} else {
+		e.value = r.keep(value)
+	}
+	r.layer.put(e)
 	return nil
 }
 
 func (r redone) Delete(key []byte) error {
-	r.remove(key)
+	r.layer.remove(r.keep(key))
 	return nil
 }
 
 func (r redone) Drop() error {
-	r.drop()
+	r.layer.drop()
 	return nil
 }
 
-// eachOp takes a frame apart. What the sink gets are parts of the payload.
-func eachOp(payload []byte, into func(table string) Sink) error {
+// eachOp takes a frame apart. What the sink gets are parts of the payload; at becomes the place
+// of the last of them.
+func eachOp(payload []byte, at *int, into func(table string) Sink) error {
 	bad := fmt.Errorf("%w: the frame is none of this package", store.ErrCorrupt)
 	if len(payload) == 0 || payload[0] != frameVersion {
 		return bad
@@ -140,6 +198,7 @@ func eachOp(payload []byte, into func(table string) Sink) error {
 		}
 		end := size + int(n)
 		part := rest[size:end:end]
+		*at = len(payload) - len(rest) + size
 		rest = rest[end:]
 		return part, true
 	}

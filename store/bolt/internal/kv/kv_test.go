@@ -70,7 +70,7 @@ func (o *opened) crashed(t require.TestingT, dir string) *opened {
 			require.NoError(t, os.CopyFS(path+folder, os.DirFS(o.path+folder)))
 		}
 	}
-	return openAt(t, path, nil)
+	return openAt(t, path, small)
 }
 
 // content is what stands in tables, by name and key.
@@ -179,8 +179,8 @@ func repeat(t *rapid.T) {
 	m.letAllGo(t)
 }
 
-// small has a checkpoint write many transactions.
-func small(o *kv.Options) { o.Portion = 100 }
+// small has a checkpoint write many transactions, and half of the values stand in the log alone.
+func small(o *kv.Options) { o.Portion, o.Large, o.Segment = 100, 3, 4<<10 }
 
 // fail makes a checkpoint that stops after some of its transactions, or is done all the same.
 func (m *machine) fail(t *rapid.T) {

@@ -89,7 +89,7 @@ func (v *life) open() *kv.DB {
 	o := options("/")
 	o.Folder, o.Past.Folder = "/log", "/past"
 	o.Past.Floor = floor
-	o.FS, o.NoSync, o.Segment, o.Portion = v.disk, false, 16<<10, 2<<10
+	o.FS, o.NoSync, o.Segment, o.Portion, o.Large = v.disk, false, 16<<10, 2<<10, 100
 	db, err := kv.New(b, o)
 	require.NoError(v.t, err)
 	db.Alone()

@@ -10,9 +10,21 @@ import (
 // entry is what an overlay says of one key. Its bytes are part of a frame and never
 // change.
 type entry struct {
-	key   []byte
-	value []byte // nil: the key is not there
-	fresh bool   // nothing beneath this overlay has the key
+	key    []byte
+	value  []byte  // nil: the key is not there, or the value is placed
+	placed *placed // where a large value stands; nil: it is none
+	fresh  bool    // nothing beneath this overlay has the key
+}
+
+// there reports whether the key has a value.
+func (e *entry) there() bool { return e.value != nil || e.placed != nil }
+
+// size is that of the value in bytes.
+func (e *entry) size() int {
+	if e.placed != nil {
+		return e.placed.at.Length
+	}
+	return len(e.value)
 }
 
 func before(a, b entry) bool { return bytes.Compare(a.key, b.key) < 0 }
@@ -49,9 +61,9 @@ func (l *layer) get(key []byte) (entry, bool) {
 // hides reports whether nothing beneath the layer counts.
 func (l *layer) hides() bool { return l != nil && l.gone }
 
-// put notes a value. isNew says that no reader of the table finds the key now.
-func (l *layer) put(key, value []byte, isNew bool) {
-	e := entry{key: key, value: value, fresh: isNew}
+// put notes an entry that has a value. It is fresh if no reader of the table finds the key now.
+func (l *layer) put(e entry) {
+	isNew := e.fresh
 	if old, replaced := l.tree.SetHint(e, &l.near); replaced && old.fresh != isNew {
 		e.fresh = old.fresh
 		l.tree.SetHint(e, &l.near)
@@ -79,6 +91,7 @@ func (l *layer) drop() {
 // is never written to.
 type overlay struct {
 	layers []*layer // by the table's number; nil: nothing has changed
+	places bool     // there may be values that stand in the log alone
 }
 
 func (o *overlay) layer(table int) *layer {
@@ -87,6 +100,9 @@ func (o *overlay) layer(table int) *layer {
 	}
 	return o.layers[table]
 }
+
+// hasPlaces reports whether values may have to be read from the log.
+func (o *overlay) hasPlaces() bool { return o != nil && o.places }
 
 // empty reports whether nothing has changed.
 func (o *overlay) empty() bool {
@@ -101,7 +117,7 @@ type writable struct {
 
 func (o *overlay) writable() *writable {
 	w := &writable{own: make([]bool, len(o.layers))}
-	w.layers = slices.Clone(o.layers)
+	w.layers, w.places = slices.Clone(o.layers), o.places
 	return w
 }
 

@@ -34,8 +34,11 @@ func (db *DB) hurries() bool {
 	}
 	db.mu.RLock()
 	defer db.mu.RUnlock()
-	return db.bytes+db.aside >= db.o.Bytes
+	return db.enough(db.bytes.plus(db.aside))
 }
+
+// enough reports whether that much begins a checkpoint, and has it hurry.
+func (db *DB) enough(a amount) bool { return a.memory >= db.o.Bytes || a.log >= db.o.LogBytes }
 
 // portion is how much one transaction of a checkpoint is to take.
 func (db *DB) portion() int {
@@ -47,7 +50,7 @@ func (db *DB) portion() int {
 
 // cost is what an entry counts for in a portion.
 func (db *DB) cost(e *entry) int {
-	return len(e.key) + len(e.value) + min(entryCost, db.o.Portion/(4*calmParts))
+	return len(e.key) + e.size() + min(entryCost, db.o.Portion/(4*calmParts))
 }
 
 // breathe leaves the disk to the commits after a transaction that took so long.

@@ -104,7 +104,7 @@ func (db *DB) pastEnds() map[string][]byte {
 // follows reports whether a checkpoint writes an entry into the archive.
 func follows(ends map[string][]byte, table string, e *entry) bool {
 	end, is := ends[table]
-	return is && e.value != nil && len(e.key) >= 8 && bytes.Compare(e.key, end) > 0
+	return is && e.there() && len(e.key) >= 8 && bytes.Compare(e.key, end) > 0
 }
 
 // writePast appends what an overlay has for the archive, behind the ends of its tables, and
@@ -129,7 +129,11 @@ func (db *DB) writePast(o *overlay, ends map[string][]byte) (at archive.Position
 	}
 	if err == nil {
 		err = db.eachPast(o, ends, func(table string, e *entry) (more bool, err error) {
-			return true, db.past.Append(table, e.key, e.value)
+			value, err := db.valueOf(table, e, nil)
+			if err != nil {
+				return false, err
+			}
+			return true, db.past.Append(table, e.key, value)
 		})
 	}
 	if err != nil {

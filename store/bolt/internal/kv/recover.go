@@ -1,7 +1,6 @@
 package kv
 
 import (
-	"bytes"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -195,19 +194,18 @@ func (db *DB) redo() (err error) {
 		return fmt.Errorf("the log %s: %w", db.o.Folder, err)
 	}
 	w := db.active.writable()
-	err = log.Replay(db.session.Frame+1, func(n uint64, payload []byte) error {
-		db.bytes += int64(len(payload))
-		return redo(bytes.Clone(payload), func(table string) *layer { return w.ownLayer(db.numbers.of(table, true)) })
-	})
+	r := redo{log: log, large: db.o.Large, into: func(table string) *layer { return w.ownLayer(db.numbers.of(table, true)) }}
+	err = log.ReplayAt(db.session.Frame+1, r.frame)
+	db.bytes, w.places = r.amount, r.places
 	if err != nil {
 		return errors.Join(fmt.Errorf("the log %s: %w", db.o.Folder, err), log.Close())
 	}
 	db.active, db.last, db.sum = &w.overlay, log.Last(), log.Sum()
 	db.log.Store(log)
-	if db.bytes > 0 {
+	if db.bytes.log > 0 {
 		tell(db.dirty)
 	}
-	if db.bytes >= db.o.Bytes {
+	if db.enough(db.bytes) {
 		tell(db.full)
 	}
 	return nil

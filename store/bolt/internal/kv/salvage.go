@@ -35,13 +35,13 @@ func SalvageLog(folder string, state []byte, o Options, into func(n uint64, inFi
 	if s.ID != "" {
 		id = s.id()
 	}
-	last := s.Frame
+	last, at := s.Frame, 0
 	lost, err = wal.Salvage(folder, id, wo, func(n uint64, payload []byte) error {
 		if n > last+1 && last == s.Frame && s.ID != "" {
 			lost = append(lost, fmt.Errorf("%w: frames %d to %d are not there", ErrNoLog, last+1, n-1))
 		}
 		last = max(last, n)
-		return eachOp(payload, func(table string) Sink { return into(n, n <= s.Frame, table) })
+		return eachOp(payload, &at, func(table string) Sink { return into(n, n <= s.Frame, table) })
 	})
 	if errors.Is(err, wal.ErrForeign) {
 		return append(lost, err), nil

@@ -26,8 +26,9 @@ func (m *made) note(err error, took time.Duration) {
 func (db *DB) Stats() store.LogStats {
 	db.mu.RLock()
 	defer db.mu.RUnlock()
+	all := db.bytes.plus(db.aside)
 	return store.LogStats{
-		Frames: db.last - db.inFile, Bytes: db.bytes + db.aside, Written: db.written,
+		Frames: db.last - db.inFile, Bytes: all.log, Memory: all.memory, Written: db.written,
 		Checkpoints: db.made.whole, Failed: db.made.failed, Took: db.made.took, Total: db.made.total, Err: db.failed,
 	}
 }

@@ -29,6 +29,10 @@ type Tx struct {
 	tables map[string]*Table
 	then   func() // see OnCommit
 	refuse error  // why it cannot be committed; nil: it can
+
+	hold     *wal.Hold // of the frames with large values; nil: there are none
+	met      *placed   // the large value that was read last
+	metBytes []byte
 }
 
 // OnCommit has fn called once what the transaction has written is durable, before its Wait
@@ -119,7 +123,7 @@ func (t *Table) Exists() bool {
 func (t *Table) Get(key []byte) (value []byte, ok bool) {
 	for _, l := range [...]*layer{t.top, t.frozen} {
 		if e, ok := l.get(key); ok {
-			return e.value, e.value != nil
+			return t.tx.value(e.value, e.placed), e.there()
 		}
 		if l.hides() {
 			return nil, false
@@ -189,8 +193,13 @@ func (t *Table) put(key, value []byte, isNew bool) {
 		}
 		return
 	}
-	k, v := t.tx.frame.put(t.name, key, value)
-	t.ownLayer().put(k, v, isNew)
+	e := t.tx.frame.put(t.name, key, value, t.tx.db.o.Large)
+	e.fresh = isNew
+	l := t.ownLayer()
+	l.put(e)
+	if e.placed != nil {
+		t.tx.own.places = true
+	}
 	t.changed++
 }
 

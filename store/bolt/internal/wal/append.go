@@ -14,22 +14,28 @@ const keepBuffer = 4 << 20
 // making room for it (a full disk), leave the log as it was, and the same Append may
 // work later; any other breaks it ([ErrBroken]).
 func (l *Log) Append(payload ...[]byte) (n uint64, err error) {
+	n, _, err = l.AppendAt(payload...)
+	return n, err
+}
+
+// AppendAt is Append that tells where the payload stands.
+func (l *Log) AppendAt(payload ...[]byte) (n uint64, at Position, err error) {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	if err := l.broken(); err != nil {
-		return 0, err
+		return 0, at, err
 	}
 	length := int64(0)
 	for _, p := range payload {
 		length += int64(len(p))
 	}
 	if length > MaxPayload {
-		return 0, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, length, int64(MaxPayload))
+		return 0, at, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, length, int64(MaxPayload))
 	}
 	size := span(length)
 	if l.off+size+recordSize > l.room { // an end must still fit
 		if err := l.roll(size); err != nil {
-			return 0, err
+			return 0, at, err
 		}
 	}
 	l.buf = l.buf[:0]
@@ -37,8 +43,9 @@ func (l *Log) Append(payload ...[]byte) (n uint64, err error) {
 	var sum uint32
 	l.buf, sum = appendFrame(l.buf, l.nonce, r, payload...)
 	if _, err := l.file.WriteAt(l.buf, l.off); err != nil {
-		return 0, l.failActive(err)
+		return 0, at, l.failActive(err)
 	}
+	at = Position{Segment: l.writes, Offset: l.off + recordSize}
 	l.off, l.prev = l.off+size, sum
 	l.size.Add(size)
 	l.last.Store(r.number)
@@ -46,7 +53,7 @@ func (l *Log) Append(payload ...[]byte) (n uint64, err error) {
 	if cap(l.buf) > keepBuffer {
 		l.buf = nil
 	}
-	return r.number, nil
+	return r.number, at, nil
 }
 
 // appendFrame appends a frame, padded, to b, which is empty, and returns its checksum.
@@ -138,7 +145,7 @@ func (l *Log) roll(size int64) error {
 // activate makes s the segment that is written to, from off on. It needs all locks, or
 // a log that nobody else has yet.
 func (l *Log) activate(f disk.File, s segment, off int64, prev uint32) {
-	l.file, l.active, l.nonce, l.room = f, s.path, s.nonce, s.size
+	l.file, l.active, l.writes, l.nonce, l.room = f, s.path, s.seq, s.nonce, s.size
 	l.place.Store(placeOf(f, s.path))
 	l.off, l.prev = off, prev
 	l.half.Store(off > l.room/2)

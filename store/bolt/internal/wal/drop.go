@@ -19,6 +19,7 @@ func (l *Log) Drop(upTo uint64) error {
 	}
 	for len(l.segments) > 1 && l.segments[0].last <= upTo && !l.held(l.segments[0].last) {
 		s := l.segments[0]
+		l.readers.forget(s.seq) // what is open cannot be renamed on Windows
 		keep := len(l.spares) < maxSpares && s.size <= l.o.SegmentSize && s.size >= l.grow
 		var err error
 		if keep {

@@ -48,6 +48,9 @@ func (h *Hold) Release() {
 	h.log.holds.mu.Lock()
 	defer h.log.holds.mu.Unlock()
 	delete(h.log.holds.all, h)
+	if len(h.log.holds.all) == 0 {
+		h.log.readers.closeLeft()
+	}
 }
 
 // Held is the first frame that a hold keeps; !ok: there is no hold.

@@ -7,6 +7,11 @@ import "fmt"
 // if the log begins behind from; a from behind the last frame is none. fn must not call
 // the log's methods, but Last and Size; Append and Drop may wait for the end.
 func (l *Log) Replay(from uint64, fn func(n uint64, payload []byte) error) error {
+	return l.ReplayAt(from, func(n uint64, payload []byte, _ Position) error { return fn(n, payload) })
+}
+
+// ReplayAt is Replay that tells where each payload stands.
+func (l *Log) ReplayAt(from uint64, fn func(n uint64, payload []byte, at Position) error) error {
 	l.files.Lock()
 	defer l.files.Unlock()
 	if first := l.segments[0].first; from < first {
@@ -27,13 +32,14 @@ func (l *Log) Replay(from uint64, fn func(n uint64, payload []byte) error) error
 	return nil
 }
 
-func (l *Log) replay(s *segment, from uint64, fn func(n uint64, payload []byte) error) error {
+func (l *Log) replay(s *segment, from uint64, fn func(n uint64, payload []byte, at Position) error) error {
 	f, c, err := l.read(s)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = f.Close() }()
 	for c.next <= s.last {
+		at := Position{Segment: s.seq, Offset: c.off + recordSize}
 		rec, err := c.again()
 		if err != nil {
 			return err
@@ -41,7 +47,7 @@ func (l *Log) replay(s *segment, from uint64, fn func(n uint64, payload []byte) 
 		if rec.number < from {
 			continue
 		}
-		if err := fn(rec.number, rec.payload); err != nil {
+		if err := fn(rec.number, rec.payload, at); err != nil {
 			return err
 		}
 	}

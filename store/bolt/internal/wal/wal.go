@@ -134,6 +134,7 @@ type Log struct {
 	off     int64  // where the next frame goes
 	prev    uint32 // checksum of the last frame
 	nonce   uint64 // of the active segment
+	writes  uint64 // its number
 	room    int64  // size of the active segment
 	buf     []byte
 
@@ -152,6 +153,7 @@ type Log struct {
 
 	preparing sync.Mutex // held by the one Prepare that does something
 	holds     holds
+	readers   readers
 
 	last   atomic.Uint64 // the last frame
 	synced atomic.Uint64 // the last frame that is durable
@@ -245,12 +247,15 @@ func (l *Log) Sum() uint32 {
 func (l *Log) Size() int64 { return l.size.Load() }
 
 // Close ends the use of the log. It syncs nothing: a frame that no Sync has returned
-// for may be lost.
+// for may be lost. What is held can be read until the last [Hold] is released, as far as it was
+// [Log.Readable] before.
 func (l *Log) Close() error {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	l.syncing.Lock()
 	defer l.syncing.Unlock()
+	_, held := l.Held()
+	l.readers.close(held)
 	if l.file == nil {
 		return nil
 	}
