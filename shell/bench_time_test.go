@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -82,57 +83,73 @@ func (nothing) Load(effects.Ref) (core.State, error) { return nil, nil }
 
 func (nothing) Scan(effects.Kind, string, core.Cursor, int) ([]core.Cursor, error) { return nil, nil }
 
-// BenchmarkLateness fires 100 actions a second, each at a time of its own, and
-// reports how much later than its time a tool is called; beside it, how late a
-// bare timer of the runtime is on this machine in the same run.
+// BenchmarkLateness fires actions, each at a time of its own, in every other second, and reports
+// how much later than its time a tool is called. In the seconds between, a timer of the
+// runtime fires as often, or a hundred times, and as many bytes as the store logs for
+// an action's start are appended to a file and synced: "bare" is how late that is, "timer" the timer alone.
 func BenchmarkLateness(b *testing.B) {
-	const perSecond, seconds = 100, 5
-	for b.Loop() {
-		st, err := bolt.Open(filepath.Join(b.TempDir(), uuid.NewString()+".db"), bolt.Options{})
-		require.NoError(b, err)
-		var mu sync.Mutex
-		var late []time.Duration
-		tool := shell.ToolFunc(func(_ context.Context, c shell.Call) (json.RawMessage, error) {
-			d := time.Since(c.DueAt.Std())
-			mu.Lock()
-			late = append(late, d)
-			mu.Unlock()
-			return nil, nil
+	for _, perSecond := range []int{100, 10_000} {
+		b.Run(fmt.Sprintf("due=%d", perSecond), func(b *testing.B) {
+			for b.Loop() {
+				lateness(b, perSecond, 5)
+			}
 		})
-		e, stop := start(b, shell.Options{Store: st, Tools: tools(tool)})
-		begin := time.Now().Add(time.Second)
-		var ids []uuid.UUID
-		for i := range perSecond * seconds {
-			spec := benchmarkSpec()
-			spec.Trigger = core.Scheduled(effects.TimeOf(begin.Add(time.Duration(i) * time.Second / perSecond)))
-			a, err := e.Actions().Create(bg(), spec)
-			require.NoError(b, err)
-			ids = append(ids, a.ID)
-		}
-		floor := timerFloor(perSecond * seconds)
-		for _, id := range ids {
-			_, err := e.Actions().Wait(bg(), id)
-			require.NoError(b, err)
-		}
-		require.NoError(b, stop())
-		require.NoError(b, st.Close())
-		report := func(name string, d []time.Duration) {
-			slices.Sort(d)
-			b.ReportMetric(float64(d[len(d)/2].Microseconds())/1000, name+"-p50-ms")
-			b.ReportMetric(float64(d[len(d)*99/100].Microseconds())/1000, name+"-p99-ms")
-		}
-		report("late", late)
-		report("timer", floor)
 	}
 }
 
-// timerFloor is how late the runtime's own timers are, at the same pace.
-func timerFloor(n int) []time.Duration {
+func lateness(b *testing.B, perSecond, seconds int) {
+	st, err := bolt.Open(filepath.Join(b.TempDir(), uuid.NewString()+".db"), bolt.Options{})
+	require.NoError(b, err)
+	var mu sync.Mutex
 	var late []time.Duration
-	for range n / 5 {
-		due := time.Now().Add(10 * time.Millisecond)
-		<-time.After(time.Until(due))
-		late = append(late, time.Since(due))
+	tool := shell.ToolFunc(func(_ context.Context, c shell.Call) (json.RawMessage, error) {
+		d := time.Since(c.DueAt.Std())
+		mu.Lock()
+		late = append(late, d)
+		mu.Unlock()
+		return nil, nil
+	})
+	e, stop := start(b, shell.Options{Store: st, Tools: tools(tool), DefaultConcurrency: 4096})
+	begin := time.Now().Add(time.Second + time.Duration(perSecond*seconds)*100*time.Microsecond)
+	var last uuid.UUID
+	for second := range seconds {
+		var specs []core.ActionSpec
+		for i := range perSecond {
+			spec := benchmarkSpec()
+			at := begin.Add(time.Duration(2*second)*time.Second + time.Duration(i)*time.Second/time.Duration(perSecond))
+			spec.Trigger = core.Scheduled(effects.TimeOf(at))
+			specs = append(specs, spec)
+		}
+		for part := range slices.Chunk(specs, 500) {
+			made, err := e.Actions().CreateAll(bg(), part)
+			require.NoError(b, err)
+			last = made[len(made)-1].ID
+		}
 	}
-	return late
+	require.True(b, time.Now().Before(begin), "they could not be made in time")
+	log := newBareLog(b, 1500)
+	var bare, timer []time.Duration
+	for second := range seconds {
+		every := time.Second / time.Duration(min(perSecond, 100))
+		from := begin.Add(time.Duration(2*second+1) * time.Second)
+		for due := from; due.Before(from.Add(time.Second - every)); due = due.Add(every) {
+			<-time.After(time.Until(due))
+			timer = append(timer, time.Since(due))
+			require.NoError(b, log.write(0, make([]rawStep, 1)))
+			bare = append(bare, time.Since(due))
+		}
+	}
+	_, err = e.Actions().Wait(bg(), last)
+	require.NoError(b, err)
+	require.NoError(b, stop())
+	require.NoError(b, st.Close())
+	require.Len(b, late, perSecond*seconds)
+	report := func(name string, d []time.Duration) {
+		slices.Sort(d)
+		b.ReportMetric(float64(d[len(d)/2].Microseconds())/1000, name+"-p50-ms")
+		b.ReportMetric(float64(d[len(d)*99/100].Microseconds())/1000, name+"-p99-ms")
+	}
+	report("late", late)
+	report("bare", bare)
+	report("timer", timer)
 }
