@@ -168,7 +168,7 @@ func (t *readTx) Batch(seq uint64) (b store.Batch, err error) {
 		return b, fmt.Errorf("batch %d: %w: the journal does not have it", seq, store.ErrNotFound)
 	}
 	b.Seq = seq
-	if b.Entry, err = parseEntry(key[:], raw); err == nil {
+	if b.Entry, err = parseEntry(key[:], raw, &t.texts); err == nil {
 		if raw, ok = t.table(bucketChanges).Get(key[:]); ok {
 			err = t.parseChanges(key[:], raw, &b)
 		}

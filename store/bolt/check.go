@@ -145,7 +145,7 @@ func (c *checker) checkRecords() error {
 				return errors.New("the key is no id")
 			}
 			ids[uuid.UUID(k)] = struct{}{}
-			_, err := parseRecord(kind, uuid.UUID(k), v)
+			_, err := parseRecord(kind, uuid.UUID(k), v, new(texts))
 			return err
 		})
 		if err != nil {
@@ -239,7 +239,7 @@ func (c *checker) checkJournal() error {
 			}
 			want = seq + 1
 		}
-		_, err := parseEntry(k, v)
+		_, err := parseEntry(k, v, new(texts))
 		return err
 	})
 	if err == nil && want != last+1 {

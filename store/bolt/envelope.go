@@ -17,7 +17,7 @@ import (
 	"github.com/orrery-go/orrery/store"
 )
 
-// Every value is a JSON object that begins with a checksum (CRC-32C, eight hex
+// Every value but those of packed.go is a JSON object that begins with a checksum (CRC-32C, eight hex
 // digits) of the value's key and of all that follows the checksum:
 //
 //	{"crc":"1a2b3c4d","version":3,"seq":123,"state":{...}}
@@ -226,48 +226,6 @@ func appendText(b []byte, name, s string) []byte {
 	}
 	b = append(b, s...)
 	return append(b, '"')
-}
-
-// appendRecord appends the stored form of a record.
-func appendRecord(b []byte, kind effects.Kind, id uuid.UUID, version, seq uint64, state []byte) []byte {
-	start := len(b)
-	b = appendNumber(openSeal(b), `"version":`, version)
-	b = appendNumber(b, `,"seq":`, seq)
-	b = append(b, `,"state":`...)
-	b = append(b, state...)
-	return closeSeal(b, start, recordSum(kind, id))
-}
-
-// recordRoom is the most that appendRecord adds to the state.
-const recordRoom = sealed + len(`"version":,"seq":,"state":}`) + 2*20
-
-func parseRecord(kind effects.Kind, id uuid.UUID, raw []byte) (store.Record, error) {
-	r := store.Record{Kind: kind, ID: id}
-	f := openFields(raw, recordSum(kind, id))
-	r.Version = f.number(`"version":`)
-	r.Seq = f.number(`,"seq":`)
-	r.State = f.remainder(`,"state":`)
-	return r, f.err
-}
-
-func appendEntry(b, key []byte, at effects.Time, entry []byte) []byte {
-	start := len(b)
-	b = append(openSeal(b), `"at":`...)
-	b = clampTime(at).AppendJSON(b)
-	b = append(b, `,"batch":`...)
-	b = append(b, entry...)
-	return closeSeal(b, start, sumOf(key))
-}
-
-func parseEntry(key, raw []byte) ([]byte, error) {
-	f := openFields(raw, sumOf(key))
-	if bytes.HasPrefix(f.rest, []byte(`"at":null`)) {
-		f.name(`"at":null`)
-	} else {
-		f.text(`"at":`)
-	}
-	entry := f.remainder(`,"batch":`)
-	return entry, f.err
 }
 
 func appendOutbox(b, key []byte, e *store.OutboxEntry) []byte {

@@ -123,7 +123,7 @@ func (t *readTx) Journal(from uint64, fn func(seq uint64, entry []byte) error) e
 			return false, fmt.Errorf("journal: %w: batch %d is missing, %d comes next", store.ErrCorrupt, want, seq)
 		}
 		want++
-		entry, err := parseEntry(k, v)
+		entry, err := parseEntry(k, v, &t.texts)
 		if err != nil {
 			return false, fmt.Errorf("journal batch %d: %w", seq, err)
 		}
@@ -208,7 +208,7 @@ func (t *readTx) Base(epoch uint64, fn func(store.Record) error) error {
 		kind, id, ok := splitBaseKey(k)
 		r, err := store.Record{}, fmt.Errorf("%w: key %x is no kind and id", store.ErrCorrupt, k)
 		if ok {
-			r, err = parseRecord(effects.Kind(t.text(kind)), id, v)
+			r, err = parseRecord(effects.Kind(t.text(kind)), id, v, &t.texts)
 		}
 		if err != nil {
 			bad = appendBad(bad, &store.RecordError{Op: "base", Kind: effects.Kind(kind), ID: id, Err: err})

@@ -20,12 +20,13 @@ import (
 
 // Format is the version of the file's layout that this package writes. It reads
 // older ones and migrates them; a newer one is refused with [ErrNewer].
-const Format = 3
+const Format = 4
 
 // migrations[n] brings a file of format n to n+1, in one transaction.
 var migrations = map[int]func(*bbolt.Tx) error{
 	1: func(*bbolt.Tx) error { return nil }, // the same tables: since then there may be a log beside the file
 	2: func(*bbolt.Tx) error { return nil }, // since then the journal stands in an archive beside the file
+	3: func(*bbolt.Tx) error { return nil }, // since then records and the entries of the journal are packed
 }
 
 // formatValue names the program and the format, under formatKey.
@@ -280,12 +281,10 @@ func ensureFormat(db *bbolt.DB, folder string) (err error) {
 		return err
 	case have > Format:
 		return fmt.Errorf("%w: format %d, this one reads up to %d", ErrNewer, have, Format)
-	case have == Format, (have == 1 || have == 2) && db.IsReadOnly(): // what was new since is missing, which does no harm
-		return nil
-	case db.IsReadOnly() && have == 0:
+	case have == 0 && db.IsReadOnly():
 		return fmt.Errorf("%w: it is empty", ErrForeign)
-	case db.IsReadOnly():
-		return fmt.Errorf("%w: format %d must be brought to %d first: open it once for writing", ErrReadOnly, have, Format)
+	case have == Format, db.IsReadOnly(): // what was new since is missing, which does no harm
+		return nil
 	}
 	if have <= 1 { // these have no log of their own
 		if err := kv.NoLog(folder, nil); err != nil {

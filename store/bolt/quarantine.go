@@ -124,7 +124,7 @@ func (t *tx) removeRecord(q *store.Quarantined, tables *kindTables, key, raw []b
 		return err
 	}
 	// A record whose envelope is whole is still the base of a replay.
-	r, err := parseRecord(q.Kind, q.ID, raw)
+	r, err := parseRecord(q.Kind, q.ID, raw, &t.texts)
 	if err == nil && r.Seq < epoch.First {
 		last, err := t.lastSeq()
 		if err != nil {

@@ -79,7 +79,7 @@ func (w *recordWalk) kind(kind effects.Kind, from []byte) error {
 func (w *recordWalk) visit(kind effects.Kind, k, v []byte) (more bool, err error) {
 	w.last = effects.Ref{Kind: kind, ID: uuid.UUID(fit(k, idLen))}
 	w.seen++
-	r, err := recordAt(kind, k, v)
+	r, err := recordAt(kind, k, v, &w.t.texts)
 	if err != nil {
 		w.bad = append(w.bad, err)
 		return w.seen < w.limit, nil

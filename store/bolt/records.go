@@ -21,7 +21,7 @@ func (t *readTx) Get(kind effects.Kind, id uuid.UUID) (r store.Record, err error
 	if !ok {
 		return r, &store.RecordError{Op: "get", Kind: kind, ID: id, Err: store.ErrNotFound}
 	}
-	if r, err = parseRecord(kind, id, raw); err != nil {
+	if r, err = parseRecord(kind, id, raw, &t.texts); err != nil {
 		return store.Record{}, &store.RecordError{Op: "get", Kind: kind, ID: id, Err: err, Raw: raw}
 	}
 	return r, nil
@@ -72,7 +72,7 @@ func (t *readTx) Records(fn func(store.Record) error) error {
 	var bad []error
 	for _, kind := range kinds {
 		err := t.scan("records", t.kind(kind).records, nil, func(k, v []byte) (bool, error) {
-			r, err := recordAt(kind, k, v)
+			r, err := recordAt(kind, k, v, &t.texts)
 			if err != nil {
 				bad = appendBad(bad, err)
 				return true, nil
@@ -87,12 +87,12 @@ func (t *readTx) Records(fn func(store.Record) error) error {
 }
 
 // recordAt reads the record that stands under a key; the error is a [store.RecordError].
-func recordAt(kind effects.Kind, k, v []byte) (r store.Record, err error) {
+func recordAt(kind effects.Kind, k, v []byte, room *texts) (r store.Record, err error) {
 	id := uuid.UUID(fit(k, idLen))
 	if len(k) != idLen {
 		err = fmt.Errorf("%w: key %x has %d bytes, not %d", store.ErrCorrupt, k, len(k), idLen)
 	} else {
-		r, err = parseRecord(kind, id, v)
+		r, err = parseRecord(kind, id, v, room)
 	}
 	if err != nil {
 		return store.Record{}, &store.RecordError{Op: "records", Kind: kind, ID: id, Err: err}

@@ -26,7 +26,7 @@ func soundValue(table string, k, v []byte) (err error) {
 		return nil
 	}
 	if kind, ok := strings.CutPrefix(table, recordsPrefix); ok {
-		_, err := recordAt(effects.Kind(kind), k, v)
+		_, err := recordAt(effects.Kind(kind), k, v, new(texts))
 		return err
 	}
 	if strings.HasPrefix(table, basePrefix) {
@@ -34,13 +34,13 @@ func soundValue(table string, k, v []byte) (err error) {
 		if !ok {
 			return fmt.Errorf("%w: the key is no kind and id", store.ErrCorrupt)
 		}
-		_, err := parseRecord(effects.Kind(kind), id, v)
+		_, err := parseRecord(effects.Kind(kind), id, v, new(texts))
 		return err
 	}
 	switch table {
 	case bucketNames[bucketJournal]:
 		if err = want(8); err == nil {
-			_, err = parseEntry(k, v)
+			_, err = parseEntry(k, v, new(texts))
 		}
 	case bucketNames[bucketEpochs]:
 		if err = want(8); err == nil {
@@ -199,7 +199,7 @@ func (s *salvager) mendHistory() error {
 	}
 	for _, kind := range s.named(recordsPrefix) {
 		err := s.each(kind, func(k, v []byte) error {
-			r, err := recordAt(effects.Kind(strings.TrimPrefix(kind, recordsPrefix)), k, v)
+			r, err := recordAt(effects.Kind(strings.TrimPrefix(kind, recordsPrefix)), k, v, new(texts))
 			first = max(first, r.Seq+1)
 			return err
 		})
@@ -243,7 +243,7 @@ func (s *salvager) mendIndexes() error {
 	for _, name := range s.named(recordsPrefix) {
 		kind := effects.Kind(strings.TrimPrefix(name, recordsPrefix))
 		err := s.each(name, func(k, v []byte) error {
-			r, err := recordAt(kind, k, v)
+			r, err := recordAt(kind, k, v, new(texts))
 			if err != nil {
 				return err
 			}

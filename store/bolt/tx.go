@@ -85,6 +85,7 @@ type readTx struct {
 	strays map[store.EffectKey][][]byte // keys of the waiting index that lead to what a listing named
 	steps  int
 	keys   [effectLen]byte // room for a key, see keyOf
+	texts  texts
 }
 
 // keyOf gives a key in the transaction's own memory, until the next one is asked for: one on the

@@ -75,6 +75,7 @@ type putter struct {
 	lists  []indexOp
 	counts map[countKey]int64
 	keys   []byte // room for index keys, until they are put
+	old    texts  // of one state
 }
 
 type countKey struct {
@@ -92,7 +93,7 @@ func (p *putter) write(w *store.Write) error {
 	var old store.Record
 	if exists {
 		var err error
-		if old, err = parseRecord(w.Kind, w.ID, raw); err != nil {
+		if old, err = parseRecord(w.Kind, w.ID, raw, p.old.again()); err != nil {
 			return err
 		}
 	}
