@@ -47,6 +47,9 @@ type LogStats struct {
 	Took        time.Duration // the last one that was made
 	Total       time.Duration // all that were made
 	Err         error         // of the last one; nil: it was made
+	Kept        int64         // bytes of what is kept of the log behind the checkpoints
+	Unshipped   int64         // of these, what waits to be shipped
+	KeepErr     error         // of the last attempt to keep and to ship; nil: it went well
 }
 
 // Placed is a [Store] that can tell, without a transaction, whether what it has open is

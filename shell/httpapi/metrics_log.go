@@ -15,6 +15,9 @@ var (
 	descCheckFailed = desc("orrery_checkpoints_failed_total", "Times that the log could not be brought into the database file; it is tried again.")
 	descCheckTime   = desc("orrery_checkpoint_seconds_total", "Time that it took to bring the log into the database file, in all.")
 	descCheckIll    = desc("orrery_checkpoint_failing", "1 if the last attempt to bring the log into the database file failed, else 0.")
+	descRedoBytes   = desc("orrery_redo_bytes", "Bytes of what is kept of the log behind the database file.")
+	descRedoWaits   = desc("orrery_redo_unshipped_bytes", "Bytes of redo that wait beside the database to be shipped.")
+	descRedoIll     = desc("orrery_redo_failing", "1 if the last attempt to keep or to ship redo failed, else 0.")
 )
 
 // collectLog reads how the log and its checkpoints go, of a store that has them.
@@ -31,9 +34,15 @@ func (s *Server) collectLog(_ context.Context, ch samples) {
 	ch.counter(descCheckpoints, l.Checkpoints)
 	ch.counter(descCheckFailed, l.Failed)
 	ch.seconds(descCheckTime, l.Total)
-	failing := 0.0
-	if l.Err != nil {
-		failing = 1
+	ch.gauge(descCheckIll, oneIf(l.Err != nil))
+	ch.gauge(descRedoBytes, float64(l.Kept))
+	ch.gauge(descRedoWaits, float64(l.Unshipped))
+	ch.gauge(descRedoIll, oneIf(l.KeepErr != nil))
+}
+
+func oneIf(is bool) float64 {
+	if is {
+		return 1
 	}
-	ch.gauge(descCheckIll, failing)
+	return 0
 }

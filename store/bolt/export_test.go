@@ -37,3 +37,6 @@ func Hold(s *Store) (release func()) {
 	}
 	return release
 }
+
+// Checkpoint brings all that is committed into the file.
+func Checkpoint(s *Store) error { return s.db.Checkpoint() }

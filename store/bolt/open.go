@@ -91,7 +91,7 @@ func open(path string, opts Options) (_ *Store, err error) {
 		}
 	}
 	tables, err := kv.New(db, kv.Options{
-		Folder: logFolder(file.path), Past: pastOptions(file.path), NoSync: opts.NoSync, ReadOnly: opts.ReadOnly, Fill: fillPercent, Logger: opts.Logger,
+		Folder: logFolder(file.path), Past: pastOptions(file.path), Keep: opts.keep(file.path), NoSync: opts.NoSync, ReadOnly: opts.ReadOnly, Fill: fillPercent, Logger: opts.Logger,
 		Seal: sealJSON, Unseal: parseJSON,
 	})
 	if err != nil {
@@ -164,6 +164,9 @@ func logFolder(path string) string { return target(path) + ".log" }
 
 // journalFolder gives the folder of a file's journal, likewise.
 func journalFolder(path string) string { return target(path) + ".journal" }
+
+// redoFolder gives the folder of what is kept of a file's log, likewise.
+func redoFolder(path string) string { return target(path) + ".redo" }
 
 // target gives the path that links lead to, also where no file is there.
 func target(path string) string {

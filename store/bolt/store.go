@@ -12,6 +12,7 @@
 //   - records.go, recordpage.go, due.go, lists.go: records and their two kinds of index;
 //   - journal.go: the journal and its epochs; outbox.go: outer effects;
 //   - claims.go, webhooks.go, runlogs.go, meta.go, quarantine.go: what else is kept;
+//   - restore.go: a copy as it was after a batch;
 //   - backup.go, compact.go, check.go with pages.go and inspect.go: whole files.
 package bolt
 
@@ -84,6 +85,39 @@ type Options struct {
 	// Logger is told where the log cannot be brought into the file, such as on a full
 	// disk: commits go on as long as there is room for the log. Nil: nobody is told.
 	Logger *slog.Logger
+	// Redo says for how long what was committed can be carried out once more in an older
+	// copy: see [Restore]. The zero value: not at all.
+	Redo Redo
+}
+
+// Redo says for how long the log is kept behind the checkpoints, beside the file or
+// elsewhere. It is on if Age or Bytes is set.
+//
+// A part of the log is moved into the folder PATH.redo, in one step, once a checkpoint has passed it, and
+// at Close. With a Folder it is copied there from then on, durable before it is removed; where that
+// fails commits go on, what waits is kept, and all of it goes over later. Options.Logger and
+// LogStats tell.
+type Redo struct {
+	// Age is how long after it was written a part of the log goes; zero: never for its age.
+	Age time.Duration
+	// Bytes is how many bytes there are at most, of those that wait for the Folder and of those
+	// there, each: the oldest go first. Zero: as many as there are.
+	Bytes int64
+	// Folder is where they go, perhaps on another disk; it must be there. Empty: they
+	// stay in PATH.redo.
+	Folder string
+}
+
+func (o Options) keep(path string) kv.Keep {
+	r := o.Redo
+	if r.Age <= 0 && r.Bytes <= 0 {
+		return kv.Keep{}
+	}
+	k := kv.Keep{Folder: redoFolder(path), Age: max(r.Age, 0), Bytes: max(r.Bytes, 0)}
+	if r.Folder != "" && target(r.Folder) != k.Folder {
+		k.Ship = r.Folder
+	}
+	return k
 }
 
 // lockTimeout is never 0, which bbolt takes for ever.

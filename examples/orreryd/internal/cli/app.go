@@ -118,7 +118,7 @@ a second signal n.`,
 			a.pipelineCommand(), a.taskCommand(), a.strategyCommand(), a.workerCommand(),
 			a.auditCommand(), a.limitsCommand(), a.runnersCommand(), a.lockCommand(), a.semaphoreCommand(), a.eventsCommand(), a.subscriberCommand(),
 		},
-		"file":    {a.replayCommand(), a.checkCommand(), a.quarantineCommand(), a.historyCommand(), a.compactCommand(), a.salvageCommand()},
+		"file":    {a.replayCommand(), a.checkCommand(), a.quarantineCommand(), a.historyCommand(), a.compactCommand(), a.salvageCommand(), a.restoreCommand()},
 		"runbook": {a.runbookCommand()},
 	} {
 		for _, c := range commands {

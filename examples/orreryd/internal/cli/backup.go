@@ -25,8 +25,9 @@ daemon goes on; or, with --db, of a database that no daemon has open. The file
 appears under its name only when it is whole and on the disk; an existing one is
 not overwritten.
 
-To restore, stop the daemon and start it on a copy of the file. Check a backup
-with
+To restore it, or what the database had at a later time, see
+  orreryd restore
+Check a backup with
   orreryd check --db FILE
   orreryd replay --verify --db FILE`,
 		Example: "  orreryd backup --to orrery-monday.db\n  orreryd backup --db orrery.db --to orrery-monday.db",

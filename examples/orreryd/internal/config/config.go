@@ -99,6 +99,9 @@ type retentionConfig struct {
 	HistoryDays float64 `toml:"history_days"`
 	JournalDays float64 `toml:"journal_days"`
 	JournalSize int64   `toml:"journal_bytes"`
+	RedoDays    float64 `toml:"redo_days"`
+	RedoSize    int64   `toml:"redo_bytes"`
+	RedoFolder  string  `toml:"redo_folder"`
 }
 
 type httpConfig struct {
@@ -132,7 +135,7 @@ func defaultConfig() Config {
 		LogFormat:       "text",
 		Background:      backgroundConfig{EnableRecurringActions: true, RecurringCheckIntervalSeconds: 5},
 		Engine:          engineConfig{LeaseTTLSeconds: 60, StopTimeoutSeconds: 30, DefaultConcurrency: 64, MaxBatch: 1024, ScrubRecordsPerSecond: 100},
-		Retention:       retentionConfig{ActionsDays: 7, HistoryDays: 7, JournalDays: 7, JournalSize: 16 << 30},
+		Retention:       retentionConfig{ActionsDays: 7, HistoryDays: 7, JournalDays: 7, JournalSize: 16 << 30, RedoSize: 16 << 30},
 		Redact:          redactConfig{Names: true, Paths: []string{}},
 		HTTP:            defaultHTTP(),
 		Audit:           defaultAudit(),
@@ -404,6 +407,7 @@ func (c *Config) validateEngine() error {
 		checkDays("retention.history_days", c.Retention.HistoryDays),
 		checkDays("retention.journal_days", c.Retention.JournalDays),
 		checkJournalBytes(c.Retention.JournalSize),
+		c.Retention.checkRedo(),
 	}
 	if e.DefaultConcurrency < 1 {
 		errs = append(errs, fmt.Errorf("engine.default_concurrency: %d is not at least 1", e.DefaultConcurrency))
@@ -428,6 +432,19 @@ func checkJournalBytes(n int64) error {
 		return nil
 	}
 	return fmt.Errorf("retention.journal_bytes: %d is neither -1 nor at least 1048576", n)
+}
+
+// checkRedo refuses what is kept without an end: it is as much as was ever committed.
+func (c *retentionConfig) checkRedo() error {
+	switch {
+	case !(c.RedoDays >= 0 && c.RedoDays <= maxSeconds/86400): // catches NaN too
+		return fmt.Errorf("retention.redo_days: %v is not between 0 (none is kept) and %d days", c.RedoDays, maxSeconds/86400)
+	case c.RedoSize < 1<<20:
+		return fmt.Errorf("retention.redo_bytes: %d is less than 1048576", c.RedoSize)
+	case c.RedoFolder != "" && c.RedoDays == 0:
+		return errors.New("retention.redo_folder: no redo is kept: set retention.redo_days too")
+	}
+	return nil
 }
 
 func checkDays(key string, v float64) error {

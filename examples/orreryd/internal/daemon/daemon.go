@@ -135,7 +135,7 @@ func (d *daemon) take(ctx context.Context) (err error) {
 	if d.runners, err = d.c.MakeRunners(d.log); err != nil {
 		return err
 	}
-	if d.store, err = bolt.Open(d.c.DB, bolt.Options{Logger: d.log}); err != nil {
+	if d.store, err = bolt.Open(d.c.DB, bolt.Options{Logger: d.log, Redo: redo(&d.c)}); err != nil {
 		if errors.Is(err, bolt.ErrLocked) {
 			err = fmt.Errorf("%w: is another orreryd running on it?", err)
 		}
@@ -145,6 +145,15 @@ func (d *daemon) take(ctx context.Context) (err error) {
 		return address()
 	}
 	return nil
+}
+
+// redo says for how long the log is kept behind the checkpoints.
+func redo(c *config.Config) bolt.Redo {
+	r := c.Retention
+	if r.RedoDays == 0 {
+		return bolt.Redo{}
+	}
+	return bolt.Redo{Age: config.Seconds(r.RedoDays * 86400), Bytes: r.RedoSize, Folder: r.RedoFolder}
 }
 
 // run works until ctx ends, then stops cleanly. ready is called once requests

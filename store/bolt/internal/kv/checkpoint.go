@@ -78,6 +78,7 @@ func (db *DB) checkpoint(calm context.Context) error {
 		err := db.writeFrozen(state{ID: db.session.ID, Open: true, Frame: db.upTo, Sum: db.upSum})
 		if err == nil && !errors.Is(db.InPlace(), store.ErrMoved) { // else another's log may stand there
 			err = db.log.Load().Drop(db.upTo)
+			tell(db.keeping)
 		}
 		if err != nil || !left {
 			return err

@@ -9,6 +9,7 @@
 //   - db.go: who sees what; commit.go: commits, from the log to the disk;
 //   - checkpoint.go: bringing them into the file;
 //   - past.go: tables that are only appended to, which a checkpoint writes elsewhere;
+//   - keep.go: frames that stay behind the checkpoint; redo.go: carrying them out in a copy;
 //   - recover.go: what is found at the start; file.go: bbolt, which panics on damage.
 package kv
 
@@ -56,6 +57,7 @@ type Options struct {
 	Segment  int64         // bytes of the log's greatest segment; zero: as package wal has it
 	Fill     func(table string) float64
 	Past     Past
+	Keep     Keep
 	Logger   *slog.Logger // told of checkpoints that fail; nil: nobody is
 	// Seal gives a value the form in which it is stored under a key, and Unseal reads it.
 	Seal   func(key []byte, v any) ([]byte, error)
@@ -113,12 +115,15 @@ type DB struct {
 	failed  error    // of the last checkpoint
 	inFile  uint64   // the last commit that the file has
 	made    made
+	kept    kept
 	ended   chan struct{} // closed when the checkpoint under way ends
 
 	dirty, full, half chan struct{} // tell the goroutine: there is something, enough, a log that will need room
 	over              chan struct{} // closed once everything is refused
 	stop              context.CancelFunc
 	stopped           chan struct{}
+	keeping           chan struct{} // tells the goroutine that keeps: there may be something to keep or to ship
+	keeper            chan struct{} // closed when that goroutine has ended
 }
 
 // New takes over an open bbolt file, and reads its log.
@@ -141,20 +146,25 @@ func New(b *bbolt.DB, o Options) (*DB, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	db := &DB{o: o, active: &overlay{}, ended: make(chan struct{}), over: make(chan struct{}), working: make(mutex, 1), dirty: make(chan struct{}, 1), full: make(chan struct{}, 1), half: make(chan struct{}, 1)}
+	db := &DB{o: o, active: &overlay{}, ended: make(chan struct{}), over: make(chan struct{}), working: make(mutex, 1), dirty: make(chan struct{}, 1), full: make(chan struct{}, 1), half: make(chan struct{}, 1), keeping: make(chan struct{}, 1)}
 	db.file.bolt, db.file.broken, db.file.fail = b, &db.broken, db.Break
 	if err := db.recover(); err != nil {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	db.stop, db.stopped = stop, make(chan struct{})
+	db.stop, db.stopped, db.keeper = stop, make(chan struct{}), make(chan struct{})
 	if o.ReadOnly {
 		close(db.stopped)
+		close(db.keeper)
 		return db, nil
 	}
 	go func() {
 		defer close(db.stopped)
 		db.keepUp(ctx)
+	}()
+	go func() {
+		defer close(db.keeper)
+		db.keepKept(ctx)
 	}()
 	return db, nil
 }
@@ -280,9 +290,11 @@ func tell(c chan struct{}) {
 func (db *DB) Close() error {
 	db.stop()
 	<-db.stopped
+	<-db.keeper
 	var err error
 	if !db.o.ReadOnly && db.Broken() == nil {
 		err = db.Settle()
+		db.keepAtLast()
 	}
 	if log := db.log.Load(); log != nil {
 		err = errors.Join(err, log.Close())

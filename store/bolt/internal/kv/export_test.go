@@ -1,5 +1,7 @@
 package kv
 
+import "context"
+
 // OnWrite has fn called after each transaction that was written to the file.
 func (db *DB) OnWrite(fn func()) { db.file.wrote = fn }
 
@@ -7,7 +9,14 @@ func (db *DB) OnWrite(fn func()) { db.file.wrote = fn }
 func (db *DB) Alone() {
 	db.stop()
 	<-db.stopped
+	<-db.keeper
 }
+
+// Last gives the number of the last commit.
+func (db *DB) Last() uint64 { return db.last }
+
+// Tidy ships what was kept, and removes what is beyond the bounds.
+func (db *DB) Tidy() error { return db.tidyKept(context.Background()) }
 
 // Wrote reports whether it is a commit of its own.
 func (s Staged) Wrote() bool { return s.wrote }

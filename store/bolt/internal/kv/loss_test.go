@@ -3,7 +3,9 @@ package kv_test
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -18,6 +20,7 @@ import (
 	"github.com/orrery-go/orrery/effects/seedtest"
 	"github.com/orrery-go/orrery/store/bolt/internal/disk/disktest"
 	"github.com/orrery-go/orrery/store/bolt/internal/kv"
+	"github.com/orrery-go/orrery/store/bolt/internal/wal"
 )
 
 // TestALossOfPowerTakesNoCommitThatWasAcknowledged loses the power after any operation on
@@ -28,7 +31,10 @@ func TestALossOfPowerTakesNoCommitThatWasAcknowledged(t *testing.T) {
 	l := &losses{t: t, dir: t.TempDir()}
 	for round := range uint64(rounds) {
 		l.r = rand.New(rand.NewPCG(seed, round))
-		l.run(disktest.New(), nil, content{}, 0)
+		d := disktest.New()
+		require.NoError(t, d.Mkdir("/shipped", 0o700))
+		require.NoError(t, d.SyncDir("/"))
+		l.run(d, nil, content{}, 0)
 	}
 	t.Log(l.images, "images")
 	require.Greater(t, l.images, 50*rounds)
@@ -53,17 +59,19 @@ var (
 type life struct {
 	*losses
 	depth   int
+	ship    string // where redo is shipped to; "": it stays
 	disk    *disktest.Disk
 	path    string
 	durable []byte // what the file has for certain
 	acked   content
+	frames  uint64    // as many were committed
 	maybe   []content // of the commits under way, in order
 }
 
 // run opens what a loss has left, which must hold want, or also what else it may hold.
 func (l *losses) run(d *disktest.Disk, file []byte, want content, depth int, or ...content) {
 	l.files++
-	v := &life{losses: l, depth: depth, disk: d, durable: file, path: filepath.Join(l.dir, fmt.Sprintf("%d.db", l.files))}
+	v := &life{losses: l, depth: depth, ship: []string{"", "/shipped"}[l.r.IntN(2)], disk: d, durable: file, path: filepath.Join(l.dir, fmt.Sprintf("%d.db", l.files))}
 	if file != nil {
 		require.NoError(l.t, os.WriteFile(v.path, file, 0o600))
 	}
@@ -75,12 +83,48 @@ func (l *losses) run(d *disktest.Disk, file []byte, want content, depth int, or 
 		}
 	}
 	db := v.open()
+	v.chained(db)
 	v.acked = v.found(db, append(or, want))
 	or = nil
 	for range steps[depth] {
 		v.step(db)
 	}
+	v.frames = db.Last()
 	require.NoError(l.t, db.Close())
+	v.chained(nil)
+}
+
+// chained follows what was kept of the logs, from the first frame on: without a hole, it comes as far
+// as the log that is open.
+func (v *life) chained(db *kv.DB) {
+	if v.depth > 0 && v.r.IntN(6) > 0 { // it takes its time
+		return
+	}
+	var pieces []wal.Piece
+	for _, folder := range []string{"/redo", "/shipped", "/log"} {
+		some, bad, err := wal.Kept(folder, v.disk)
+		if !errors.Is(err, fs.ErrNotExist) {
+			require.NoError(v.t, err)
+		}
+		require.Empty(v.t, bad)
+		pieces = append(pieces, some...)
+	}
+	slices.SortFunc(pieces, wal.ComparePieces)
+	last := uint64(0)
+	err := wal.Follow(pieces, v.disk, [16]byte{}, 0, 0, func(f wal.KeptFrame) error {
+		last = f.Number
+		return nil
+	})
+	require.ErrorIs(v.t, err, wal.ErrMissing)
+	require.ErrorContains(v.t, err, fmt.Sprintf("no frame behind %d was kept", last))
+	if db == nil {
+		require.Equal(v.t, v.frames, last)
+		return
+	}
+	tx, err := db.Begin(context.Background(), false)
+	require.NoError(v.t, err)
+	require.Equal(v.t, tx.Last(), last)
+	tx.Rollback()
 }
 
 func (v *life) open() *kv.DB {
@@ -89,6 +133,7 @@ func (v *life) open() *kv.DB {
 	o := options("/")
 	o.Folder, o.Past.Folder = "/log", "/past"
 	o.Past.Floor = floor
+	o.Keep = kv.Keep{Folder: "/redo", Ship: v.ship}
 	o.FS, o.NoSync, o.Segment, o.Portion, o.Large = v.disk, false, 16<<10, 2<<10, 100
 	db, err := kv.New(b, o)
 	require.NoError(v.t, err)
@@ -152,7 +197,9 @@ func above(c content) {
 }
 
 func (v *life) step(db *kv.DB) {
-	switch v.r.IntN(8) {
+	switch v.r.IntN(9) {
+	case 8:
+		require.NoError(v.t, db.Tidy())
 	case 0:
 		require.NoError(v.t, db.Checkpoint())
 	case 1:

@@ -68,7 +68,7 @@ func (db *DB) putState(tx *bbolt.Tx, s state) error {
 }
 
 func (db *DB) logOptions() wal.Options {
-	return wal.Options{FS: db.o.FS, NoSync: db.o.NoSync, ReadOnly: db.o.ReadOnly, SegmentSize: db.o.Segment, Synced: db.session.Frame}
+	return wal.Options{FS: db.o.FS, NoSync: db.o.NoSync, ReadOnly: db.o.ReadOnly, SegmentSize: db.o.Segment, Keep: db.o.Keep.Folder, Synced: db.session.Frame}
 }
 
 // openLog makes the log that the first commit needs.

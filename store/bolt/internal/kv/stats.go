@@ -29,6 +29,7 @@ func (db *DB) Stats() store.LogStats {
 	all := db.bytes.plus(db.aside)
 	return store.LogStats{
 		Frames: db.last - db.inFile, Bytes: all.log, Memory: all.memory, Written: db.written,
+		Kept: db.kept.bytes, Unshipped: db.kept.waiting, KeepErr: db.kept.err,
 		Checkpoints: db.made.whole, Failed: db.made.failed, Took: db.made.took, Total: db.made.total, Err: db.failed,
 	}
 }

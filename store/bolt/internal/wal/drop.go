@@ -10,7 +10,7 @@ import (
 
 // Drop gives up the segments of which all frames are numbered at most upTo, but the one
 // that is written to, the oldest first, up to the first one that a [Hold] keeps. Their
-// files are kept for use anew, or removed.
+// files go to the folder Keep, or are used anew, or removed.
 func (l *Log) Drop(upTo uint64) error {
 	l.files.Lock()
 	defer l.files.Unlock()
@@ -20,11 +20,14 @@ func (l *Log) Drop(upTo uint64) error {
 	for len(l.segments) > 1 && l.segments[0].last <= upTo && !l.held(l.segments[0].last) {
 		s := l.segments[0]
 		l.readers.forget(s.seq) // what is open cannot be renamed on Windows
-		keep := len(l.spares) < maxSpares && s.size <= l.o.SegmentSize && s.size >= l.grow
+		reuse := l.o.Keep == "" && len(l.spares) < maxSpares && s.size <= l.o.SegmentSize && s.size >= l.grow
 		var err error
-		if keep {
+		switch {
+		case l.o.Keep != "":
+			err = l.keep(&s)
+		case reuse:
 			err = l.o.FS.Rename(s.path, l.path(s.seq, spareSuffix))
-		} else {
+		default:
 			err = l.o.FS.Remove(s.path)
 		}
 		if err != nil {
@@ -34,10 +37,10 @@ func (l *Log) Drop(upTo uint64) error {
 		l.size.Add(headerSize - s.used)
 		// A later segment must not be gone while an earlier one is there, nor its
 		// file be used anew while it still has its name.
-		if err := l.syncDir(l.dir); err != nil {
+		if err := errors.Join(l.syncKept(), l.syncDir(l.dir)); err != nil {
 			return l.fail(fmt.Errorf("dropping a segment of the log: %w", err))
 		}
-		if keep {
+		if reuse {
 			l.spares = append(l.spares, spare{path: l.path(s.seq, spareSuffix), size: s.size})
 		}
 	}
@@ -81,7 +84,8 @@ func Inspect(dir string, o Options) (id [16]byte, frames bool, err error) {
 
 // Remove removes a log durably, with its folder if nothing else is in it. It removes the
 // oldest segment first: what is left of a removal that was cut off is a log from which
-// segments were dropped. A log that is not there is no error.
+// segments were dropped. Those with a frame go to the folder Keep, if there is one. A log that
+// is not there is no error.
 func Remove(dir string, o Options) error {
 	if o.ReadOnly {
 		return errReadOnly
@@ -100,14 +104,16 @@ func Remove(dir string, o Options) error {
 	for _, seq := range n.spares {
 		paths = append(paths, l.path(seq, spareSuffix))
 	}
-	for _, seq := range n.segments {
-		paths = append(paths, l.path(seq, segmentSuffix))
-	}
 	for _, path := range paths {
 		if err := l.o.FS.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("removing the log: %w", err)
 		}
 		if err := l.syncDir(dir); err != nil {
+			return fmt.Errorf("removing the log: %w", err)
+		}
+	}
+	for _, seq := range n.segments {
+		if err := errors.Join(l.giveUp(seq), l.syncDir(dir)); err != nil {
 			return fmt.Errorf("removing the log: %w", err)
 		}
 	}

@@ -99,23 +99,29 @@ func (c *cursor) again() (record, error) {
 // laterSynced looks behind the valid frames for records that were written later, and
 // returns up to which frame they call the log synced; 0: none does.
 func (c *cursor) laterSynced() (synced uint64, err error) {
+	synced, _, err = c.later()
+	return synced, err
+}
+
+// later does that, and gives the highest number of them, too; 0: there is none.
+func (c *cursor) later() (synced, number uint64, err error) {
 	for off := c.off; off+recordSize <= c.size; {
 		b, err := c.view(off, recordSize)
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		if binary.LittleEndian.Uint64(b[8:]) == c.nonce {
 			rec, ok, err := c.record(off)
 			if err != nil {
-				return 0, err
+				return 0, 0, err
 			}
 			if ok && rec.number >= c.next {
-				synced = max(synced, rec.synced)
+				synced, number = max(synced, rec.synced), max(number, rec.number)
 				off = rec.end
 				continue
 			}
 		}
 		off += align
 	}
-	return synced, nil
+	return synced, number, nil
 }

@@ -150,6 +150,7 @@ type Log struct {
 	spares   []spare
 	grow     int64  // size of the next segment
 	seq      uint64 // the highest that was ever used
+	keeps    bool   // the name of the folder Keep is durable
 
 	preparing sync.Mutex // held by the one Prepare that does something
 	holds     holds

@@ -1,0 +1,278 @@
+package bolt
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/bolt/internal/kv"
+	"github.com/orrery-go/orrery/store/bolt/internal/wal"
+)
+
+// Errors of a [Restore] that callers decide on.
+var (
+	// ErrBefore: the file that is restored from is beyond what is asked for.
+	ErrBefore = errors.New("it is from before this copy was made: take an older backup")
+	// ErrNoRedo: what was kept of the log does not reach what is asked for.
+	ErrNoRedo = errors.New("the redo that was kept does not reach it")
+)
+
+// RestoreOptions say what a [Restore] is to make. The zero value is the file as it is.
+type RestoreOptions struct {
+	// Batch is the last batch to be carried out; zero: none by number.
+	Batch uint64
+	// At is the clock reading of the last one: what was decided later is not carried out; zero: none by
+	// time. Batch and At exclude each other.
+	At effects.Time
+	// Redo are the folders with what was kept of the log (Options.Redo), or with the log of a file that
+	// cannot be opened. Without any it is the one beside the file, if it is there.
+	Redo []string
+	// DryRun makes no file.
+	DryRun bool
+}
+
+// Restored tells what a [Restore] found.
+type Restored struct {
+	From    Place  // what the file had
+	To      Place  // what the new file has
+	Commits uint64 // that were carried out
+}
+
+// Place is a batch and its clock reading; the zero Place comes before all batches.
+type Place struct {
+	Batch uint64
+	At    effects.Time // zero: it is not known, as the journal begins behind it
+}
+
+func (p Place) String() string {
+	if p.At.IsZero() {
+		return fmt.Sprintf("batch %d", p.Batch)
+	}
+	return fmt.Sprintf("batch %d of %s", p.Batch, p.At)
+}
+
+// Restore makes a new database file of a backup, or of a file that nobody has open, which is
+// not changed. With a Batch or a time it carries out what was kept of the log behind the
+// backup, up to there, every commit once more as it was: records, journal, logs of runs and
+// webhooks. So the new file has all that the old one had then; what is under way in it is what was
+// under way then, as after a crash.
+//
+// The new file appears under its name only when it is whole and on the disk; one that is already
+// there stays, and the error wraps [os.ErrExist]. It begins a log of its own, and what is kept of that
+// is told from what the old file went on to write. [ErrBefore] and [ErrNoRedo] say that it
+// cannot be made; [wal.ErrFork], that two copies of the database went on from one place.
+func Restore(ctx context.Context, from, to string, o RestoreOptions) (r Restored, err error) {
+	fail := func(err error) (Restored, error) {
+		return r, fmt.Errorf("restore %s to %s: %w", from, to, err)
+	}
+	if o.Batch != 0 && !o.At.IsZero() {
+		return fail(errors.New("give a batch or a time, not both"))
+	}
+	s, err := open(from, Options{ReadOnly: true})
+	if err != nil {
+		return fail(err)
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	v := restorer{ctx: ctx, from: s, o: o}
+	if err := v.begin(); err != nil {
+		return fail(err)
+	}
+	if o.DryRun {
+		err = v.follow(nil)
+	} else {
+		_, err = writeNew(to, func(f *os.File) (int64, error) { return 0, v.write(f.Name()) })
+	}
+	if r = v.found; err != nil {
+		return fail(err)
+	}
+	return r, nil
+}
+
+// restorer is one Restore.
+type restorer struct {
+	ctx   context.Context
+	from  *Store
+	o     RestoreOptions
+	at    kv.Position
+	found Restored
+}
+
+// begin reads where the file stands.
+func (v *restorer) begin() error {
+	tx, err := v.from.begin(v.ctx, "restore", false)
+	if err != nil {
+		return err
+	}
+	defer v.from.open.Done()
+	defer tx.Rollback()
+	v.at = tx.Position()
+	t := &readTx{ctx: v.ctx, tx: tx}
+	if v.found.From, err = t.lastPlace(); err != nil {
+		return err
+	}
+	v.found.To = v.found.From
+	if v.o.Batch != 0 && v.o.Batch < v.found.From.Batch || !v.o.At.IsZero() && v.o.At < v.found.From.At {
+		return fmt.Errorf("%w: it has %s", ErrBefore, v.found.From)
+	}
+	return nil
+}
+
+// lastPlace gives the last batch.
+func (t *readTx) lastPlace() (p Place, err error) {
+	defer guard("the last batch", &err)
+	if p.Batch, err = t.lastSeq(); err != nil {
+		return p, err
+	}
+	key := seqKey(p.Batch)
+	raw, ok := t.table(bucketJournal).Get(key[:])
+	if !ok {
+		return p, nil
+	}
+	p.At, err = entryAt(key[:], raw)
+	return p, err
+}
+
+// write makes the new file.
+func (v *restorer) write(path string) (err error) {
+	if err := v.from.copyCompact(v.ctx, path, false); err != nil {
+		return err
+	}
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{NoSync: true, FreelistType: bbolt.FreelistMapType, NoStatistics: true})
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(v.follow(db), db.Sync(), db.Close()); err != nil {
+		return err
+	}
+	s, err := open(path, Options{ReadOnly: true})
+	if err != nil {
+		return fmt.Errorf("what came of it is no whole database: %w", err)
+	}
+	return s.Close()
+}
+
+// follow carries out what was kept of the log; nil: it only looks how far that goes.
+func (v *restorer) follow(db *bbolt.DB) (err error) {
+	defer guard("write the new file", &err)
+	if v.reached() && v.o.At.IsZero() && len(v.o.Redo) == 0 {
+		return nil
+	}
+	pieces, bad, err := v.pieces()
+	if err != nil {
+		return err
+	}
+	redo := kv.NewRedo(db, v.at)
+	beyond := false
+	err = redo.Follow(pieces, func(f *kv.Frame) (bool, error) {
+		if v.ctx.Err() != nil {
+			return false, context.Cause(v.ctx)
+		}
+		to, err := v.after(f)
+		if err != nil {
+			return false, err
+		}
+		if beyond = v.isBeyond(to); !beyond {
+			v.found.To = to
+			v.found.Commits++
+		}
+		return beyond, nil
+	})
+	switch {
+	case v.ctx.Err() != nil:
+		return err
+	case err != nil && !v.reached():
+		return fmt.Errorf("%w: it goes as far as %s: %w", ErrNoRedo, v.found.To, errors.Join(append(bad, err)...))
+	}
+	if db == nil {
+		return nil
+	}
+	if err := redo.Flush(); err != nil {
+		return err
+	}
+	return db.Update(func(tx *bbolt.Tx) error {
+		name, key := kv.StateKey()
+		b, err := tx.CreateBucketIfNotExists([]byte(name))
+		if err != nil {
+			return err
+		}
+		if err := putFormat(tx); err != nil { // an older file has values of this one now
+			return err
+		}
+		return putSealed(b, key, redo.Position().State())
+	})
+}
+
+// reached reports whether the batch that is asked for was carried out, or none is asked for.
+// Nobody knows of a time whether all of before was.
+func (v *restorer) reached() bool {
+	return v.o.At.IsZero() && (v.o.Batch == 0 || v.found.To.Batch == v.o.Batch)
+}
+
+// isBeyond reports whether a place lies behind what is asked for.
+func (v *restorer) isBeyond(p Place) bool {
+	if !v.o.At.IsZero() {
+		return p.At > v.o.At
+	}
+	return p.Batch > v.o.Batch
+}
+
+// after gives the last batch once a frame is carried out.
+func (v *restorer) after(f *kv.Frame) (Place, error) {
+	to := v.found.To
+	err := f.Each(bucketNames[bucketJournal], func(key, value []byte) (err error) {
+		if len(key) != 8 {
+			return fmt.Errorf("%w: journal key %x has %d bytes, not 8", store.ErrCorrupt, key, len(key))
+		}
+		to.Batch = binary.BigEndian.Uint64(key)
+		to.At, err = entryAt(key, value)
+		return err
+	})
+	return to, err
+}
+
+// pieces reads what there is in the folders.
+func (v *restorer) pieces() (pieces []wal.Piece, bad []error, err error) {
+	folders := v.o.Redo
+	if len(folders) == 0 {
+		folders = []string{redoFolder(v.from.path)}
+	}
+	for _, folder := range folders {
+		some, ill, err := wal.Kept(folder, nil)
+		if errors.Is(err, fs.ErrNotExist) && len(v.o.Redo) == 0 {
+			return nil, nil, fmt.Errorf("%w: there is no folder %s: name the one with what was kept of the log", ErrNoRedo, folder)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		pieces, bad = append(pieces, some...), append(bad, ill...)
+	}
+	slices.SortStableFunc(pieces, wal.ComparePieces)
+	return pieces, bad, nil
+}
+
+// entryAt gives the clock reading of an entry of the journal.
+func entryAt(key, raw []byte) (at effects.Time, err error) {
+	if !isEnvelope(raw) {
+		p := openPacked(raw, sumOf(key))
+		at = effects.Time(p.number()) //nolint:gosec // appendEntry has clamped it
+		return at, p.err
+	}
+	f := openFields(raw, sumOf(key))
+	if bytes.HasPrefix(f.rest, []byte(`"at":null`)) {
+		return 0, f.err
+	}
+	text := f.text(`"at":`)
+	if f.err != nil {
+		return 0, f.err
+	}
+	return effects.ParseTime(string(text))
+}
