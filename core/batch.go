@@ -284,6 +284,7 @@ func (t *Batch) deliver(d delivery, res *Result) error {
 			return fmt.Errorf("kind %q is unknown", clip(string(d.to.Kind)))
 		}
 	}
+	mark, order := len(t.undo), t.order
 	next, effs, err := t.step(d.to.Kind, state, d.event)
 	if err != nil {
 		return err
@@ -293,6 +294,8 @@ func (t *Batch) deliver(d delivery, res *Result) error {
 		r = t.beyond(d, s, next)
 	}
 	if r != nil {
+		t.rollback(mark)
+		t.order = order
 		r.To = d.to // a machine that does not exist cannot say its id
 		return t.refused(d, r, res)
 	}
@@ -332,7 +335,8 @@ func (t *Batch) refused(d delivery, r *effects.Refused, res *Result) error {
 }
 
 // step carries out one transition. A machine whose parts are records of their own
-// looks them up in the batch, and changes them there.
+// looks them up in the batch, and changes them there: what it has changed is taken back
+// if the event is refused.
 func (t *Batch) step(kind effects.Kind, s State, e Event) (State, []effects.Effect, error) {
 	if whole, ok := s.(interface {
 		applyIn(t *Batch, e Event) (State, []effects.Effect, error)
@@ -409,6 +413,9 @@ func (t *Batch) slot(ref effects.Ref) (*slot, error) {
 	}
 	state, err := t.loader.Load(ref)
 	if err != nil {
+		return nil, fmt.Errorf("load %s: %w", ref, err)
+	}
+	if state, err = Whole(state, t.State); err != nil {
 		return nil, fmt.Errorf("load %s: %w", ref, err)
 	}
 	s := t.newSlot()

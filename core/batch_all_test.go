@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -12,11 +13,12 @@ import (
 	"github.com/orrery-go/orrery/effects"
 )
 
-// machines are those of a world to which anybody may send events.
+// machines are those of a world to which anybody may send events: all but what machines keep
+// as records of their own.
 func (w world) machines() world {
 	out := world{}
 	for ref, b := range w {
-		if ref.Kind != core.KindQueueItem && ref.Kind != core.KindQueueKey && ref.Kind != core.KindQueueDedup {
+		if k := string(ref.Kind); !strings.HasPrefix(k, "queue_") && !strings.HasPrefix(k, "pipeline_") {
 			out[ref] = b
 		}
 	}

@@ -101,6 +101,47 @@ func KeepsLogs(kind effects.Kind) bool { return kinds[kind].keepsLogs }
 // what a queue keeps as records of their own.
 func Scanned(kind effects.Kind) bool { return kinds[kind].scanned }
 
+// Shared reports whether many machines refer to a record of that kind, which never changes:
+// each that is read needs it.
+func Shared(kind effects.Kind) bool { return kinds[kind].shared }
+
+// Whole gives a state with what its machine keeps as records of their own, which [DecodeState]
+// does not have. load gives the state of such a record, nil if it does not exist: what stood in
+// it is then missing. States from a [Batch] are whole.
+func Whole(s State, load func(ref effects.Ref) (State, error)) (State, error) {
+	if apart, ok := s.(interface {
+		whole(load func(effects.Ref) (State, error)) (State, error)
+	}); ok {
+		return apart.whole(load)
+	}
+	return s, nil
+}
+
+// WholeJSON gives the form in which a machine is shown, of its stored form: with what it keeps
+// as records of their own, see [Whole].
+func WholeJSON(kind effects.Kind, stored []byte, load func(ref effects.Ref) (State, error)) ([]byte, error) {
+	s, err := DecodeState(kind, stored)
+	if err != nil {
+		return nil, err
+	}
+	apart, ok := s.(interface{ apart() bool })
+	if !ok || !apart.apart() {
+		return stored, nil
+	}
+	if s, err = Whole(s, load); err != nil {
+		return nil, err
+	}
+	return json.Marshal(s)
+}
+
+// HeldBytes is about what a state from a [Batch] has in memory beyond its stored form.
+func HeldBytes(s State) int {
+	if h, ok := s.(interface{ heldBytes() int }); ok {
+		return h.heldBytes()
+	}
+	return 0
+}
+
 // Paced reports whether machines of that kind are woken at a pace of their own: that
 // of the recurring check (002), between the ticks.
 func Paced(kind effects.Kind) bool { return kinds[kind].paced }

@@ -33,6 +33,14 @@ const (
 	KindQueueDedup effects.Kind = "queue_dedup"
 )
 
+// Kinds of what a [Pipeline] keeps as records of their own.
+const (
+	KindPipelineDefinition effects.Kind = "pipeline_definition"
+	KindPipelineRuns       effects.Kind = "pipeline_runs"
+	KindPipelineHistory    effects.Kind = "pipeline_history"
+	KindPipelineContext    effects.Kind = "pipeline_context"
+)
+
 // kind is all that the batch, the codec and the shell need to know of a kind of
 // machine. What is left out, a machine of that kind has not, or does not need.
 type kind struct {
@@ -60,6 +68,7 @@ type kind struct {
 	paced     bool                               // see [Paced]
 	scanned   bool                               // see [Scanned]
 	bounded   bool                               // see [Bounded]
+	shared    bool                               // see [Shared]
 	passesOn  bool                               // what it makes on a word from outside was asked for there
 }
 
@@ -90,7 +99,7 @@ func record[S State](k kind) kind {
 	}
 	if k.apply == nil {
 		k.apply = func(s State, e Event, _ Clock) (State, []effects.Effect) {
-			return s, refused(s.Ref(), e, effects.CodeInvalid, "this record belongs to a queue: send the event to that")
+			return s, refused(s.Ref(), e, effects.CodeInvalid, "this record belongs to a machine: send the event to that")
 		}
 	}
 	return k
@@ -107,7 +116,7 @@ var kindTable = []kind{ // read-only: a table
 		name: KindOccurrence, events: occurrenceEvents, expire: OccurrenceExpire{}, retention: RetainHistory, passing: always,
 	}),
 	machine[Pipeline, PipelineEvent]("a pipeline", kind{
-		name: KindPipeline, events: pipelineEvents, due: PipelineDue{}, expire: PipelineExpire{}, outer: &effectEvents, child: true, bounded: true,
+		name: KindPipeline, decode: decodePipeline, events: pipelineEvents, due: PipelineDue{}, expire: PipelineExpire{}, outer: &effectEvents, child: true, bounded: true,
 		statuses: statusTerms(PhaseInit, PhaseBlocked, PhaseRunning, PhaseDone, PhaseFailure, PhaseCancelled),
 	}),
 	machine[Task, TaskEvent]("a task", kind{
@@ -146,6 +155,10 @@ var kindTable = []kind{ // read-only: a table
 	record[QueueItem](kind{name: KindQueueItem, passing: passingItem, scanned: true, scanState: scanStateAs((*scan).queueItem)}),
 	record[QueueKey](kind{name: KindQueueKey, scanned: true}),
 	record[QueueDedup](kind{name: KindQueueDedup, passing: always, scanned: true}),
+	record[PipelineDefinition](kind{name: KindPipelineDefinition, shared: true}),
+	record[PipelineRuns](kind{name: KindPipelineRuns}),
+	record[HistoryPage](kind{name: KindPipelineHistory, passing: always}),
+	record[ContextPage](kind{name: KindPipelineContext, passing: always}),
 }
 
 // kinds is the table by name.

@@ -38,6 +38,10 @@ var wantKinds = []struct {
 	{kind: core.KindQueueItem, scanned: true},
 	{kind: core.KindQueueKey, scanned: true},
 	{kind: core.KindQueueDedup, scanned: true},
+	{kind: core.KindPipelineDefinition},
+	{kind: core.KindPipelineRuns},
+	{kind: core.KindPipelineHistory},
+	{kind: core.KindPipelineContext},
 	{kind: "planet"},
 }
 

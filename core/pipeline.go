@@ -75,6 +75,8 @@ type Pipeline struct {
 	Abandoned []uint32 `json:"leaving"`
 	Watchers  []Owner  `json:"watchers"` // to be told of the end
 	Told      bool     `json:"told"`     // the owner was
+
+	parts *pipelineParts // what is stored in records of its own; nil: nothing
 }
 
 // PhaseType tells the phases of a pipeline's life apart (003 Phase).
@@ -114,10 +116,18 @@ type pipelineTransition struct {
 	Pipeline
 	before Pipeline
 	at     int // the index of the phase at which the pipeline stands; -1: of none
+
+	recorded int      // records that the history has got
+	values   []string // names of the context that were given a value
 }
 
 // Apply carries out one transition.
 func (p Pipeline) Apply(e PipelineEvent, c Clock) (Pipeline, []effects.Effect) {
+	t := p.transition(e, c)
+	return concluded(p, t.Pipeline, t.transition)
+}
+
+func (p Pipeline) transition(e PipelineEvent, c Clock) *pipelineTransition {
 	t := &pipelineTransition{transition: transition{clock: c, event: e}, Pipeline: p, before: p}
 	t.UpdatedAt, t.at = c.Now, p.Definition.index(p.Phase.Name)
 	switch create, ok := e.(PipelineCreate); {
@@ -128,7 +138,7 @@ func (p Pipeline) Apply(e PipelineEvent, c Clock) (Pipeline, []effects.Effect) {
 	default:
 		t.transition.refuse(effects.CodeNotFound, "pipeline not found")
 	}
-	return concluded(p, t.Pipeline, t.transition)
+	return t
 }
 
 // apply has 003's table, and the rows that Orrery adds to it: the event, the states
@@ -331,6 +341,9 @@ func (t *pipelineTransition) conflict(format string, args ...any) outcome {
 	if t.before.Phase.Type == PhaseRunning {
 		state = fmt.Sprintf("running phase %q", clip(t.before.Phase.Name))
 	}
+	if t.lacksDefinition() {
+		state += ", and " + definitionLost
+	}
 	return t.refuse(effects.CodeConflict, "pipeline %s is %s: %s", t.ID, state, fmt.Sprintf(format, args...))
 }
 
@@ -404,8 +417,5 @@ func (p Pipeline) Terms() []effects.Term {
 	at, ended := p.endedAt()
 	return withEnd(listed(p.CreatedAt, StatusTerm(p.Phase.Type), p.scope()), at, ended)
 }
-
-// AppendJSON appends the stored form.
-func (p Pipeline) AppendJSON(b []byte) []byte { return appendMarshaled(b, p) }
 
 func (p Pipeline) outstanding() []effects.Outer { return p.Pending.outstanding() }

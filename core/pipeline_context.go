@@ -16,6 +16,7 @@ func (t *pipelineTransition) put(name string, v json.RawMessage) bool {
 		return false
 	}
 	t.Context = context
+	t.values = append(t.values, name)
 	return true
 }
 

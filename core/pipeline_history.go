@@ -39,6 +39,7 @@ const (
 
 // record notes how the running phase went.
 func (t *pipelineTransition) record(o PhaseOutcome, reason string) {
+	t.recorded++
 	t.History = appendLast(t.History, MaxHistory, PhaseRecord{
 		Name: t.Phase.Name, StartedAt: t.PhaseStartedAt, EndedAt: t.clock.Now, Attempts: t.Attempt, Outcome: o,
 		Reason: texts.Bound(reason, maxHistoryReasonBytes),

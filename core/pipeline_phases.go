@@ -192,6 +192,10 @@ func (t *pipelineTransition) fail(phase, err string, recoverable bool) {
 
 // failUnknownPhase: → failed, since no phase is where the pipeline stands.
 func (t *pipelineTransition) failUnknownPhase() {
+	if t.lacksDefinition() {
+		t.fail(t.Phase.Name, definitionLost, false)
+		return
+	}
 	t.fail(t.Phase.Name, fmt.Sprintf("phase %q is not in the definition", clip(t.Phase.Name)), false)
 }
 

@@ -68,6 +68,8 @@ func (w world) pipeline(t *testing.T, n int) core.Pipeline {
 	s, err := w.Load(pipelineRef(n))
 	require.NoError(t, err)
 	require.NotNil(t, s)
+	s, err = core.Whole(s, w.Load)
+	require.NoError(t, err)
 	return s.(core.Pipeline)
 }
 
@@ -120,11 +122,11 @@ func TestCancellingAPipelineCancelsAllThatItRunsAndMeetsNoRefusal(t *testing.T) 
 	def := core.PipelineDef{Name: "outer", Phases: []core.PhaseDef{{Name: "both", Pipelines: &core.PipelinesPhase{Start: []core.PipelineStartDef{{Definition: inner}, {Definition: inner}}, Wait: true}}}}
 	require.Nil(t, w.send(t, pipelineRef(1), core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def}}, start, &seq).Refused)
 	w.fire(t, start, &seq)
-	require.Len(t, w, 5, "the pipeline, two more, and an action of each")
+	require.Len(t, w.machines(), 5, "the pipeline, two more, and an action of each")
 
 	res := w.send(t, pipelineRef(1), core.PipelineCancel{Reason: "not needed"}, start, &seq)
 	assert.Nil(t, res.Refused)
-	for _, ref := range w.refs() {
+	for _, ref := range w.machines().refs() {
 		s, err := w.Load(ref)
 		require.NoError(t, err)
 		assert.Equal(t, "cancelled", phase(s), ref)

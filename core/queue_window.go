@@ -29,9 +29,8 @@ func (p Cursor) compare(o Cursor) int {
 // transition asks for them, and makes each a slot of its own, as it does with
 // machines. What the batch itself has changed is laid over what the loader gives.
 type window struct {
-	t     *Batch
+	records
 	queue uuid.UUID
-	err   error // the first thing that could not be read
 }
 
 // listKeyOf names one list within a batch.
@@ -65,13 +64,8 @@ func (q Queue) applyIn(t *Batch, e Event) (State, []effects.Effect, error) {
 		next, effs := kinds[KindQueue].apply(q, e, t.clock)
 		return next, effs, nil
 	}
-	mark, order := len(t.undo), t.order
-	w := window{t: t, queue: q.ID}
+	w := window{records{t: t}, q.ID}
 	next, effs := q.header().applyTo(&w, own, t.clock)
-	if w.err != nil || refusal(effs) != nil {
-		t.rollback(mark)
-		t.order = order
-	}
 	return next, effs, w.err
 }
 
@@ -228,29 +222,4 @@ func standing(s State, l queueList, of uuid.UUID) (Time, bool) {
 func standsAt(s State, l queueList, of uuid.UUID, at Time) bool {
 	is, in := standing(s, l, of)
 	return in && is == at
-}
-
-// slot gives the slot of a record; nil if something could not be read.
-func (w *window) slot(ref effects.Ref) (s *slot) {
-	if w.err == nil {
-		s, w.err = w.t.slot(ref)
-	}
-	return s
-}
-
-func (w *window) record(kind effects.Kind, id uuid.UUID) State {
-	if s := w.slot(effects.Ref{Kind: kind, ID: id}); s != nil {
-		return s.now
-	}
-	return nil
-}
-
-func (w *window) put(record State) { w.change(record.Ref(), record) }
-
-func (w *window) drop(kind effects.Kind, id uuid.UUID) { w.change(refOf(kind, id), zero(kind)) }
-
-func (w *window) change(ref effects.Ref, to State) {
-	if s := w.slot(ref); s != nil {
-		w.t.change(s, to)
-	}
 }

@@ -49,7 +49,7 @@ func TestAJobRunsToItsEndThroughBatches(t *testing.T) {
 	w, ref, seq := configured(t, core.WorkerDo{Pipeline: &def})
 	w.send(t, ref, core.QueueTaken{N: 1, Items: []core.QueueItem{item(`{"branch":"b"}`)}}, start, seq)
 	w.fire(t, start, seq)
-	require.Len(t, w, 2)
+	require.Len(t, w.machines(), 2)
 	for _, other := range w.refs() {
 		if other.Kind != core.KindPipeline {
 			continue

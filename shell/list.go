@@ -10,6 +10,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/engine"
 	"github.com/orrery-go/orrery/store"
 )
 
@@ -119,11 +120,17 @@ func decodeAs[S core.State](tx store.ReadTx, kind effects.Kind, id uuid.UUID) (s
 	if err == nil && st.Ref() != (effects.Ref{Kind: kind, ID: id}) {
 		err = store.ErrCorrupt
 	}
-	if err != nil {
+	undecodable := func(ref effects.Ref) {
 		if w, ok := tx.(watchedTx); ok {
-			w.undecodable(effects.Ref{Kind: kind, ID: id})
+			w.undecodable(ref)
 		}
+	}
+	if err != nil {
+		undecodable(effects.Ref{Kind: kind, ID: id})
 		return nil, len(rec.State), nil
+	}
+	if st, err = engine.Whole(tx, st, undecodable); err != nil {
+		return nil, 0, err
 	}
 	v, ok := st.(S)
 	if !ok {

@@ -39,6 +39,7 @@ type batch struct {
 	broken  error         // the store could not be read: nothing more can be decided
 	aside   []effects.Ref // machines whose records were set aside
 	loaded  int           // bytes of states that were read
+	shared  []effects.Ref // records that were read and that others refer to, too
 	expired uint64
 
 	replies  []Reply    // one for each gathered request that it takes
@@ -129,6 +130,9 @@ func (b *batch) Load(ref effects.Ref) (core.State, error) {
 	}
 	c := cached{state: s, version: rec.Version, seq: rec.Seq, size: len(rec.State)}
 	b.meta[ref] = c
+	if core.Shared(ref.Kind) {
+		b.shared = append(b.shared, ref)
+	}
 	b.loaded += c.size
 	return s, nil
 }

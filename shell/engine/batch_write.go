@@ -310,8 +310,11 @@ func (l *loop) letGo(s *stagedBatch) {
 	l.recycle(b)
 }
 
-// remember keeps the new states for the batches that follow.
+// remember keeps the new states for the batches that follow, and what many of them share.
 func (l *loop) remember(b *batch) {
+	for _, ref := range b.shared {
+		l.cache.put(ref, b.meta[ref])
+	}
 	for i, c := range b.changes {
 		w := b.writes[i]
 		if c.After == nil {
@@ -325,7 +328,7 @@ func (l *loop) remember(b *batch) {
 			l.cache.drop(c.Ref)
 			continue
 		}
-		l.cache.put(c.Ref, cached{state: c.After, version: w.Prev.Version + 1, seq: b.entry.Seq, size: len(w.State), terms: w.Terms})
+		l.cache.put(c.Ref, cached{state: c.After, version: w.Prev.Version + 1, seq: b.entry.Seq, size: len(w.State), held: core.HeldBytes(c.After), terms: w.Terms})
 	}
 }
 

@@ -19,13 +19,14 @@ type cached struct {
 	state   core.State
 	version uint64
 	seq     uint64
-	size    int
+	size    int          // of the stored form
+	held    int          // bytes in memory beyond it
 	terms   []store.Term // of the state; nil: not known
 }
 
 const (
 	cacheEntries = 1 << 15
-	cacheBytes   = 32 << 20 // of each generation, in stored form
+	cacheBytes   = 32 << 20 // of each generation
 )
 
 func (c *cache) init() {
@@ -46,16 +47,19 @@ func (c *cache) get(ref effects.Ref) (cached, bool) {
 }
 
 func (c *cache) put(ref effects.Ref, v cached) {
-	if len(c.young) >= cacheEntries || c.bytes+v.size > cacheBytes {
+	if len(c.young) >= cacheEntries || c.bytes+v.size+v.held > cacheBytes {
 		c.old, c.young, c.bytes = c.young, make(map[effects.Ref]cached), 0
 	}
-	c.bytes += v.size - c.young[ref].size
+	c.bytes += v.size + v.held
+	if was, ok := c.young[ref]; ok {
+		c.bytes -= was.size + was.held
+	}
 	c.young[ref] = v
 }
 
 func (c *cache) drop(ref effects.Ref) {
 	if v, ok := c.young[ref]; ok {
-		c.bytes -= v.size
+		c.bytes -= v.size + v.held
 		delete(c.young, ref)
 	}
 	delete(c.old, ref)

@@ -341,6 +341,7 @@ func (e *Engine) Post(ctx context.Context, req Request) bool {
 // aside; then, and later, the error is [ErrSetAside].
 func (e *Engine) Read(ctx context.Context, ref effects.Ref) (core.State, error) {
 	var s core.State
+	var bad []effects.Ref // parts of the machine
 	err := e.store.View(ctx, func(tx store.ReadTx) error {
 		rec, err := tx.Get(ref.Kind, ref.ID)
 		if err != nil {
@@ -350,8 +351,10 @@ func (e *Engine) Read(ctx context.Context, ref effects.Ref) (core.State, error) 
 		if err != nil {
 			return fmt.Errorf("read %s: %w: %w", ref, store.ErrCorrupt, err)
 		}
-		return nil
+		s, err = Whole(tx, s, func(part effects.Ref) { bad = append(bad, part) })
+		return err
 	})
+	e.Suspect(ctx, bad...)
 	switch {
 	case errors.Is(err, store.ErrCorrupt):
 		return nil, e.confirmDamage(ctx, ref, err)
@@ -361,6 +364,30 @@ func (e *Engine) Read(ctx context.Context, ref effects.Ref) (core.State, error) 
 		return nil, setAsideError(ref)
 	}
 	return nil, fmt.Errorf("%s %w", ref, ErrNotFound)
+}
+
+// Whole gives a state that was decoded from its record with what its machine keeps as records
+// of their own, see [core.Whole]. One of these that cannot be read is told to unreadable, and
+// missing from the state.
+func Whole(tx store.ReadTx, s core.State, unreadable func(effects.Ref)) (core.State, error) {
+	return core.Whole(s, func(ref effects.Ref) (core.State, error) {
+		rec, err := tx.Get(ref.Kind, ref.ID)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			return nil, nil
+		case errors.Is(err, store.ErrCorrupt):
+			unreadable(ref)
+			return nil, nil
+		case err != nil:
+			return nil, err
+		}
+		part, err := core.DecodeState(ref.Kind, rec.State)
+		if err != nil || part.Ref() != ref {
+			unreadable(ref)
+			return nil, nil //nolint:nilerr // it is told
+		}
+		return part, nil
+	})
 }
 
 type actorKey struct{}

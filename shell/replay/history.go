@@ -23,7 +23,8 @@ type Step struct {
 	Inputs []core.Input
 	// Fields are the fields of its state, at the top level, that the batch changed, by name.
 	Fields []Field
-	// Before and After are its states, JSON; nil: it was not there.
+	// Before and After are its states, JSON, with what it keeps as records of their own; nil: it
+	// was not there.
 	Before, After []byte
 }
 
@@ -59,8 +60,10 @@ func History(ctx context.Context, st store.Store, ref effects.Ref, o HistoryOpti
 		if err != nil {
 			return err
 		}
-		t, err = walk(tx, ref, rec.Seq, bytes.Clone(rec.State), o.Limit)
-		return err
+		if t, err = walk(tx, ref, rec.Seq, bytes.Clone(rec.State), o.Limit); err != nil {
+			return err
+		}
+		return makeWhole(tx, ref, t.Steps)
 	})
 	if err != nil {
 		return t, fmt.Errorf("history of %s: %w", ref, err)
