@@ -40,3 +40,20 @@ func Hold(s *Store) (release func()) {
 
 // Checkpoint brings all that is committed into the file.
 func Checkpoint(s *Store) error { return s.db.Checkpoint() }
+
+// Everything gives all entries of all tables, as a transaction finds them.
+func Everything(s *Store) (map[string]string, error) {
+	tx, err := s.db.Begin(context.Background(), false)
+	if err != nil {
+		return nil, err
+	}
+	defer tx.Rollback()
+	all := map[string]string{}
+	for _, name := range tx.Names("") {
+		c := tx.Table(name).Cursor()
+		for k, v := c.First(); k != nil; k, v = c.Next() {
+			all[name+" "+string(k)] = string(v)
+		}
+	}
+	return all, nil
+}

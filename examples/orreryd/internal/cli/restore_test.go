@@ -2,7 +2,11 @@ package cli
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/bolt"
 )
 
 func TestADatabaseIsRestoredToATimeAndRunsWhatWasDueThen(t *testing.T) {
@@ -63,4 +70,63 @@ func TestADatabaseIsRestoredToATimeAndRunsWhatWasDueThen(t *testing.T) {
 		r = cli(t, nil, "", append([]string{"restore"}, args...)...)
 		assert.Equal(t, exitUsage, r.code, args)
 	}
+}
+
+func TestARestoreThatIsKilledLeavesNoHalfFile(t *testing.T) {
+	db := database(t)
+	st, err := bolt.Open(db, bolt.Options{NoSync: true, Redo: bolt.Redo{Bytes: 1 << 30}})
+	require.NoError(t, err)
+	note := func(n uint64) {
+		require.NoError(t, st.Update(t.Context(), func(tx store.Tx) error {
+			if err := tx.SetMeta("note", fmt.Appendf(nil, "%q", strings.Repeat("x", 1<<20))); err != nil {
+				return err
+			}
+			return tx.AppendJournal(n, effects.Time(n), []byte("{}"))
+		}))
+	}
+	note(1)
+	_, err = st.BackupFile(t.Context(), db+".backup")
+	require.NoError(t, err)
+	for n := range uint64(40) {
+		note(n + 2)
+	}
+	require.NoError(t, st.Close())
+	folder := filepath.Dir(db)
+	half := func() []string {
+		found, err := filepath.Glob(filepath.Join(folder, ".orrery.db.new.tmp-*"))
+		require.NoError(t, err)
+		return found
+	}
+	there := func() bool {
+		_, err := os.Stat(db + ".new")
+		return err == nil
+	}
+	args := []string{"restore", db + ".backup", db + ".new", "--to", "41", "--redo", db + ".redo"}
+	killed := 0
+	for round := range 3 {
+		cmd := program(t, args...)
+		require.NoError(t, cmd.Start())
+		for len(half()) == 0 && !there() {
+			runtime.Gosched()
+		}
+		for range round * 1000 {
+			runtime.Gosched()
+		}
+		require.NoError(t, cmd.Process.Kill())
+		_ = cmd.Wait()
+		for _, f := range half() {
+			require.NoError(t, os.Remove(f))
+		}
+		if there() { // it was done
+			r := cli(t, nil, "", "check", "--db", db+".new")
+			require.Zero(t, r.code, r.err+r.out)
+			require.NoError(t, os.Remove(db+".new"))
+		} else {
+			killed++
+		}
+	}
+	require.Positive(t, killed)
+	r := cli(t, nil, "", args...)
+	require.Zero(t, r.code, r.err)
+	require.Contains(t, r.out, "and 40 commits behind it: it has batch 41")
 }
