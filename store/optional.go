@@ -43,6 +43,7 @@ type LogStats struct {
 	Memory      int64         // that they take in memory: large values stand in the log alone
 	Written     uint64        // bytes of all commits
 	Checkpoints uint64        // that were made
+	ViewsEnded  uint64        // Views that were ended with [ErrViewTooOld]
 	Failed      uint64        // that failed; each is tried again
 	Took        time.Duration // the last one that was made
 	Total       time.Duration // all that were made

@@ -50,6 +50,9 @@ var (
 	// ErrMoved: the database is not any more where it was opened: its file was removed,
 	// renamed or replaced. Nothing is committed until the same one is back.
 	ErrMoved = errors.New("the database is not in its place any more")
+	// ErrViewTooOld: the View was ended, since the database would have had to grow on for
+	// it. What was read is as it was when it began; a new View reads on.
+	ErrViewTooOld = errors.New("the View has lived for too long")
 	// ErrUnconfirmed: the changes were written, but nobody knows whether they will be
 	// found, so they must not be acknowledged. If the store goes on, they are there.
 	ErrUnconfirmed = errors.New("written, and not confirmed")

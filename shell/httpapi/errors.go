@@ -117,6 +117,8 @@ func unavailable(err error) *failure {
 		return retry(5, "the engine is stopped")
 	case errors.Is(err, shell.ErrReindexing):
 		return retry(10, shell.ErrReindexing.Error())
+	case errors.Is(err, store.ErrViewTooOld):
+		return retry(30, "this took so long, and so much was written meanwhile, that the database could not keep what was being read: try again when less is written")
 	case errors.Is(err, store.ErrUnconfirmed):
 		why := "the disk failed"
 		if errors.Is(err, store.ErrMoved) {

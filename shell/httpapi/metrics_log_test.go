@@ -21,14 +21,14 @@ func (l *logged) LogStats() store.LogStats { return l.stats }
 
 func TestMetricsTellOfTheLogAndItsCheckpoints(t *testing.T) {
 	st := &logged{Store: memory.New(), stats: store.LogStats{
-		Frames: 7, Bytes: 4096, Memory: 1024, Written: 81920, Checkpoints: 3, Failed: 2, Took: time.Second, Total: 1500 * time.Millisecond, Err: errors.New("full"),
+		Frames: 7, Bytes: 4096, Memory: 1024, Written: 81920, Checkpoints: 3, ViewsEnded: 5, Failed: 2, Took: time.Second, Total: 1500 * time.Millisecond, Err: errors.New("full"),
 		Kept: 5000, Unshipped: 100, KeepErr: errors.New("not mounted"),
 	}}
 	t.Cleanup(func() { _ = st.Close() })
 	a := start(t, setup{store: st, stopped: true})
 	body := a.do("GET", "/metrics", nil).body
 	for _, line := range []string{
-		"orrery_log_frames 7", "orrery_log_bytes 4096", "orrery_log_memory_bytes 1024", "orrery_log_written_bytes_total 81920", "orrery_checkpoints_total 3", "orrery_checkpoints_failed_total 2",
+		"orrery_log_frames 7", "orrery_log_bytes 4096", "orrery_log_memory_bytes 1024", "orrery_log_written_bytes_total 81920", "orrery_checkpoints_total 3", "orrery_views_ended_total 5", "orrery_checkpoints_failed_total 2",
 		"orrery_checkpoint_seconds_total 1.5", "orrery_checkpoint_failing 1",
 		"orrery_redo_bytes 5000", "orrery_redo_unshipped_bytes 100", "orrery_redo_failing 1",
 	} {

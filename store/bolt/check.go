@@ -73,7 +73,7 @@ func (s *Store) Check(ctx context.Context) (_ []Finding, err error) {
 			break
 		}
 		if err := part.check(); err != nil {
-			if ctx.Err() != nil {
+			if ctx.Err() != nil || errors.Is(err, store.ErrViewTooOld) {
 				return c.found, fmt.Errorf("check: %w", err)
 			}
 			c.report(part.where, "%v", err)

@@ -91,7 +91,7 @@ func open(path string, opts Options) (_ *Store, err error) {
 		}
 	}
 	tables, err := kv.New(db, kv.Options{
-		Folder: logFolder(file.path), Past: pastOptions(file.path), Keep: opts.keep(file.path), NoSync: opts.NoSync, ReadOnly: opts.ReadOnly, Fill: fillPercent, Logger: opts.Logger,
+		Folder: logFolder(file.path), Past: pastOptions(file.path), Keep: opts.keep(file.path), NoSync: opts.NoSync, ReadOnly: opts.ReadOnly, Fill: fillPercent, Logger: opts.Logger, Map: int64(opts.mapSize()), Behind: opts.ViewBytes,
 		Seal: sealJSON, Unseal: parseJSON,
 	})
 	if err != nil {

@@ -75,11 +75,17 @@ type Options struct {
 	// bulk loads, since a crash of the machine can then destroy the file.
 	NoSync bool
 	// MapSize is how many bytes of address space the file is mapped with at
-	// first; where it grows beyond, a commit waits for all readers. It costs no
+	// first; where it grows beyond, a checkpoint waits until no View is open, and ends
+	// those that are before commits would have to wait. It costs no
 	// memory. Zero: 64 GiB, on 32-bit systems 256 MiB, on Windows (where the file
 	// would really grow to it) as much as the file has. Negative: as much as the
 	// file has.
 	MapSize int64
+	// ViewBytes is how much a View may keep from being used anew, of the file and of the log
+	// beside it, in bytes: one that lives on while that much is written is ended, and
+	// its reads fail with store.ErrViewTooOld. Zero: as much as half of what the file has as it
+	// begins, and at least 1 GiB.
+	ViewBytes int64
 	// Session names this opening instead of a random name: see store.Session.
 	Session string
 	// Logger is told where the log cannot be brought into the file, such as on a full
@@ -212,8 +218,9 @@ func (s *Store) begin(ctx context.Context, op string, write bool) (t *kv.Tx, err
 	return t, nil
 }
 
-// View implements [store.Store].
-func (s *Store) View(ctx context.Context, fn func(store.ReadTx) error) error {
+// View implements [store.Store]. One that lives on while much is written is ended: its reads
+// fail with [store.ErrViewTooOld] from then on (see Options.ViewBytes).
+func (s *Store) View(ctx context.Context, fn func(store.ReadTx) error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	if err := s.fileInPlace(); errors.Is(err, errCut) { // where the file was moved, reading goes on
 		return fmt.Errorf("view: %w", err)
@@ -227,6 +234,12 @@ func (s *Store) View(ctx context.Context, fn func(store.ReadTx) error) error {
 		t.tx = nil
 		ktx.Rollback()
 		s.open.Done()
+		if p := recover(); p != nil { // of a read that no guard stands around
+			if err = kv.Unread(p); err == nil {
+				panic(p)
+			}
+			err = fmt.Errorf("view: %w", err)
+		}
 	}()
 	return fn(t)
 }

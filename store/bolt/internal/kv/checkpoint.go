@@ -79,6 +79,7 @@ func (db *DB) checkpoint(calm context.Context) error {
 		if err == nil && !errors.Is(db.InPlace(), store.ErrMoved) { // else another's log may stand there
 			err = db.log.Load().Drop(db.upTo)
 			tell(db.keeping)
+			db.boundViews()
 		}
 		if err != nil || !left {
 			return err
@@ -267,7 +268,7 @@ func (w *overlayWriter) value(table string, e *entry) ([]byte, error) {
 
 // commit carries out what is pending in one transaction.
 func (w *overlayWriter) commit(as *state) error {
-	err := w.db.file.update(func(tx *bbolt.Tx) error {
+	err := w.db.file.update(w.bytes, w.db.crowded, func(tx *bbolt.Tx) error {
 		for _, do := range w.pending {
 			if err := do(tx); err != nil {
 				return err
@@ -279,5 +280,6 @@ func (w *overlayWriter) commit(as *state) error {
 		return w.db.putState(tx, *as)
 	})
 	w.pending, w.bytes, w.room = nil, 0, w.room[:0]
+	w.db.boundViews()
 	return err
 }

@@ -24,10 +24,11 @@ type Cursor struct {
 
 // source is one of the places that a table's entries stand in.
 type source struct {
-	iter btree.IterG[entry]
-	disk stored  // nil: it is a layer
-	k, v []byte  // k nil: no further one
-	far  *placed // the value, if it is a large one
+	iter   btree.IterG[entry]
+	disk   stored  // nil: it is a layer
+	k, v   []byte  // k nil: no further one
+	far    *placed // the value, if it is a large one
+	mapped bool    // it is bbolt's, whose entries are parts of the file
 }
 
 // stored is a cursor over what is on the disk: bbolt's, or the archive's.
@@ -49,7 +50,7 @@ func (c *Cursor) place() {
 	for _, l := range [...]*layer{t.top, t.frozen} {
 		if l != nil && l.tree.Len() > 0 {
 			s := &c.sources[c.many]
-			s.disk = nil
+			s.disk, s.mapped = nil, false
 			s.iter.Release()
 			s.iter.Init(l.tree, false)
 			c.many++
@@ -60,13 +61,13 @@ func (c *Cursor) place() {
 	}
 	if t.bucket != nil {
 		bucket := t.bucket.Cursor()
-		c.sources[c.many].disk = bucket
+		c.sources[c.many].disk, c.sources[c.many].mapped = bucket, true
 		if c.many++; c.many == 1 {
 			c.alone = bucket
 		}
 	}
 	if t.past != nil && !c.warm {
-		c.sources[c.many].disk, c.alone = t.tx.pastOf(t.name), nil
+		c.sources[c.many].disk, c.sources[c.many].mapped, c.alone = t.tx.pastOf(t.name), false, nil
 		c.many++
 	}
 }
@@ -134,16 +135,30 @@ func (s *source) step(down bool) {
 }
 
 // Seek stands at the first key from that one on.
-func (c *Cursor) Seek(key []byte) (k, v []byte) { return c.up(key, false) }
+func (c *Cursor) Seek(key []byte) (k, v []byte) {
+	c.table.tx.enter()
+	defer c.table.tx.leave()
+	return c.up(key, false)
+}
 
 // First stands at the first key.
-func (c *Cursor) First() (k, v []byte) { return c.up(nil, false) }
+func (c *Cursor) First() (k, v []byte) {
+	c.table.tx.enter()
+	defer c.table.tx.leave()
+	return c.up(nil, false)
+}
 
 // Last stands at the last key.
-func (c *Cursor) Last() (k, v []byte) { return c.downFrom(nil) }
+func (c *Cursor) Last() (k, v []byte) {
+	c.table.tx.enter()
+	defer c.table.tx.leave()
+	return c.downFrom(nil)
+}
 
 // Next steps to the next key.
 func (c *Cursor) Next() (k, v []byte) {
+	c.table.tx.enter()
+	defer c.table.tx.leave()
 	if c.key == nil {
 		return nil, nil
 	}
@@ -154,8 +169,8 @@ func (c *Cursor) Next() (k, v []byte) {
 		if k, v = c.alone.Next(); v == nil && k != nil {
 			v = []byte{} // as in source.at
 		}
-		c.key = k
-		return k, v
+		c.key = c.table.tx.copied(k)
+		return c.key, c.table.tx.copied(v)
 	}
 	c.step()
 	return c.pick()
@@ -163,6 +178,8 @@ func (c *Cursor) Next() (k, v []byte) {
 
 // Prev steps to the key before.
 func (c *Cursor) Prev() (k, v []byte) {
+	c.table.tx.enter()
+	defer c.table.tx.leave()
 	if c.key == nil {
 		return nil, nil
 	}
@@ -227,6 +244,10 @@ func (c *Cursor) pick() (k, v []byte) {
 	}
 	if s == nil {
 		return nil, nil
+	}
+	if s.mapped {
+		c.key = c.table.tx.copied(c.key)
+		return c.key, c.table.tx.copied(s.v)
 	}
 	return c.key, c.table.tx.value(s.v, s.far)
 }

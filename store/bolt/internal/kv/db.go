@@ -8,6 +8,7 @@
 //   - tx.go, cursor.go: transactions, tables and cursors, which merge both with the file;
 //   - db.go: who sees what; commit.go: commits, from the log to the disk;
 //   - checkpoint.go: bringing them into the file;
+//   - placed.go: values that stand in the log alone; views.go: Views that keep back too much;
 //   - past.go: tables that are only appended to, which a checkpoint writes elsewhere;
 //   - keep.go: frames that stay behind the checkpoint; redo.go: carrying them out in a copy;
 //   - recover.go: what is found at the start; file.go: bbolt, which panics on damage.
@@ -56,9 +57,15 @@ type Options struct {
 	Portion  int           // bytes of keys and values in one transaction of a checkpoint; zero: 4 MiB
 	Segment  int64         // bytes of the log's greatest segment; zero: as package wal has it
 	Fill     func(table string) float64
-	Past     Past
-	Keep     Keep
-	Logger   *slog.Logger // told of checkpoints that fail; nil: nobody is
+	// Behind is how many bytes a transaction that reads may keep from being used anew, of the file
+	// and of the log, before it is ended. Zero: as many as half of the file had as it began, and at
+	// least 1 GiB.
+	Behind int64
+	// Map is how many bytes of the file were mapped as it was opened, if more than it had.
+	Map    int64
+	Past   Past
+	Keep   Keep
+	Logger *slog.Logger // told of checkpoints that fail; nil: nobody is
 	// Seal gives a value the form in which it is stored under a key, and Unseal reads it.
 	Seal   func(key []byte, v any) ([]byte, error)
 	Unseal func(key, raw []byte, v any) error
@@ -99,6 +106,7 @@ type DB struct {
 	calm    context.Context         // of that checkpoint: until it ends nobody waits for it; nil: somebody does
 	rest    []byte                  // room in memory that the last frame has left; the writer's
 	broken  atomic.Pointer[error]
+	views   views
 
 	mu      sync.RWMutex // guards what is below, and that it fits to the file
 	active  *overlay
@@ -147,7 +155,7 @@ func New(b *bbolt.DB, o Options) (*DB, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	db := &DB{o: o, active: &overlay{}, ended: make(chan struct{}), over: make(chan struct{}), working: make(mutex, 1), dirty: make(chan struct{}, 1), full: make(chan struct{}, 1), half: make(chan struct{}, 1), keeping: make(chan struct{}, 1)}
-	db.file.bolt, db.file.broken, db.file.fail = b, &db.broken, db.Break
+	db.file.bolt, db.file.beginning, db.file.broken, db.file.fail, db.file.mapped = b, make(mutex, 1), &db.broken, db.Break, mapSize(o.Map)
 	if err := db.recover(); err != nil {
 		return nil, err
 	}
@@ -240,6 +248,9 @@ func (db *DB) begin(write bool) (*Tx, error) {
 	if tx.active.hasPlaces() || tx.frozen.hasPlaces() {
 		tx.hold = db.log.Load().Hold(db.inFile + 1)
 	}
+	if !write && !db.o.ReadOnly {
+		db.watch(tx)
+	}
 	return tx, nil
 }
 
@@ -266,13 +277,14 @@ func (db *DB) waitForRoom(ctx context.Context) error {
 // Rollback ends a transaction and forgets what it has written. After the end it does
 // nothing.
 func (tx *Tx) Rollback() {
+	if tx.viewed.may {
+		tx.viewed.mu.Lock()
+		defer tx.viewed.mu.Unlock()
+	}
 	if tx.base == nil {
 		return
 	}
-	tx.db.file.rollback(tx.base)
-	tx.base = nil
-	tx.past.Release()
-	tx.hold.Release()
+	tx.letGo()
 	if tx.write {
 		tx.db.writer.Unlock()
 	}

@@ -2,8 +2,8 @@ package kv
 
 import (
 	"fmt"
-	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.etcd.io/bbolt"
 
@@ -16,8 +16,11 @@ type file struct {
 	broken    *atomic.Pointer[error]
 	fail      func(error) // sets it
 	stuck     atomic.Bool // bbolt panicked while it held its locks: it cannot be closed
-	beginning sync.Mutex  // held while bbolt begins a transaction
+	beginning mutex       // held while bbolt begins a transaction
 	wrote     func()      // called after each transaction that was written, for tests; nil: by nobody
+	readers   readers
+	mapped    int64        // so much of the file is mapped at least; the one that writes to it changes it
+	size      atomic.Int64 // of the file, as it was written last
 }
 
 // Guard turns a panic of bbolt, which it meets damaged pages with, into an error. It is
@@ -54,6 +57,9 @@ func (f *file) begin(write bool) (tx *bbolt.Tx, err error) {
 	defer Guard("begin", &err)
 	tx, err = f.bolt.Begin(write)
 	begun = true
+	if err == nil && !write {
+		f.readers.add()
+	}
 	return tx, err
 }
 
@@ -63,13 +69,17 @@ func (f *file) rollback(tx *bbolt.Tx) {
 	if f.stuck.Load() {
 		return
 	}
+	if !tx.Writable() {
+		defer f.readers.done()
+	}
 	var err error
 	defer Guard("rollback", &err)
 	_ = tx.Rollback()
 }
 
-// update writes to the file in one transaction.
-func (f *file) update(fn func(*bbolt.Tx) error) error {
+// update writes to the file in one transaction, about so many bytes of keys and values. Where Views
+// keep it from that it calls wait, which may end them, each time that it has waited in vain.
+func (f *file) update(bytes int, wait func(waited time.Duration), fn func(*bbolt.Tx) error) error {
 	tx, err := f.begin(true)
 	if err != nil {
 		return err
@@ -78,7 +88,7 @@ func (f *file) update(fn func(*bbolt.Tx) error) error {
 		f.rollback(tx)
 		return err
 	}
-	return f.commit(tx)
+	return f.commit(tx, bytes, wait)
 }
 
 func (f *file) write(tx *bbolt.Tx, fn func(*bbolt.Tx) error) (err error) {
@@ -86,10 +96,11 @@ func (f *file) write(tx *bbolt.Tx, fn func(*bbolt.Tx) error) (err error) {
 	return fn(tx)
 }
 
-func (f *file) commit(tx *bbolt.Tx) (err error) {
+func (f *file) commit(tx *bbolt.Tx, bytes int, wait func(time.Duration)) (err error) {
 	defer Guard("commit", &err)
 	id := tx.ID()
-	if err = tx.Commit(); err == nil {
+	if err = f.commitAlone(tx, bytes, wait); err == nil {
+		f.measure()
 		if f.wrote != nil {
 			f.wrote()
 		}
@@ -102,7 +113,7 @@ func (f *file) commit(tx *bbolt.Tx) (err error) {
 			err = fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
 			f.fail(err)
 		}
-		_ = after.Rollback()
+		f.rollback(after)
 	}
 	return err
 }

@@ -33,7 +33,7 @@ type opened struct {
 
 func options(path string) kv.Options {
 	return kv.Options{
-		Folder: path + ".log", NoSync: true, After: time.Hour,
+		Folder: path + ".log", NoSync: true, After: time.Hour, Map: 64 << 20,
 		Past:   kv.Past{Folder: path + ".past", Tables: []string{"past", "past2"}, FileBytes: 300},
 		Seal:   func(_ []byte, v any) ([]byte, error) { return json.Marshal(v) },
 		Unseal: func(_, raw []byte, v any) error { return json.Unmarshal(raw, v) },

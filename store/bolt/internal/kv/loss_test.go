@@ -131,6 +131,7 @@ func (v *life) open() *kv.DB {
 	b, err := bbolt.Open(v.path, 0o600, &bbolt.Options{NoSync: true, Timeout: time.Second, InitialMmapSize: 1 << 20, PageSize: 4096})
 	require.NoError(v.t, err)
 	o := options("/")
+	o.Map = 1 << 20
 	o.Folder, o.Past.Folder = "/log", "/past"
 	o.Past.Floor = floor
 	o.Keep = kv.Keep{Folder: "/redo", Ship: v.ship}

@@ -27,8 +27,12 @@ func (db *DB) Stats() store.LogStats {
 	db.mu.RLock()
 	defer db.mu.RUnlock()
 	all := db.bytes.plus(db.aside)
+	db.views.mu.Lock()
+	ended := db.views.ended
+	db.views.mu.Unlock()
 	return store.LogStats{
-		Frames: db.last - db.inFile, Bytes: all.log, Memory: all.memory, Written: db.written,
+		ViewsEnded: ended,
+		Frames:     db.last - db.inFile, Bytes: all.log, Memory: all.memory, Written: db.written,
 		Kept: db.kept.bytes, Unshipped: db.kept.waiting, KeepErr: db.kept.err,
 		Checkpoints: db.made.whole, Failed: db.made.failed, Took: db.made.took, Total: db.made.total, Err: db.failed,
 	}

@@ -30,6 +30,7 @@ type Tx struct {
 	then   func() // see OnCommit
 	refuse error  // why it cannot be committed; nil: it can
 
+	viewed   viewed
 	hold     *wal.Hold // of the frames with large values; nil: there are none
 	met      *placed   // the large value that was read last
 	metBytes []byte
@@ -44,12 +45,23 @@ func (tx *Tx) OnCommit(fn func()) { tx.then = fn }
 func (tx *Tx) Last() uint64 { return tx.last }
 
 // Base gives the file's own transaction, for whoever looks at its pages. What the log
-// holds beyond the last checkpoint is not in it.
-func (tx *Tx) Base() *bbolt.Tx { return tx.base }
+// holds beyond the last checkpoint is not in it. No checkpoint may be made as long as it is
+// used ([DB.Hold]), since the transaction may be ended by one.
+func (tx *Tx) Base() *bbolt.Tx {
+	tx.enter()
+	defer tx.leave()
+	return tx.base
+}
 
 // Table gives a table by name. One that is not there is empty, and is made by the
 // first Put.
 func (tx *Tx) Table(name string) *Table {
+	tx.enter()
+	defer tx.leave()
+	return tx.table(name)
+}
+
+func (tx *Tx) table(name string) *Table {
 	if t := tx.tables[name]; t != nil {
 		return t
 	}
@@ -66,6 +78,8 @@ func (tx *Tx) Table(name string) *Table {
 
 // Names lists the tables that are there and whose name begins with prefix, in order.
 func (tx *Tx) Names(prefix string) (names []string) {
+	tx.enter()
+	defer tx.leave()
 	c := tx.base.Cursor()
 	for k, _ := c.Seek([]byte(prefix)); k != nil && bytes.HasPrefix(k, []byte(prefix)); k, _ = c.Next() {
 		if string(k) != stateBucket {
@@ -79,7 +93,7 @@ func (tx *Tx) Names(prefix string) (names []string) {
 		}
 	}
 	slices.Sort(names)
-	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return !tx.Table(name).Exists() })
+	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return !tx.table(name).exists() })
 }
 
 // Drop removes a table with all that is in it.
@@ -107,6 +121,12 @@ type Table struct {
 
 // Exists reports whether the table is there.
 func (t *Table) Exists() bool {
+	t.tx.enter()
+	defer t.tx.leave()
+	return t.exists()
+}
+
+func (t *Table) exists() bool {
 	for _, l := range [...]*layer{t.top, t.frozen} {
 		switch {
 		case l == nil:
@@ -121,6 +141,8 @@ func (t *Table) Exists() bool {
 
 // Get gives the value of a key.
 func (t *Table) Get(key []byte) (value []byte, ok bool) {
+	t.tx.enter()
+	defer t.tx.leave()
 	for _, l := range [...]*layer{t.top, t.frozen} {
 		if e, ok := l.get(key); ok {
 			return t.tx.value(e.value, e.placed), e.there()
@@ -139,7 +161,7 @@ func (t *Table) Get(key []byte) (value []byte, ok bool) {
 	if k == nil || !bytes.Equal(k, key) {
 		return t.getPast(key)
 	}
-	return v, true
+	return t.tx.copied(v), true
 }
 
 // gaps are those of the table as the transaction has it, with the past or without it.

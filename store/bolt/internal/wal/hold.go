@@ -39,6 +39,16 @@ func (h *Hold) Move(from uint64) {
 	h.from = max(h.from, from)
 }
 
+// Keeps reports whether that is the first frame that the hold keeps; a nil Hold keeps none.
+func (h *Hold) Keeps(first uint64) bool {
+	if h == nil {
+		return false
+	}
+	h.log.holds.mu.Lock()
+	defer h.log.holds.mu.Unlock()
+	return h.from == first
+}
+
 // Release ends the hold; a second one, and that of a nil Hold, do nothing. The next Drop
 // drops what it has kept.
 func (h *Hold) Release() {
