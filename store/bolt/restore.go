@@ -263,7 +263,7 @@ func (v *restorer) pieces() (pieces []wal.Piece, bad []error, err error) {
 func entryAt(key, raw []byte) (at effects.Time, err error) {
 	if !isEnvelope(raw) {
 		p := openPacked(raw, sumOf(key))
-		at = effects.Time(p.number()) //nolint:gosec // appendEntry has clamped it
+		at = effects.Time(p.number())
 		return at, p.err
 	}
 	f := openFields(raw, sumOf(key))

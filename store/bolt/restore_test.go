@@ -129,7 +129,7 @@ func (e *era) step() {
 // TestARestoreHasWhatTheDatabaseHadAfterTheBatch compares all that is stored, byte for byte.
 func TestARestoreHasWhatTheDatabaseHadAfterTheBatch(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		dir, err := os.MkdirTemp(t.TempDir(), "")
+		dir, err := os.MkdirTemp(t.TempDir(), "") //nolint:usetesting // one for each of the drawn runs
 		require.NoError(rt, err)
 		e := &era{t: rt, path: filepath.Join(dir, "orrery.db"), had: map[uint64]map[string]string{}}
 		e.open()

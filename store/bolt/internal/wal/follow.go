@@ -10,12 +10,13 @@ import (
 	"github.com/orrery-go/orrery/store/bolt/internal/disk"
 )
 
-// ErrFork: the frames of two logs follow the same one, as a copy of the database went on by
-// itself.
-var ErrFork = errors.New("two logs go on from the same frame")
-
-// ErrStop is returned by the function that a Follow calls, to end it.
-var ErrStop = errors.New("stop")
+var (
+	// ErrFork: the frames of two logs follow the same one, as a copy of the database went on by
+	// itself.
+	ErrFork = errors.New("two logs go on from the same frame")
+	// ErrStop is returned by the function that a Follow calls, to end it.
+	ErrStop = errors.New("stop")
+)
 
 // KeptFrame is a frame of a segment that was kept.
 type KeptFrame struct {

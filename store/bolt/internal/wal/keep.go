@@ -92,10 +92,6 @@ type Piece struct {
 	Path string
 }
 
-// ID is that of its log, First the number of its first frame.
-func (p *Piece) ID() [16]byte  { return p.id }
-func (p *Piece) First() uint64 { return p.first }
-
 // Kept reads the heads of the segments that were kept in a folder, and of those of a log that
 // stands there, in the order of their frames. bad tells of those that cannot be read.
 func Kept(folder string, fsys disk.FS) (pieces []Piece, bad []error, err error) {
