@@ -2,6 +2,7 @@ package shell_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -142,5 +143,23 @@ func TestATickThatCannotBeStoredIsTriedAgainAfterAWhileOnly(t *testing.T) {
 		f.is.Store(false)
 		elapse(10 * time.Second)
 		assert.EqualValues(t, 1, c.n.Load())
+	})
+}
+
+func TestAPageOfPipelinesEndsWithWhatTheyKeepAsRecordsOfTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := running(t, shell.Options{Store: inMemory(t)})
+		def := core.PipelineDef{Name: "long"}
+		for n := range 100 {
+			def.Phases = append(def.Phases, core.PhaseDef{Name: fmt.Sprint("p", n), Manual: &core.ManualPhase{Instructions: strings.Repeat("look ", 20)}})
+		}
+		for range 10 {
+			_, err := e.Pipelines().Create(bg(), core.PipelineSpec{Definition: def, Hold: true})
+			require.NoError(t, err)
+		}
+		list, next, err := e.Pipelines().List(bg(), shell.MachineFilter{}, shell.Page{MaxBytes: 40_000})
+		require.NoError(t, err)
+		assert.NotEmpty(t, next)
+		assert.Len(t, list, 3, "a definition has more than 13,000 bytes")
 	})
 }

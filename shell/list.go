@@ -28,8 +28,8 @@ type Page struct {
 	Token string
 	Limit int // at most MaxPage; 0: DefaultPage
 	// MaxBytes ends the page early, with a token to go on, once the states that were
-	// read for it take so many bytes in the store; it has one machine at least. 0, or
-	// more than 16 MiB: 16 MiB.
+	// read for it take so many bytes in the store, with what a machine has as records of its
+	// own; it has one machine at least. 0, or more than 16 MiB: 16 MiB.
 	MaxBytes int
 	// Scopes are the tenants that a list over more than one tenant is about, in their
 	// common order: no machine of another tenant is read. None: all. They do not count
@@ -129,12 +129,13 @@ func decodeAs[S core.State](tx store.ReadTx, kind effects.Kind, id uuid.UUID) (s
 		undecodable(effects.Ref{Kind: kind, ID: id})
 		return nil, len(rec.State), nil
 	}
-	if st, err = engine.Whole(tx, st, undecodable); err != nil {
+	st, parts, err := engine.Whole(tx, st, undecodable)
+	if err != nil {
 		return nil, 0, err
 	}
 	v, ok := st.(S)
 	if !ok {
 		return nil, 0, fmt.Errorf("record %s/%s decodes as %T", kind, id, st)
 	}
-	return &v, len(rec.State), nil
+	return &v, len(rec.State) + parts, nil
 }

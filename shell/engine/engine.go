@@ -351,7 +351,7 @@ func (e *Engine) Read(ctx context.Context, ref effects.Ref) (core.State, error) 
 		if err != nil {
 			return fmt.Errorf("read %s: %w: %w", ref, store.ErrCorrupt, err)
 		}
-		s, err = Whole(tx, s, func(part effects.Ref) { bad = append(bad, part) })
+		s, _, err = Whole(tx, s, func(part effects.Ref) { bad = append(bad, part) })
 		return err
 	})
 	e.Suspect(ctx, bad...)
@@ -367,10 +367,10 @@ func (e *Engine) Read(ctx context.Context, ref effects.Ref) (core.State, error) 
 }
 
 // Whole gives a state that was decoded from its record with what its machine keeps as records
-// of their own, see [core.Whole]. One of these that cannot be read is told to unreadable, and
-// missing from the state.
-func Whole(tx store.ReadTx, s core.State, unreadable func(effects.Ref)) (core.State, error) {
-	return core.Whole(s, func(ref effects.Ref) (core.State, error) {
+// of their own, see [core.Whole], and the bytes of these in the store. One of them that cannot be
+// read is told to unreadable, and missing from the state.
+func Whole(tx store.ReadTx, s core.State, unreadable func(effects.Ref)) (whole core.State, size int, err error) {
+	whole, err = core.Whole(s, func(ref effects.Ref) (core.State, error) {
 		rec, err := tx.Get(ref.Kind, ref.ID)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
@@ -381,6 +381,7 @@ func Whole(tx store.ReadTx, s core.State, unreadable func(effects.Ref)) (core.St
 		case err != nil:
 			return nil, err
 		}
+		size += len(rec.State)
 		part, err := core.DecodeState(ref.Kind, rec.State)
 		if err != nil || part.Ref() != ref {
 			unreadable(ref)
@@ -388,6 +389,7 @@ func Whole(tx store.ReadTx, s core.State, unreadable func(effects.Ref)) (core.St
 		}
 		return part, nil
 	})
+	return whole, size, err
 }
 
 type actorKey struct{}
