@@ -146,6 +146,9 @@ func (p Pipeline) transition(e PipelineEvent, c Clock) *pipelineTransition {
 // running phase went: this outcome is applied at the end.
 func (t *pipelineTransition) apply(e PipelineEvent) {
 	o := outcome{waits: true}
+	if t.applyWithoutDefinition(e) {
+		return
+	}
 	switch e := e.(type) {
 	case PipelineStart:
 		if t.in("only a pipeline that is init can be started", PhaseInit) {

@@ -190,10 +190,11 @@ func (t *pipelineTransition) fail(phase, err string, recoverable bool) {
 	t.end()
 }
 
-// failUnknownPhase: → failed, since no phase is where the pipeline stands.
+// failUnknownPhase: → failed, since no phase is where the pipeline stands. If its definition was
+// lost, a retry finds that which another run has brought back.
 func (t *pipelineTransition) failUnknownPhase() {
 	if t.lacksDefinition() {
-		t.fail(t.Phase.Name, definitionLost, false)
+		t.fail(t.Phase.Name, definitionLost, t.Phase.Name != "")
 		return
 	}
 	t.fail(t.Phase.Name, fmt.Sprintf("phase %q is not in the definition", clip(t.Phase.Name)), false)
