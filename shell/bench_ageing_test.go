@@ -64,8 +64,7 @@ const week = 7 * 24 * time.Hour
 // completed; those of the first are forgotten again. It gives the clock at the end of them.
 func aged(b *testing.B, path string) *agedClock {
 	clock := &agedClock{}
-	const note = ".ahead"
-	if text, err := os.ReadFile(path + note); err == nil {
+	if text, err := os.ReadFile(path + aheadNote); err == nil {
 		ahead, err := time.ParseDuration(string(text))
 		require.NoError(b, err)
 		clock.ahead.Store(int64(ahead))
@@ -97,8 +96,15 @@ func aged(b *testing.B, path string) *agedClock {
 	untilForgotten(b, e)
 	require.NoError(b, stop())
 	require.NoError(b, st.Close())
-	require.NoError(b, os.WriteFile(path+note, []byte(time.Duration(clock.ahead.Load()).String()), 0o600))
+	clock.note(b, path)
 	return clock
+}
+
+// aheadNote is what is added to a database's name: how far its clock is ahead stands there.
+const aheadNote = ".ahead"
+
+func (c *agedClock) note(b *testing.B, path string) {
+	require.NoError(b, os.WriteFile(path+aheadNote, []byte(time.Duration(c.ahead.Load()).String()), 0o600))
 }
 
 func execute(e *shell.Engine) error {
@@ -199,6 +205,7 @@ func BenchmarkAgeing(b *testing.B) {
 		}
 	})
 	require.NoError(b, stopOld())
+	clock.note(b, path)
 	require.NoError(b, stopFresh())
 	b.Run("file", func(b *testing.B) {
 		b.ReportMetric(cold.Seconds()*1e3, "cold-start-ms")
