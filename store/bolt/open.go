@@ -98,6 +98,9 @@ func open(path string, opts Options) (_ *Store, err error) {
 		return nil, err
 	}
 	s := newStore(tables, path, file, opts)
+	if aside := tables.PastAside(); len(aside) > 0 && opts.Logger != nil {
+		opts.Logger.Warn("this file was closed before its journal was: it is an older copy; what it does not know of the journal is left as it is, for the newer file", "left", aside)
+	}
 	if err := s.forgetLost(opts.Logger); err != nil {
 		return nil, errors.Join(err, s.db.Close())
 	}

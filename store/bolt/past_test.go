@@ -112,6 +112,40 @@ func TestTheJournalOfAnotherFileIsRefused(t *testing.T) {
 	require.NoFileExists(t, path, "a new file is not made beside it either")
 }
 
+// TestAnOlderCopyOfTheFileLeavesTheNewerJournalAlone: whoever has put a copy back may want the newer
+// file again.
+func TestAnOlderCopyOfTheFileLeavesTheNewerJournalAlone(t *testing.T) {
+	path := filled(t, 5)
+	older, err := os.ReadFile(path)
+	require.NoError(t, err)
+	s := open(t, path, bolt.Options{})
+	require.NoError(t, commit(s, batchOf(1000, 20)))
+	want := journalOf(t, s)
+	require.NoError(t, s.Close())
+	newer, err := os.ReadFile(path)
+	require.NoError(t, err)
+
+	require.NoError(t, os.WriteFile(path, older, 0o600))
+	var said strings.Builder
+	s, err = bolt.Open(path, bolt.Options{Logger: slog.New(slog.NewTextHandler(&said, nil))})
+	require.NoError(t, err)
+	assert.Contains(t, said.String(), "it is an older copy")
+	assert.Contains(t, said.String(), filepath.Join(path+".journal", "0000000000000001-0000000000000001.past"))
+	require.NoError(t, commit(s, batchOf(2000, 20)))
+	assert.Len(t, journalOf(t, s), 6)
+	requireSoundStore(t, s)
+	require.NoError(t, s.Close())
+	said.Reset()
+	s, err = bolt.Open(path, bolt.Options{Logger: slog.New(slog.NewTextHandler(&said, nil))})
+	require.NoError(t, err)
+	assert.Empty(t, said.String(), "it is told once")
+	require.NoError(t, s.Close())
+
+	require.NoError(t, os.WriteFile(path, newer, 0o600))
+	s = open(t, path, bolt.Options{})
+	assert.Equal(t, want, journalOf(t, s))
+}
+
 // TestDamageInTheJournalIsToldWhereverItIsMetAndTheRestGoesOn flips a bit in the archive.
 func TestDamageInTheJournalIsToldWhereverItIsMetAndTheRestGoesOn(t *testing.T) {
 	path := filled(t, 5)

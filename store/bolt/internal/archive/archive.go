@@ -44,8 +44,12 @@ type Options struct {
 	FS       disk.FS // nil: the system's
 	NoSync   bool    // nothing waits for the disk
 	ReadOnly bool
-	File     int64 // bytes after which the next Begin makes a new file; zero: 64 MiB
-	Block    int   // bytes of keys and values that are compressed together; zero: 128 KiB
+	// Whole says that the owner was closed cleanly, and so knows of all that was ever
+	// written: what is behind the position is not an attempt's that was cut off, but a newer
+	// owner's. It is set aside, not removed nor written over: see [Archive.Aside].
+	Whole bool
+	File  int64 // bytes after which the next Begin makes a new file; zero: 64 MiB
+	Block int   // bytes of keys and values that are compressed together; zero: 128 KiB
 }
 
 // Position says up to where the files of an archive count. The zero Position is that of an
@@ -76,6 +80,8 @@ type Archive struct {
 	dir  string
 	id   [16]byte
 	lost error // why what the position tells of is not all there; nil: it is
+
+	aside []string // files that were set aside
 
 	at      Position // what counts
 	out     writer
@@ -125,6 +131,11 @@ func Any(dir string, fsys disk.FS) (bool, error) {
 // Lost gives what the position told of and was missing, by name; nil where all was there.
 func (a *Archive) Lost() error { return a.lost }
 
+// Aside gives the files that a newer owner has written, by the paths that they have now: with
+// ".left" behind their names. The last one may be a file that counts and goes on; it stays as it is, and
+// nothing more is written to it.
+func (a *Archive) Aside() []string { return a.aside }
+
 // Position gives what counts.
 func (a *Archive) Position() Position { return a.at }
 
@@ -133,7 +144,10 @@ type name struct {
 	number, first uint64 // first: no key in it has a smaller number
 }
 
-const suffix = ".past"
+const (
+	suffix     = ".past"
+	leftSuffix = ".left"
+)
 
 func (n name) String() string { return fmt.Sprintf("%016x-%016x%s", n.number, n.first, suffix) }
 
@@ -159,8 +173,8 @@ func (a *Archive) list() ([]name, error) {
 	return found, nil
 }
 
-// take opens the files that count, and removes the others: what was dropped, and what was
-// written and does not count.
+// take opens the files that count, and removes, or sets aside, the others: what was dropped, and
+// what was written and does not count.
 func (a *Archive) take(found []name) (parts []part, err error) {
 	defer func() {
 		if err != nil {
@@ -169,7 +183,7 @@ func (a *Archive) take(found []name) (parts []part, err error) {
 			}
 		}
 	}()
-	want, left := a.at.First, []string{}
+	want, left, whole := a.at.First, []name{}, int64(0)
 	for _, n := range found {
 		path := filepath.Join(a.dir, n.String())
 		before, own, err := a.ownHead(path)
@@ -179,7 +193,7 @@ func (a *Archive) take(found []name) (parts []part, err error) {
 		case !own:
 			return parts, fmt.Errorf("%w: %s", ErrOther, path)
 		case n.number < a.at.First || n.number > a.at.File:
-			left = append(left, path)
+			left = append(left, n)
 			continue
 		}
 		if n.number != want {
@@ -197,17 +211,32 @@ func (a *Archive) take(found []name) (parts []part, err error) {
 	if a.at.File != 0 && want != a.at.File+1 {
 		a.miss("file %d to %d", want, a.at.File)
 	} else if k := len(parts) - 1; k >= 0 {
+		whole = parts[k].limit
 		a.cut(&parts[k], a.at.Size)
 	}
-	for _, path := range left { // all are its own
-		if a.o.ReadOnly {
-			break
-		}
-		if err := a.o.FS.Remove(path); err != nil {
-			return parts, fmt.Errorf("remove what does not count: %w", err)
+	if a.o.ReadOnly {
+		return parts, nil
+	}
+	for _, n := range left { // all are its own
+		if err := a.leave(n); err != nil {
+			return parts, fmt.Errorf("what does not count: %w", err)
 		}
 	}
+	if k := len(parts) - 1; k >= 0 && a.o.Whole && parts[k].number == a.at.File && whole > a.at.Size {
+		a.suspect = a.at.File
+		a.aside = append(a.aside, parts[k].path)
+	}
 	return parts, nil
+}
+
+// leave removes a file that does not count, or sets it aside.
+func (a *Archive) leave(n name) error {
+	path := filepath.Join(a.dir, n.String())
+	if !a.o.Whole || n.number <= a.at.File {
+		return a.o.FS.Remove(path)
+	}
+	a.aside = append(a.aside, path+leftSuffix)
+	return a.o.FS.Rename(path, path+leftSuffix)
 }
 
 // cut leaves out what does not count of a file, and tells if less is there.

@@ -257,6 +257,46 @@ func TestNothingIsAppendedToAFileOfWhichASyncHasFailed(t *testing.T) {
 	require.NoError(t, a.Close())
 }
 
+// TestWhatANewerOwnerHasWrittenIsSetAside: an owner that was closed cleanly knows all that was written
+// in its time.
+func TestWhatANewerOwnerHasWrittenIsSetAside(t *testing.T) {
+	d := disktest.New()
+	o := archive.Options{FS: d, File: 1, Whole: true}
+	a, err := archive.Open(dir, archive.Position{}, o)
+	require.NoError(t, err)
+	older := put(t, a, 0, "journal", 1)
+	put(t, a, 0, "journal", 2)
+	newer := put(t, a, 0, "journal", 3)
+	require.NoError(t, a.Close())
+
+	o.ReadOnly = true
+	a, err = archive.Open(dir, older, o)
+	require.NoError(t, err)
+	require.Empty(t, a.Aside(), "who only reads moves nothing")
+	require.NoError(t, a.Close())
+	o.ReadOnly = false
+	a, err = archive.Open(dir, older, o)
+	require.NoError(t, err)
+	left := a.Aside()
+	require.Len(t, left, 2)
+	put(t, a, 0, "journal", 2)
+	require.NoError(t, a.Close())
+
+	for _, path := range left {
+		require.NoError(t, d.Rename(path, strings.TrimSuffix(path, ".left")))
+	}
+	a, err = archive.Open(dir, newer, archive.Options{FS: d})
+	require.NoError(t, err)
+	require.NoError(t, a.Lost())
+	require.Empty(t, a.Aside())
+	c, found := a.Current().Cursor("journal"), []byte{}
+	for k, _ := c.First(); k != nil; k, _ = c.Next() {
+		found = append(found, k[7])
+	}
+	require.Equal(t, []byte{1, 2, 3}, found)
+	require.NoError(t, a.Close())
+}
+
 // TestAFileThatWasUndoneIsNotThereAnyMore and one that cannot be removed is told.
 func TestAFileThatWasUndoneIsNotThereAnyMore(t *testing.T) {
 	d := disktest.New()

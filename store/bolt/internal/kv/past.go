@@ -50,7 +50,7 @@ func (db *DB) openPast() (err error) {
 	if len(p.Tables) == 0 {
 		return nil
 	}
-	db.past, err = archive.Open(p.Folder, db.session.Past, archive.Options{FS: db.o.FS, NoSync: db.o.NoSync, ReadOnly: db.o.ReadOnly, File: p.FileBytes})
+	db.past, err = archive.Open(p.Folder, db.session.Past, archive.Options{FS: db.o.FS, NoSync: db.o.NoSync, ReadOnly: db.o.ReadOnly, File: p.FileBytes, Whole: !db.session.Open && db.session.ID != ""})
 	if errors.Is(err, archive.ErrOther) {
 		return otherPast(err)
 	}
@@ -83,6 +83,14 @@ func (db *DB) PastLost() error {
 		return nil
 	}
 	return db.past.Lost()
+}
+
+// PastAside gives the files of the past that were set aside: what a newer copy of the file had written.
+func (db *DB) PastAside() []string {
+	if db.past == nil {
+		return nil
+	}
+	return db.past.Aside()
 }
 
 func (db *DB) currentPast() *archive.Snapshot {
