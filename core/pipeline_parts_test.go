@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -122,7 +123,8 @@ func TestAPipelineWithPartsDoesWhatOneWithoutDoes(t *testing.T) {
 	assert.Greater(t, shared, 1, "runs share a definition")
 }
 
-// requireNoOrphans: a part stands there while a pipeline refers to it, and no longer.
+// requireNoOrphans: a part stands there while a pipeline refers to it, and no longer; a value
+// stands in one page at most, so that no older one comes back if a page is lost.
 func requireNoOrphans(t require.TestingT, w world) {
 	used := map[effects.Ref]uint64{}
 	for ref := range w.machines() {
@@ -132,6 +134,21 @@ func requireNoOrphans(t require.TestingT, w world) {
 			return w.Load(part)
 		})
 		require.NoError(t, err)
+	}
+	type value struct {
+		pipeline uuid.UUID
+		name     string
+	}
+	pages := map[value]effects.Ref{}
+	for _, ref := range w.parts(core.KindPipelineContext) {
+		s, err := w.Load(ref)
+		require.NoError(t, err)
+		page := s.(core.ContextPage)
+		for name := range page.Values {
+			v := value{page.Pipeline, name}
+			require.NotContains(t, pages, v, "%s stands in %s", name, ref)
+			pages[v] = ref
+		}
 	}
 	for _, ref := range w.parts(partKinds...) {
 		if ref.Kind == core.KindPipelineRuns {
@@ -333,5 +350,24 @@ func TestTheStoredFormsOfAPipelineWithPartsAreTheGoldenOnes(t *testing.T) {
 		scope, err := core.StoredScope(refs[i].Kind, line)
 		require.NoError(t, err)
 		assert.Equal(t, core.Scope{Namespace: "n", Tenant: "t"}, scope)
+	}
+}
+
+// TestAValueThatIsWrittenAgainGoesBackIntoItsPage: no older one is left in another.
+func TestAValueThatIsWrittenAgainGoesBackIntoItsPage(t *testing.T) {
+	w, seq := world{}, uint64(0)
+	def := core.PipelineDef{Name: "again"}
+	for n := range 90 {
+		def.Phases = append(def.Phases, core.PhaseDef{Name: fmt.Sprint("p", n), Output: fmt.Sprint("o", n%30), Manual: &core.ManualPhase{}})
+	}
+	require.Nil(t, w.send(t, pipelineRef(1), core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: def}}, start, &seq).Refused)
+	w.fire(t, start, &seq)
+	for n := range 89 {
+		require.Nil(t, w.send(t, pipelineRef(1), core.PhaseComplete{Phase: fmt.Sprint("p", n), Result: json.RawMessage(fmt.Sprint(n))}, start, &seq).Refused)
+		requireNoOrphans(t, w)
+	}
+	p := w.pipeline(t, 1)
+	for n := 59; n < 89; n++ {
+		assert.Equal(t, fmt.Sprint(n), string(p.Context[fmt.Sprint("o", n%30)]))
 	}
 }
