@@ -134,12 +134,13 @@ func WholeJSON(kind effects.Kind, stored []byte, load func(ref effects.Ref) (Sta
 	return json.Marshal(s)
 }
 
-// HeldBytes is about what a state from a [Batch] has in memory beyond its stored form.
-func HeldBytes(s State) int {
-	if h, ok := s.(interface{ heldBytes() int }); ok {
-		return h.heldBytes()
+// Held says what a state from a [Batch] has in memory beyond its stored form: about so many bytes,
+// and the state of another record, which it shares with others ([Shared]); zero: of none.
+func Held(s State) (bytes int, shares effects.Ref) {
+	if h, ok := s.(interface{ held() (int, effects.Ref) }); ok {
+		return h.held()
 	}
-	return 0
+	return 0, effects.Ref{}
 }
 
 // Paced reports whether machines of that kind are woken at a pace of their own: that

@@ -220,13 +220,15 @@ func (p Pipeline) pageID(role string, n uint32) uuid.UUID {
 	return id
 }
 
-// heldBytes is about what the pipeline has in memory beyond its stored form. The definition
-// is shared.
-func (p Pipeline) heldBytes() int {
-	if p.parts == nil {
-		return 0
+// held: see [Held].
+func (p Pipeline) held() (bytes int, shares effects.Ref) {
+	if p.parts == nil || p.parts.apart {
+		return 0, effects.Ref{}
 	}
-	return contextSize(p.Context) + 128*len(p.History)
+	if p.parts.Definition != uuid.Nil {
+		shares = refOf(KindPipelineDefinition, p.parts.Definition)
+	}
+	return contextSize(p.Context) + 128*len(p.History), shares
 }
 
 // hashedDefinition gives the record in which a definition stands; no id if it cannot be

@@ -27,7 +27,7 @@ var allowed = map[string][]string{
 		"Batch", "NewBatch", "Entry", "NewEntry", "Given", "Allowance", "Full",
 		// by kind
 		"DueEvent", "ExpireEvent", "InterruptEvent", "HandBackEvent", "AnswerEvent", "OutstandingEffect", "Awaits", "OuterEffectKinds",
-		"Retentions", "RetentionClass", "Cacheable", "Shared", "Whole", "HeldBytes", "Paced", "PacedWith", "KeepsLogs", "Shortens", "Shortened", "Given", "ReasonRecovered",
+		"Retentions", "RetentionClass", "Cacheable", "Shared", "Whole", "Held", "Paced", "PacedWith", "KeepsLogs", "Shortens", "Shortened", "Given", "ReasonRecovered",
 	},
 	"effects": {"Ref", "Kind", "Time", "TimeOf", "Event", "Outer", "DecodeOuter", "Refused", "CodeInvalid"},
 }

@@ -328,7 +328,8 @@ func (l *loop) remember(b *batch) {
 			l.cache.drop(c.Ref)
 			continue
 		}
-		l.cache.put(c.Ref, cached{state: c.After, version: w.Prev.Version + 1, seq: b.entry.Seq, size: len(w.State), held: core.HeldBytes(c.After), terms: w.Terms})
+		held, shares := core.Held(c.After)
+		l.cache.put(c.Ref, cached{state: c.After, version: w.Prev.Version + 1, seq: b.entry.Seq, size: len(w.State), held: held, terms: w.Terms, shares: shares})
 	}
 }
 

@@ -22,6 +22,7 @@ type cached struct {
 	size    int          // of the stored form
 	held    int          // bytes in memory beyond it
 	terms   []store.Term // of the state; nil: not known
+	shares  effects.Ref  // a record whose state is held in memory by this one, and by others; zero: none
 }
 
 const (
@@ -55,6 +56,14 @@ func (c *cache) put(ref effects.Ref, v cached) {
 		c.bytes -= was.size + was.held
 	}
 	c.young[ref] = v
+	if v.shares.IsZero() {
+		return
+	}
+	if _, ok := c.young[v.shares]; !ok { // it is held as long as this state is, and counts as long
+		if shared, ok := c.old[v.shares]; ok {
+			c.put(v.shares, shared)
+		}
+	}
 }
 
 func (c *cache) drop(ref effects.Ref) {

@@ -172,8 +172,13 @@ func (s *states) put(ref effects.Ref, state core.State) (stored []byte, err erro
 	}
 	s.alive++
 	stored = s.encode(state)
-	h.size += 2 * int64(len(stored))
-	s.used += 2 * int64(len(stored))
+	held, shares := core.Held(state)
+	if d := s.byRef[shares]; d != nil { // in memory as long as this one is
+		d.unlink()
+		s.link(d)
+	}
+	h.size += 2*int64(len(stored)) + int64(held)
+	s.used += 2*int64(len(stored)) + int64(held)
 	if s.index.n > 0 && !core.Cacheable(state) { // it would be put aside soon, and has its form now
 		return stored, s.putAside(h, stored)
 	}
