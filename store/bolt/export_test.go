@@ -2,8 +2,12 @@ package bolt
 
 import (
 	"context"
+	"errors"
+
+	"go.etcd.io/bbolt"
 
 	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/bolt/internal/kv"
 )
 
 // FormatValue makes the stored form of a format for the tests.
@@ -56,4 +60,15 @@ func Everything(s *Store) (map[string]string, error) {
 		}
 	}
 	return all, nil
+}
+
+// MoveBackupTo has a backup say that it stands behind a frame of a log.
+func MoveBackupTo(path string, at kv.Position) error {
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		return err
+	}
+	name, key := kv.StateKey()
+	err = db.Update(func(tx *bbolt.Tx) error { return putSealed(tx.Bucket([]byte(name)), key, at.State()) })
+	return errors.Join(err, db.Close())
 }

@@ -166,6 +166,9 @@ func (v *restorer) follow(db *bbolt.DB) (err error) {
 	if v.reached() && v.o.At.IsZero() && len(v.o.Redo) == 0 {
 		return nil
 	}
+	if v.at == (kv.Position{}) && v.found.From.Batch > 0 {
+		return fmt.Errorf("%w: %s does not say where in the log it stands, as an earlier build made it: it can be restored as it is", ErrNoRedo, v.from.path)
+	}
 	pieces, bad, err := v.pieces()
 	if err != nil {
 		return err
@@ -186,11 +189,15 @@ func (v *restorer) follow(db *bbolt.DB) (err error) {
 		}
 		return beyond, nil
 	})
+	isEnd := errors.Is(err, wal.ErrMissing) || errors.Is(err, wal.ErrDamaged) || errors.Is(err, wal.ErrFork)
 	switch {
+	case err == nil || isEnd && v.reached():
 	case v.ctx.Err() != nil:
 		return err
-	case err != nil && !v.reached():
+	case isEnd || errors.Is(err, wal.ErrForeign):
 		return fmt.Errorf("%w: it goes as far as %s: %w", ErrNoRedo, v.found.To, errors.Join(append(bad, err)...))
+	default: // such as a full disk, with which the last batch may have been met too
+		return err
 	}
 	if db == nil {
 		return nil
@@ -232,7 +239,11 @@ func (v *restorer) after(f *kv.Frame) (Place, error) {
 		if len(key) != 8 {
 			return fmt.Errorf("%w: journal key %x has %d bytes, not 8", store.ErrCorrupt, key, len(key))
 		}
-		to.Batch = binary.BigEndian.Uint64(key)
+		batch := binary.BigEndian.Uint64(key)
+		if batch != to.Batch+1 {
+			return fmt.Errorf("%w: behind %s comes batch %d", wal.ErrForeign, to, batch)
+		}
+		to.Batch = batch
 		to.At, err = entryAt(key, value)
 		return err
 	})

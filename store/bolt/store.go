@@ -23,6 +23,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -120,8 +121,15 @@ func (o Options) keep(path string) kv.Keep {
 		return kv.Keep{}
 	}
 	k := kv.Keep{Folder: redoFolder(path), Age: max(r.Age, 0), Bytes: max(r.Bytes, 0)}
-	if r.Folder != "" && target(r.Folder) != k.Folder {
-		k.Ship = r.Folder
+	if r.Folder == "" {
+		return k
+	}
+	ship, err := filepath.Abs(r.Folder) // as path is: the process may change its folder
+	if err != nil {
+		ship = r.Folder
+	}
+	if target(ship) != k.Folder {
+		k.Ship = ship
 	}
 	return k
 }

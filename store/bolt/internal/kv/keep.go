@@ -81,6 +81,9 @@ func (db *DB) tidyKept(ctx context.Context) error {
 	if k.fs == nil {
 		k.fs = disk.OS
 	}
+	if k.isOneFolder() {
+		k.Ship = ""
+	}
 	err := k.ship(ctx)
 	if errors.Is(err, context.Canceled) {
 		return err
@@ -117,6 +120,19 @@ type keeper struct {
 	fs     disk.FS
 	noSync bool
 	now    time.Time
+}
+
+// isOneFolder reports whether redo is to be shipped to where it is, under another path.
+func (k *keeper) isOneFolder() bool {
+	if k.Ship == "" {
+		return false
+	}
+	from, err := k.fs.Stat(k.Folder)
+	if err != nil {
+		return false
+	}
+	to, err := k.fs.Stat(k.Ship)
+	return err == nil && os.SameFile(from, to)
 }
 
 // list gives the names of the files that were kept, the oldest frames first.

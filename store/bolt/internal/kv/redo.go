@@ -74,8 +74,11 @@ func (r *Redo) Flush() error {
 		}
 		return nil
 	})
+	if err != nil {
+		return err
+	}
 	r.overlay, r.bytes = (&overlay{}).writable(), 0
-	return err
+	return nil
 }
 
 // writeTo brings a layer into a transaction of a file.

@@ -35,6 +35,7 @@ func Follow(pieces []Piece, fsys disk.FS, log [16]byte, n uint64, sum uint32, fn
 		fsys = disk.OS
 	}
 	w := follower{pieces: pieces, fs: fsys, log: log, n: n, sum: sum, fn: fn}
+	w.findMoved()
 	for {
 		err := w.piece()
 		if errors.Is(err, ErrStop) {
@@ -53,6 +54,26 @@ type follower struct {
 	n      uint64 // the last frame
 	sum    uint32 // its checksum
 	fn     func(KeptFrame) error
+}
+
+// findMoved finds the frame that is named, if a crash followed before anything called it synced:
+// the next start wrote it anew, into a segment whose header calls it synced, where it has another checksum.
+// It is the same commit, as it is of the same log.
+func (w *follower) findMoved() {
+	for i := range w.pieces {
+		p := &w.pieces[i]
+		if p.id != w.log || w.n < p.first || w.n > p.synced || w.n >= w.until(p) {
+			continue
+		}
+		f, c, err := w.open(p)
+		if err != nil {
+			continue // whoever chooses the piece tells
+		}
+		if _, err := w.seek(p, c); err == nil && c.next == w.n+1 {
+			w.sum = c.prev
+		}
+		_ = f.Close()
+	}
 }
 
 // piece passes the frames of the one piece that goes on from here.
