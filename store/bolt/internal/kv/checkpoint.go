@@ -10,6 +10,7 @@ import (
 
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/bolt/internal/archive"
+	"github.com/orrery-go/orrery/store/bolt/internal/wal"
 )
 
 // keepUp makes a checkpoint when enough was committed, or some time after the first
@@ -24,7 +25,11 @@ func (db *DB) keepUp(ctx context.Context) {
 		case err != nil:
 			if err.Error() != told {
 				told = err.Error()
-				db.o.Logger.Error("what the log holds cannot be brought into the file; trying again", "error", err, "in", db.o.After)
+				what := "what the log holds cannot be brought into the file; trying again"
+				if errors.Is(err, wal.ErrNotKept) {
+					what = "what the log holds is in the file, but cannot be moved to where redo is kept: the log grows; trying again"
+				}
+				db.o.Logger.Error(what, "error", err, "in", db.o.After)
 			}
 			tell(db.dirty)
 		}
@@ -78,6 +83,7 @@ func (db *DB) checkpoint(calm context.Context) error {
 		err := db.writeFrozen(state{ID: db.session.ID, Open: true, Frame: db.upTo, Sum: db.upSum})
 		if err == nil && !errors.Is(db.InPlace(), store.ErrMoved) { // else another's log may stand there
 			err = db.log.Load().Drop(db.upTo)
+			db.noteNotKept(err)
 			tell(db.keeping)
 			db.boundViews()
 		}

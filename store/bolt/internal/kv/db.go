@@ -124,6 +124,7 @@ type DB struct {
 	inFile  uint64   // the last commit that the file has
 	made    made
 	kept    kept
+	notKept error         // of the last segment that was to be kept; nil: it is
 	ended   chan struct{} // closed when the checkpoint under way ends
 
 	dirty, full, half chan struct{} // tell the goroutine: there is something, enough, a log that will need room
@@ -302,12 +303,11 @@ func tell(c chan struct{}) {
 func (db *DB) Close() error {
 	db.stop()
 	<-db.stopped
-	<-db.keeper
 	var err error
 	if !db.o.ReadOnly && db.Broken() == nil {
 		err = db.Settle()
-		db.keepAtLast()
 	}
+	db.endKeeping()
 	if log := db.log.Load(); log != nil {
 		err = errors.Join(err, log.Close())
 	}

@@ -65,7 +65,37 @@ func (db *DB) keepKept(ctx context.Context) {
 	}
 }
 
-// keepAtLast does so once more, when the file is closed.
+// noteNotKept takes down whether a Drop has failed for a segment that cannot be kept.
+func (db *DB) noteNotKept(err error) {
+	if !errors.Is(err, wal.ErrNotKept) {
+		err = nil
+	}
+	db.mu.Lock()
+	db.notKept = err
+	db.mu.Unlock()
+}
+
+// endKeeping ships once more, when the file is closed, and waits for that; not for ever: a
+// disk that is gone may give no answer at all, and nothing here needs one.
+func (db *DB) endKeeping() {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		<-db.keeper
+		if !db.o.ReadOnly && db.Broken() == nil {
+			db.keepAtLast()
+		}
+	}()
+	late := time.NewTimer(2 * shipAtLast)
+	defer late.Stop()
+	select {
+	case <-done:
+	case <-late.C:
+		db.o.Logger.Error("where redo is shipped to does not answer; what is not there yet waits beside the file", "folder", db.o.Keep.Ship)
+	}
+}
+
+// keepAtLast ships for as long as a Close may take.
 func (db *DB) keepAtLast() {
 	if db.o.Keep.Folder == "" {
 		return

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -178,6 +179,9 @@ func TestALogThatCannotBeKeptStaysUntilItCan(t *testing.T) {
 		require.NoError(t, tx.Commit())
 	}
 	require.ErrorIs(t, db.Checkpoint(), syscall.EIO)
+	require.NoError(t, db.Tidy())
+	require.ErrorIs(t, db.Stats().KeepErr, syscall.EIO)
+	require.NoError(t, db.Stats().Err, "the file has it")
 	require.ErrorIs(t, db.Close(), syscall.EIO)
 	last, _ := k.follow("/log")
 	require.EqualValues(t, 20, last)
@@ -188,4 +192,49 @@ func TestALogThatCannotBeKeptStaysUntilItCan(t *testing.T) {
 	assert.Empty(t, k.in("/log"))
 	last, _ = k.follow("/redo")
 	assert.EqualValues(t, 21, last)
+
+	db = k.open()
+	k.commit(db, 20)
+	for _, name := range k.in("/redo") {
+		require.NoError(t, k.disk.Remove("/redo/"+name))
+	}
+	require.NoError(t, k.disk.Remove("/redo"))
+	for range 20 {
+		k.n++
+		tx, err := db.Begin(context.Background(), true)
+		require.NoError(t, err)
+		tx.Table("t").Put(fmt.Appendf(nil, "%04d", k.n), bytes.Repeat([]byte("x"), 1000))
+		require.NoError(t, tx.Commit())
+	}
+	require.ErrorIs(t, db.Checkpoint(), fs.ErrNotExist, "somebody has removed the folder")
+	require.ErrorIs(t, db.Stats().KeepErr, fs.ErrNotExist)
+	k.commit(db, 1)
+	require.NoError(t, db.Stats().KeepErr)
+	require.NotEmpty(t, k.in("/redo"))
+	require.NoError(t, db.Close())
+}
+
+func TestADiskThatDoesNotAnswerKeepsNoFileFromBeingClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKeeping(t, kv.Keep{Ship: "/shipped", Bytes: 1 << 20})
+		require.NoError(t, k.disk.Mkdir("/shipped", 0o700))
+		answers := make(chan struct{})
+		k.disk.Fail = func(op disktest.Op) error {
+			if strings.HasPrefix(op.Path, "/shipped") {
+				<-answers
+			}
+			return nil
+		}
+		db := k.open()
+		k.commit(db, 20)
+		require.NoError(t, db.Close())
+		assert.Contains(t, k.said.String(), "does not answer")
+		assert.Empty(t, k.in("/log"), "the file alone is whole")
+		last, _ := k.follow("/redo")
+		assert.EqualValues(t, 20, last)
+		close(answers)
+		synctest.Wait()
+		last, _ = k.follow("/redo", "/shipped")
+		assert.EqualValues(t, 20, last)
+	})
 }

@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"errors"
 	"time"
 
 	"github.com/orrery-go/orrery/store"
@@ -33,7 +34,7 @@ func (db *DB) Stats() store.LogStats {
 	return store.LogStats{
 		ViewsEnded: ended,
 		Frames:     db.last - db.inFile, Bytes: all.log, Memory: all.memory, Written: db.written,
-		Kept: db.kept.bytes, Unshipped: db.kept.waiting, KeepErr: db.kept.err,
+		Kept: db.kept.bytes, Unshipped: db.kept.waiting, KeepErr: errors.Join(db.notKept, db.kept.err),
 		Checkpoints: db.made.whole, Failed: db.made.failed, Took: db.made.took, Total: db.made.total, Err: db.failed,
 	}
 }

@@ -16,6 +16,9 @@ import (
 // of the log and the number of the segment, in hexadecimal. So they stand in the order of their frames.
 const KeptSuffix = ".redo"
 
+// ErrNotKept: a segment that is given up cannot be moved to the folder Keep; it stays in the log.
+var ErrNotKept = errors.New("keeping a segment of the log")
+
 func keptName(h *header) string {
 	return fmt.Sprintf("%016x-%x-%016x%s", h.first, h.id, h.seq, KeptSuffix)
 }
@@ -35,7 +38,8 @@ func (l *Log) keep(s *segment) error {
 		err = l.o.FS.Rename(s.path, filepath.Join(l.o.Keep, keptName(&s.header)))
 	}
 	if err != nil {
-		return fmt.Errorf("keeping a segment of the log: %w", err)
+		l.keeps = false // it may have been removed
+		return fmt.Errorf("%w: %w", ErrNotKept, err)
 	}
 	return nil
 }
