@@ -151,6 +151,7 @@ func (db *DB) writeFrozen(as state) error {
 	db.made.note(err, time.Since(began))
 	if err == nil {
 		db.inFile = db.upTo
+		db.passed += db.aside.log
 		db.frozen, db.aside = nil, amount{}
 		old = db.publishPast()
 	}
@@ -191,9 +192,9 @@ type overlayWriter struct {
 	db      *DB
 	ends    map[string][]byte // see pastEnds
 	pending []func(*bbolt.Tx) error
-	bytes   int
-	most    int    // that a transaction is to take
-	room    []byte // for large values, until the transaction is committed
+	written written // by the transaction that is pending
+	most    int     // that a transaction is to take
+	room    []byte  // for large values, until the transaction is committed
 }
 
 func (w *overlayWriter) table(name string, l *layer) error {
@@ -210,6 +211,7 @@ func (w *overlayWriter) table(name string, l *layer) error {
 		if len(part) > 0 {
 			entries := part
 			w.pending = append(w.pending, func(tx *bbolt.Tx) error { return w.write(tx, name, entries) })
+			w.written.parts = append(w.written.parts, writtenPart{name, entries})
 			part = nil
 		}
 	}
@@ -221,7 +223,7 @@ func (w *overlayWriter) table(name string, l *layer) error {
 			continue
 		}
 		part = append(part, e)
-		if w.bytes += w.db.cost(&e); w.bytes >= w.most {
+		if w.written.bytes += w.db.cost(&e); w.written.bytes >= w.most {
 			flush()
 			began := time.Now()
 			if err := w.commit(nil); err != nil {
@@ -274,7 +276,7 @@ func (w *overlayWriter) value(table string, e *entry) ([]byte, error) {
 
 // commit carries out what is pending in one transaction.
 func (w *overlayWriter) commit(as *state) error {
-	err := w.db.file.update(w.bytes, w.db.crowded, func(tx *bbolt.Tx) error {
+	err := w.db.file.update(&w.written, w.db.crowded, func(tx *bbolt.Tx) error {
 		for _, do := range w.pending {
 			if err := do(tx); err != nil {
 				return err
@@ -285,7 +287,7 @@ func (w *overlayWriter) commit(as *state) error {
 		}
 		return w.db.putState(tx, *as)
 	})
-	w.pending, w.bytes, w.room = nil, 0, w.room[:0]
+	w.pending, w.written, w.room = nil, written{}, w.room[:0]
 	w.db.boundViews()
 	return err
 }

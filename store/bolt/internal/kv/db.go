@@ -122,6 +122,7 @@ type DB struct {
 	aside   amount   // and in frozen
 	failed  error    // of the last checkpoint
 	inFile  uint64   // the last commit that the file has
+	passed  int64    // bytes of the frames that checkpoints have brought into the file since it was opened
 	made    made
 	kept    kept
 	notKept error         // of the last segment that was to be kept; nil: it is

@@ -77,9 +77,9 @@ func (f *file) rollback(tx *bbolt.Tx) {
 	_ = tx.Rollback()
 }
 
-// update writes to the file in one transaction, about so many bytes of keys and values. Where Views
+// update writes to the file in one transaction; w tells what. Where Views
 // keep it from that it calls wait, which may end them, each time that it has waited in vain.
-func (f *file) update(bytes int, wait func(waited time.Duration), fn func(*bbolt.Tx) error) error {
+func (f *file) update(w *written, wait func(waited time.Duration), fn func(*bbolt.Tx) error) error {
 	tx, err := f.begin(true)
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func (f *file) update(bytes int, wait func(waited time.Duration), fn func(*bbolt
 		f.rollback(tx)
 		return err
 	}
-	return f.commit(tx, bytes, wait)
+	return f.commit(tx, w, wait)
 }
 
 func (f *file) write(tx *bbolt.Tx, fn func(*bbolt.Tx) error) (err error) {
@@ -96,10 +96,10 @@ func (f *file) write(tx *bbolt.Tx, fn func(*bbolt.Tx) error) (err error) {
 	return fn(tx)
 }
 
-func (f *file) commit(tx *bbolt.Tx, bytes int, wait func(time.Duration)) (err error) {
+func (f *file) commit(tx *bbolt.Tx, w *written, wait func(time.Duration)) (err error) {
 	defer Guard("commit", &err)
 	id := tx.ID()
-	if err = f.commitAlone(tx, bytes, wait); err == nil {
+	if err = f.commitAlone(tx, w, wait); err == nil {
 		f.measure()
 		if f.wrote != nil {
 			f.wrote()

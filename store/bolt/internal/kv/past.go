@@ -64,7 +64,7 @@ func (db *DB) openPast() (err error) {
 	}
 	// The log is an earlier build's: what a first checkpoint leaves must be this file's. Else openLog
 	// stores the ID.
-	if err := db.file.update(0, db.makeWay, func(tx *bbolt.Tx) error { return db.putState(tx, db.session) }); err != nil {
+	if err := db.file.update(&written{}, db.makeWay, func(tx *bbolt.Tx) error { return db.putState(tx, db.session) }); err != nil {
 		return errors.Join(err, db.closePast())
 	}
 	return nil

@@ -85,7 +85,7 @@ func (db *DB) openLog() error {
 		return fmt.Errorf("make the log %s: %w", db.o.Folder, err)
 	}
 	s := state{ID: hex.EncodeToString(id[:]), Open: true, Frame: db.last, Sum: db.sum, Past: db.session.Past}
-	if err := db.file.update(0, db.makeWay, func(tx *bbolt.Tx) error { return db.putState(tx, s) }); err != nil {
+	if err := db.file.update(&written{}, db.makeWay, func(tx *bbolt.Tx) error { return db.putState(tx, s) }); err != nil {
 		err = errors.Join(err, log.Close())
 		if now, rerr := db.readState(); rerr == nil && now.ID == db.session.ID { // else the file may need the log: the next start tells
 			err = errors.Join(err, wal.Remove(db.o.Folder, db.logOptions()))

@@ -25,12 +25,13 @@ type views struct {
 
 // viewed is what a transaction that reads has to be ended by another goroutine.
 type viewed struct {
-	may   bool       // it may be ended: nothing else of this counts if not
-	mu    sync.Mutex // held while it reads, and while it is ended
-	why   error      // it was ended; nil: it was not
-	began time.Time
-	size  int64  // of the file then
-	room  []byte // for copies
+	may    bool       // it may be ended: nothing else of this counts if not
+	mu     sync.Mutex // held while it reads, and while it is ended
+	why    error      // it was ended; nil: it was not
+	began  time.Time
+	size   int64  // of the file then
+	passed int64  // DB.passed then
+	room   []byte // for copies
 }
 
 var errEnded = errors.New("the transaction has ended")
@@ -75,9 +76,9 @@ func (tx *Tx) copied(b []byte) []byte {
 	return (*r)[start:len(*r):len(*r)]
 }
 
-// watch has a transaction ended if it keeps back too much.
+// watch has a transaction ended if it keeps back too much. The caller holds mu.
 func (db *DB) watch(tx *Tx) {
-	tx.viewed.may, tx.viewed.began, tx.viewed.size = true, time.Now(), tx.base.Size()
+	tx.viewed.may, tx.viewed.began, tx.viewed.size, tx.viewed.passed = true, time.Now(), tx.base.Size(), db.passed
 	db.views.mu.Lock()
 	defer db.views.mu.Unlock()
 	if db.views.open == nil {
@@ -140,13 +141,13 @@ const leastBehind = 1 << 30
 
 // boundViews ends the transactions that keep back more than they may.
 func (db *DB) boundViews() {
-	size, kept, from := db.file.size.Load(), int64(0), uint64(0)
+	size, from := db.file.size.Load(), uint64(0)
 	if log := db.log.Load(); log != nil {
-		db.mu.RLock()
-		kept = max(0, log.Size()-db.bytes.log-db.aside.log)
-		db.mu.RUnlock()
 		from, _ = log.Held()
 	}
+	db.mu.RLock()
+	passed := db.passed
+	db.mu.RUnlock()
 	db.endViews(func(tx *Tx) error {
 		grown, most := max(0, size-tx.viewed.size), db.o.Behind
 		if most == 0 {
@@ -154,7 +155,7 @@ func (db *DB) boundViews() {
 		}
 		held := int64(0)
 		if tx.hold.Keeps(from) { // else it is kept for another, such as who copies it
-			held = kept
+			held = passed - tx.viewed.passed
 		}
 		if grown+held <= most {
 			return nil

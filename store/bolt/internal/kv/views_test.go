@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -199,6 +200,82 @@ func TestAViewThatKeepsTheMapFromGrowingIsEndedBeforeCommitsHaveToWait(t *testin
 				require.EqualValues(t, 1, db.Stats().ViewsEnded)
 				require.NotZero(t, db.Stats().Checkpoints)
 				tx.Rollback()
+				require.NoError(t, db.Close())
+			})
+		})
+	}
+}
+
+// TestAViewIsNotEndedForWhatTheLogKeptForAnother has one that is old and others that are as young as
+// a checkpoint: what the log kept for the old one goes only at the end of the next.
+func TestAViewIsNotEndedForWhatTheLogKeptForAnother(t *testing.T) {
+	db := openAt(t, filepath.Join(t.TempDir(), "orrery.db"), func(o *kv.Options) { o.Behind, o.Segment = 1900<<10, 1<<20 })
+	db.Alone()
+	require.NoError(t, putText(db, "kept", large))
+	old := viewOf(t, db)
+	err, rounds := error(nil), 0
+	for ; err == nil && rounds < 1000; rounds++ {
+		for range 10 {
+			require.NoError(t, putText(db, "gone", large))
+		}
+		w, werr := db.Begin(context.Background(), true)
+		require.NoError(t, werr)
+		w.Table("a").Delete([]byte("gone"))
+		require.NoError(t, w.Commit())
+		young := viewOf(t, db)
+		require.NoError(t, db.Checkpoint())
+		if _, err = read(t, old, "kept"); err != nil {
+			require.NoError(t, putText(db, "other", large))
+			require.NoError(t, db.Checkpoint())
+		}
+		_, yerr := read(t, young, "kept")
+		require.NoError(t, yerr, "round %d", rounds)
+		young.Rollback()
+	}
+	require.ErrorIs(t, err, store.ErrViewTooOld)
+	require.Greater(t, rounds, 5)
+	require.EqualValues(t, 1, db.Stats().ViewsEnded)
+	old.Rollback()
+	require.NoError(t, db.Close())
+}
+
+// TestAViewIsEndedAlsoIfTheMapMustGrowForLargeValuesBesideWhatWasWritten changes a small value that has
+// large neighbours, with which it is written anew. Where the test hangs bbolt waits for the View.
+func TestAViewIsEndedAlsoIfTheMapMustGrowForLargeValuesBesideWhatWasWritten(t *testing.T) {
+	for name, change := range map[string]func(*kv.Table, int){
+		"a value": func(a *kv.Table, n int) { a.Put([]byte("bb"), []byte{byte(n)}) },
+		"a deletion that leaves a node with its neighbour": func(a *kv.Table, n int) {
+			for i := range 30 {
+				if key := fmt.Appendf(nil, "e%02d", i); n%2 == 0 {
+					a.Put(key, make([]byte, 100))
+				} else if i > 5 {
+					a.Delete(key)
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				db := openTight(t, 64<<20)
+				db.Alone()
+				write := func(fn func(*kv.Table)) {
+					w, err := db.Begin(context.Background(), true)
+					require.NoError(t, err)
+					fn(w.Table("a"))
+					require.NoError(t, w.Commit())
+					require.NoError(t, db.Checkpoint())
+				}
+				write(func(a *kv.Table) {
+					for _, key := range []string{"a", "b", "c", "d"} {
+						a.Put([]byte(key), make([]byte, 400<<10))
+					}
+				})
+				for n := range 4 {
+					tx := viewOf(t, db)
+					write(func(a *kv.Table) { change(a, n) })
+					tx.Rollback()
+				}
+				require.NotZero(t, db.Stats().ViewsEnded)
 				require.NoError(t, db.Close())
 			})
 		})
