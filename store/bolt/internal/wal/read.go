@@ -103,14 +103,11 @@ func (r *readers) forget(segment uint64) {
 	}
 }
 
-// close opens no more, and closes what is open unless frames are held: then the last hold does.
-func (r *readers) close(held bool) {
+// close opens no more.
+func (r *readers) close() {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.closed = true
-	r.mu.Unlock()
-	if !held {
-		r.closeLeft()
-	}
 }
 
 // closeLeft closes what is open of a log that was closed.

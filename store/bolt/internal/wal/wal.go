@@ -255,8 +255,10 @@ func (l *Log) Close() error {
 	defer l.writing.Unlock()
 	l.syncing.Lock()
 	defer l.syncing.Unlock()
-	_, held := l.Held()
-	l.readers.close(held)
+	l.readers.close()
+	if _, held := l.Held(); !held { // else the last Release closes them, which knows now that it has to
+		l.readers.closeLeft()
+	}
 	if l.file == nil {
 		return nil
 	}
