@@ -32,7 +32,7 @@ func (f Finding) String() string { return f.Where + ": " + f.What }
 // wrong; due and list entries without a record; counts that are not what the
 // lists hold; gaps in the journal; an outbox that disagrees with its waiting
 // index. It reads the archive with the journal, too. An empty result says that the file is sound. The error is about the
-// reading itself.
+// reading itself, which is ended as a [Store.View] is, with [store.ErrViewTooOld].
 //
 // It takes memory for the ids of all records, and it must not run beside an
 // Update in a process that needs the memory. Updates wait while it looks at the
@@ -56,6 +56,7 @@ func (s *Store) Check(ctx context.Context) (_ []Finding, err error) {
 	if err != nil {
 		return nil, err
 	}
+	defer guardEnded("check", &err)
 	defer s.open.Done()
 	defer ktx.Rollback()
 	t := &readTx{ctx: ctx, tx: ktx}
@@ -73,7 +74,10 @@ func (s *Store) Check(ctx context.Context) (_ []Finding, err error) {
 			break
 		}
 		if err := part.check(); err != nil {
-			if ctx.Err() != nil || errors.Is(err, store.ErrViewTooOld) {
+			switch {
+			case errors.Is(err, store.ErrViewTooOld): // some of what was found may be that
+				return nil, fmt.Errorf("check: %w", err)
+			case ctx.Err() != nil:
 				return c.found, fmt.Errorf("check: %w", err)
 			}
 			c.report(part.where, "%v", err)

@@ -238,18 +238,27 @@ func (s *Store) View(ctx context.Context, fn func(store.ReadTx) error) (err erro
 		return err
 	}
 	t := &readTx{ctx: ctx, tx: ktx}
+	defer guardEnded("view", &err)
 	defer func() {
 		t.tx = nil
 		ktx.Rollback()
 		s.open.Done()
-		if p := recover(); p != nil { // of a read that no guard stands around
-			if err = kv.Unread(p); err == nil {
-				panic(p)
-			}
-			err = fmt.Errorf("view: %w", err)
-		}
 	}()
 	return fn(t)
+}
+
+// guardEnded turns the panic of a read that no guard stands around, of a transaction that was ended,
+// into an error. It is to be deferred itself; other panics go on.
+func guardEnded(op string, err *error) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	why := kv.Unread(p)
+	if why == nil {
+		panic(p)
+	}
+	*err = fmt.Errorf("%s: %w", op, why)
 }
 
 // lockWriter waits until nobody writes, and lets nobody else until unlockWriter.
