@@ -115,3 +115,40 @@ func TestASignalToAPipelineWhoseDefinitionWasLostIsRefused(t *testing.T) {
 	require.Nil(t, w.send(t, pipelineRef(1), core.PipelineSignal{Name: "go"}, start, seq).Refused)
 	assert.Equal(t, core.PhaseDone, w.pipeline(t, 1).Phase.Type)
 }
+
+// TestADefinitionUnderTheIDOfAnotherOneIsNotTaken: half of the hash is in the id, and the record has
+// all of it.
+func TestADefinitionUnderTheIDOfAnotherOneIsNotTaken(t *testing.T) {
+	w, seq := world{}, new(uint64)
+	alone(t, w, core.PipelineCreate{Spec: core.PipelineSpec{ID: id(1), Definition: manualDef()}}, seq)
+	ref := w.parts(core.KindPipelineDefinition)[0]
+	s, err := w.Load(ref)
+	require.NoError(t, err)
+	other := s.(core.PipelineDefinition)
+	other.Hash, other.Definition = "another", core.PipelineDef{Name: "other", Phases: []core.PhaseDef{{Name: "drop", Manual: &core.ManualPhase{}}}}
+	w[ref] = encoded(other)
+	require.Nil(t, w.send(t, pipelineRef(2), core.PipelineCreate{Spec: core.PipelineSpec{ID: id(2), Definition: manualDef()}}, start, seq).Refused)
+	w.fire(t, start, seq)
+	assert.Equal(t, manualDef(), w.pipeline(t, 2).Definition)
+	assert.Contains(t, w[pipelineRef(2)], `"ship"`, "it stands in its own record")
+	require.Nil(t, w.send(t, pipelineRef(2), core.PipelineCancel{}, start, seq).Refused)
+	require.Nil(t, w.send(t, pipelineRef(2), core.PipelineExpire{}, start, seq).Refused)
+	assert.Contains(t, w, ref)
+}
+
+// TestPipelinesHaveADefinitionThatTheyShareOnceInMemory, also those that are made.
+func TestPipelinesHaveADefinitionThatTheyShareOnceInMemory(t *testing.T) {
+	batch := core.NewBatch(world{}, core.Clock{Now: start}, 1)
+	first := make([]*core.PhaseDef, 2)
+	for i := range first {
+		n := i + 1
+		def := manualDef()
+		_, err := batch.Apply(core.Input{To: pipelineRef(n), Event: core.PipelineCreate{Spec: core.PipelineSpec{ID: id(n), Definition: def}}})
+		require.NoError(t, err)
+		s, err := batch.State(pipelineRef(n))
+		require.NoError(t, err)
+		require.NotNil(t, s)
+		first[i] = &s.(core.Pipeline).Definition.Phases[0]
+	}
+	assert.Same(t, first[0], first[1])
+}
