@@ -60,7 +60,7 @@ func History(ctx context.Context, st store.Store, ref effects.Ref, o HistoryOpti
 		if err != nil {
 			return err
 		}
-		if t, err = walk(tx, ref, rec.Seq, bytes.Clone(rec.State), o.Limit); err != nil {
+		if t, err = walk(tx, ref, rec.Seq, bytes.Clone(rec.State), 0, o.Limit); err != nil {
 			return err
 		}
 		return makeWhole(tx, ref, t.Steps)
@@ -71,8 +71,9 @@ func History(ctx context.Context, st store.Store, ref effects.Ref, o HistoryOpti
 	return t, nil
 }
 
-func walk(tx store.ReadTx, ref effects.Ref, seq uint64, state []byte, limit int) (t Trail, err error) {
-	for t.Before = seq; t.Before != 0 && len(t.Steps) < limit; {
+// walk goes back from the state that a batch left, over the batches after since.
+func walk(tx store.ReadTx, ref effects.Ref, seq uint64, state []byte, since uint64, limit int) (t Trail, err error) {
+	for t.Before = seq; t.Before > since && len(t.Steps) < limit; {
 		b, err := tx.Batch(t.Before)
 		if errors.Is(err, store.ErrNotFound) {
 			t.Reached = true

@@ -14,7 +14,10 @@ import (
 // makeWhole puts into the states of a history what the machine keeps as records of their own,
 // as each of them was at that time.
 func makeWhole(tx store.ReadTx, ref effects.Ref, steps []Step) error {
-	p := past{tx: tx, trails: map[effects.Ref]Trail{}}
+	if len(steps) == 0 {
+		return nil
+	}
+	p := past{tx: tx, since: steps[len(steps)-1].Seq - 1, trails: map[effects.Ref]Trail{}}
 	for i := range steps {
 		s := &steps[i]
 		before, err := p.whole(ref, s.Before, s.Seq-1)
@@ -36,9 +39,10 @@ func makeWhole(tx store.ReadTx, ref effects.Ref, steps []Step) error {
 	return nil
 }
 
-// past gives records as they were. Each is walked along once.
+// past gives records as they were since a batch. Each is walked along once, and no farther.
 type past struct {
 	tx     store.ReadTx
+	since  uint64
 	trails map[effects.Ref]Trail
 }
 
@@ -67,7 +71,7 @@ func (p past) at(ref effects.Ref, seq uint64) ([]byte, error) {
 			return nil, err
 		default:
 			state := bytes.Clone(rec.State)
-			if t, err = walk(p.tx, ref, rec.Seq, state, maxPartSteps); err != nil {
+			if t, err = walk(p.tx, ref, rec.Seq, state, p.since, maxPartSteps); err != nil {
 				return nil, err
 			}
 			t.Steps = append([]Step{{Seq: rec.Seq, Before: state}}, t.Steps...)

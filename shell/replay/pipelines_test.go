@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -166,5 +167,60 @@ func TestADamagedPageOfAPipelineIsSetAsideWithoutIt(t *testing.T) {
 		assert.Len(t, p.History, 24)
 		assert.NotContains(t, partsIn(t, st)[core.KindPipelineHistory], lost, "it was set aside")
 		stop()
+	})
+}
+
+// countedBatches counts the batches that are read.
+type countedBatches struct {
+	store.Store
+	n int
+}
+
+type countedTx struct {
+	store.ReadTx
+	n *int
+}
+
+func (c *countedBatches) View(ctx context.Context, fn func(store.ReadTx) error) error {
+	return c.Store.View(ctx, func(tx store.ReadTx) error { return fn(countedTx{tx, &c.n}) })
+}
+
+func (c countedTx) Batch(seq uint64) (store.Batch, error) {
+	*c.n++
+	return c.ReadTx.Batch(seq)
+}
+
+// TestTheHistoryOfAPipelineReadsItsPagesNoFartherBackThanItGoes: a page that each phase writes again has
+// as many states as the pipeline.
+func TestTheHistoryOfAPipelineReadsItsPagesNoFartherBackThanItGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New()
+		e, stop := begunEngine(t, st)
+		def := core.PipelineDef{Name: "again"}
+		for n := range 60 {
+			def.Phases = append(def.Phases, core.PhaseDef{Name: fmt.Sprint("p", n), Output: "o", Manual: &core.ManualPhase{}})
+		}
+		p, err := e.Pipelines().Create(t.Context(), core.PipelineSpec{Definition: def})
+		require.NoError(t, err)
+		synctest.Wait()
+		for n := range 50 {
+			long := strings.Repeat("x", 2000)
+			_, err = e.Pipelines().Send(t.Context(), p.ID, core.PhaseComplete{Phase: fmt.Sprint("p", n), Result: json.RawMessage(fmt.Sprintf(`"%d %s"`, n, long))})
+			require.NoError(t, err)
+		}
+		stop()
+		counted := &countedBatches{Store: st}
+		trail, err := replay.History(t.Context(), counted, p.Ref(), replay.HistoryOptions{Limit: 3})
+		require.NoError(t, err)
+		require.Len(t, trail.Steps, 3)
+		for i, s := range trail.Steps {
+			var was, is core.Pipeline
+			require.NoError(t, json.Unmarshal(s.Before, &was))
+			require.NoError(t, json.Unmarshal(s.After, &is))
+			assert.True(t, strings.HasPrefix(string(is.Context["o"]), fmt.Sprintf(`"%d x`, 49-i)))
+			assert.True(t, strings.HasPrefix(string(was.Context["o"]), fmt.Sprintf(`"%d x`, 48-i)))
+			assert.Len(t, is.Definition.Phases, 60)
+		}
+		assert.LessOrEqual(t, counted.n, 12, "three of the pipeline, and those of its parts")
 	})
 }
