@@ -1,8 +1,11 @@
 package bolt_test
 
 import (
+	"encoding/binary"
+	"encoding/hex"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -11,6 +14,7 @@ import (
 
 	"github.com/orrery-go/orrery/store/bolt"
 	"github.com/orrery-go/orrery/store/bolt/internal/kv"
+	"github.com/orrery-go/orrery/store/bolt/internal/wal"
 )
 
 func TestRedoThatIsShippedToWhereItIsStaysThere(t *testing.T) {
@@ -107,4 +111,57 @@ func TestABackupOfAnEarlierBuildIsRestoredAsItIsOnly(t *testing.T) {
 	_, err = bolt.Restore(ctx, backup, to, bolt.RestoreOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, everything(t, backup), everything(t, to))
+}
+
+// TestCopiesOfFileAndLogShipToOneFolderAndTakeNothingFromOneAnother has logs of one ID, whose next
+// segments have the same number and begin with the same frame.
+func TestCopiesOfFileAndLogShipToOneFolderAndTakeNothingFromOneAnother(t *testing.T) {
+	shipped := t.TempDir()
+	o := bolt.Options{NoSync: true, Redo: bolt.Redo{Bytes: 1 << 30, Folder: shipped}}
+	path := filepath.Join(t.TempDir(), "orrery.db")
+	s, err := bolt.Open(path, o)
+	require.NoError(t, err)
+	goOn(t, s, 0, 3)
+	var copies []string
+	for range 2 {
+		copies = append(copies, t.TempDir())
+		require.NoError(t, os.CopyFS(copies[len(copies)-1], os.DirFS(filepath.Dir(path))))
+	}
+	require.NoError(t, s.Close())
+	for i, folder := range copies {
+		s, err := bolt.Open(filepath.Join(folder, "orrery.db"), o)
+		require.NoError(t, err)
+		goOn(t, s, 10*(i+1), 2)
+		require.NoError(t, s.Close())
+	}
+	kept, err := filepath.Glob(filepath.Join(shipped, "*.redo"))
+	require.NoError(t, err)
+	assert.Len(t, kept, 3, "what was before the copies, and of each what it went on with")
+}
+
+// TestWhatCannotBeWrittenIsNotTakenForTheEndOfTheRedo has a last batch that is so great that it is written at
+// once, and that bbolt refuses.
+func TestWhatCannotBeWrittenIsNotTakenForTheEndOfTheRedo(t *testing.T) {
+	backup, path := redone(t, keepAll, 1)
+	key := string(binary.BigEndian.AppendUint64(nil, 2))
+	entry := everything(t, backedUp(t, path))["journal "+key]
+	require.NotEmpty(t, entry)
+	id := [16]byte{1}
+	require.NoError(t, bolt.MoveBackupTo(backup, kv.Position{Log: hex.EncodeToString(id[:]), Frame: 5, Sum: 7}))
+	folder := filepath.Join(t.TempDir(), "log")
+	log, err := wal.Create(folder, id, 6, wal.Options{Prev: 7, NoSync: true})
+	require.NoError(t, err)
+	part := func(b []byte, s string) []byte { return append(binary.AppendUvarint(b, uint64(len(s))), s...) }
+	frame := part([]byte{1, 't'}, "journal")
+	frame = part(part(append(frame, 'p'), key), entry)
+	frame = part(append(frame, 't'), "meta")
+	frame = part(part(append(frame, 'p'), ""), strings.Repeat("x", 33<<20)) // no key
+	_, err = log.Append(frame)
+	require.NoError(t, err)
+	require.NoError(t, log.Close())
+	to := filepath.Join(t.TempDir(), "restored.db")
+	_, err = bolt.Restore(ctx, backup, to, bolt.RestoreOptions{Batch: 2, Redo: []string{folder}})
+	require.ErrorContains(t, err, "key required")
+	require.NotErrorIs(t, err, bolt.ErrNoRedo)
+	require.NoFileExists(t, to)
 }

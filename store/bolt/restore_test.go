@@ -1,6 +1,7 @@
 package bolt_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -273,6 +274,23 @@ func TestDamagedMissingAndForeignRedoIsTold(t *testing.T) {
 		require.ErrorIs(t, err, store.ErrCorrupt)
 		require.ErrorContains(t, err, says)
 		require.ErrorContains(t, err, "it goes as far as batch 5")
+	}
+	for _, nth := range []int{0, 2} { // the frame that is damaged of the piece
+		damaged := changed(func(_ string, names []string) {
+			raw, err := os.ReadFile(names[1])
+			require.NoError(t, err)
+			at := 0
+			for range nth + 1 {
+				at += bytes.Index(raw[at:], []byte("FRAM")) + 50
+			}
+			raw[at] ^= 1
+			require.NoError(t, os.WriteFile(names[1], raw, 0o600))
+		})
+		require.ErrorContains(t, restore(9, damaged), fmt.Sprintf("it goes as far as batch %d", 5+nth))
+		for _, redo := range [][]string{{damaged, path + ".redo"}, {path + ".redo", damaged}} {
+			_, err := bolt.Restore(ctx, backup, filepath.Join(t.TempDir(), "restored.db"), bolt.RestoreOptions{Batch: 9, Redo: redo})
+			require.NoError(t, err, "the other folder has a copy that is whole")
+		}
 	}
 	cut := changed(func(_ string, names []string) { require.NoError(t, os.Truncate(names[1], 1000)) })
 	require.ErrorContains(t, restore(8, cut), "the file has 1000 bytes")

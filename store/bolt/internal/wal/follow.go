@@ -37,11 +37,13 @@ func Follow(pieces []Piece, fsys disk.FS, log [16]byte, n uint64, sum uint32, fn
 	w := follower{pieces: pieces, fs: fsys, log: log, n: n, sum: sum, fn: fn}
 	w.findMoved()
 	for {
+		before := w.n
 		err := w.piece()
-		if errors.Is(err, ErrStop) {
+		switch {
+		case errors.Is(err, ErrStop):
 			return nil
-		}
-		if err != nil {
+		case errors.Is(err, ErrDamaged) && w.n > before: // there may be a copy that is whole
+		case err != nil:
 			return err
 		}
 	}
@@ -124,22 +126,22 @@ func (w *follower) choose() (*Piece, error) {
 	var found []*Piece
 	var bad []error
 	seen := map[string]bool{}
-	for i := range w.pieces {
-		p := &w.pieces[i]
-		if p.first > w.n+1 || w.n+1 >= w.until(p) || p.first == w.n+1 && p.prev != w.sum || seen[keptName(&p.header)] {
-			continue
+	for _, own := range []bool{true, false} { // others need not be read if its own log goes on
+		for i := range w.pieces {
+			p := &w.pieces[i]
+			if (p.id == w.log) != own || p.first > w.n+1 || w.n+1 >= w.until(p) || p.first == w.n+1 && p.prev != w.sum || seen[keptName(&p.header)] {
+				continue
+			}
+			has, err := w.has(p)
+			if err != nil {
+				bad = append(bad, err)
+			} else if has {
+				seen[keptName(&p.header)] = true
+				found = append(found, p)
+			}
 		}
-		seen[keptName(&p.header)] = true
-		has, err := w.has(p)
-		if err != nil {
-			bad = append(bad, err)
-		} else if has {
-			found = append(found, p)
-		}
-	}
-	for _, p := range found {
-		if p.id == w.log {
-			return p, nil
+		if own && len(found) > 0 {
+			return found[0], nil
 		}
 	}
 	switch {

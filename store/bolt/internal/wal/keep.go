@@ -13,14 +13,15 @@ import (
 )
 
 // KeptSuffix ends the names of segments that were kept: the number of the first frame, the ID
-// of the log and the number of the segment, in hexadecimal. So they stand in the order of their frames.
+// of the log, the number of the segment and its nonce, in hexadecimal. So they stand in the order of their
+// frames, and where a file and its log were copied and both went on none has the other's name.
 const KeptSuffix = ".redo"
 
 // ErrNotKept: a segment that is given up cannot be moved to the folder Keep; it stays in the log.
 var ErrNotKept = errors.New("keeping a segment of the log")
 
 func keptName(h *header) string {
-	return fmt.Sprintf("%016x-%x-%016x%s", h.first, h.id, h.seq, KeptSuffix)
+	return fmt.Sprintf("%016x-%x-%016x-%016x%s", h.first, h.id, h.seq, h.nonce, KeptSuffix)
 }
 
 // keep moves a segment to the folder Keep. The caller syncs that folder, then the log's: a
