@@ -107,6 +107,11 @@ func TestAPipelineWithPartsDoesWhatOneWithoutDoes(t *testing.T) {
 			}
 			require.Equal(t, was.Outer(), is.Outer())
 			require.Equal(t, was.Events(), is.Events())
+			for _, c := range is.Changes() {
+				if c.Before != nil {
+					require.Equal(t, apart[c.Ref], encoded(c.Before), "what was before is written to")
+				}
+			}
 			whole.store(was)
 			apart.store(is)
 			require.Equal(t, whole.shown(t), apart.shown(t))
