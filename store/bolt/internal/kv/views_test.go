@@ -107,6 +107,56 @@ func TestAViewThatLivesOnDoesNotHaveTheFileGrowWithoutEnd(t *testing.T) {
 	}
 }
 
+// TestWhatAViewHasHandedOutStaysAsItWasOnceItWasEnded reads what stands in the file alone, of which the
+// pages are then used anew.
+func TestWhatAViewHasHandedOutStaysAsItWasOnceItWasEnded(t *testing.T) {
+	for name, walk := range map[string]func(a *kv.Table, keep func(...[]byte)){
+		"Get": func(a *kv.Table, keep func(...[]byte)) {
+			for n := range uint32(1000) {
+				v, _ := a.Get(binary.BigEndian.AppendUint32(nil, n))
+				keep(v)
+			}
+		},
+		"Next": func(a *kv.Table, keep func(...[]byte)) {
+			c := a.Cursor()
+			for k, v := c.First(); k != nil; k, v = c.Next() {
+				keep(k, v)
+			}
+		},
+		"Prev": func(a *kv.Table, keep func(...[]byte)) {
+			c := a.Cursor()
+			for k, v := c.Last(); k != nil; k, v = c.Prev() {
+				keep(k, v)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := openAt(t, filepath.Join(t.TempDir(), "orrery.db"), func(o *kv.Options) { o.Behind = 1 })
+			db.Alone()
+			r := rand.New(rand.NewPCG(1, 2))
+			churn(t, db, r, 100)
+			var handed [][]byte
+			var was []string
+			tx := viewOf(t, db)
+			walk(tx.Table("a"), func(parts ...[]byte) {
+				for _, b := range parts {
+					handed, was = append(handed, b), append(was, string(b))
+				}
+			})
+			require.Greater(t, len(handed), 500)
+			for range 20 {
+				churn(t, db, r, 100)
+			}
+			require.EqualValues(t, 1, db.Stats().ViewsEnded)
+			for i, b := range handed {
+				require.Equal(t, was[i], string(b))
+			}
+			tx.Rollback()
+			require.NoError(t, db.Close())
+		})
+	}
+}
+
 // TestAViewIsEndedAlsoIfItIsTheLogAloneThatIsKeptForIt puts what is deleted before it comes to the
 // file: of such values only the log has anything.
 func TestAViewIsEndedAlsoIfItIsTheLogAloneThatIsKeptForIt(t *testing.T) {
