@@ -172,3 +172,40 @@ func TestALargeValueIsReadAlsoWhereTheLogWasMovedAway(t *testing.T) {
 	require.NoError(t, os.Rename(db.path+".elsewhere", db.path+".log"))
 	require.NoError(t, db.Close())
 }
+
+// TestAViewHoldsTheLogAsLongAsItMayMeetLargeValues begins one behind a commit that has none, and one
+// while a checkpoint has them in hand. What it held goes with the next checkpoint.
+func TestAViewHoldsTheLogAsLongAsItMayMeetLargeValues(t *testing.T) {
+	db := openAt(t, filepath.Join(t.TempDir(), "orrery.db"), func(o *kv.Options) { o.Segment = 4 << 10 })
+	db.Alone()
+	keys := []string{"a", "b", "c", "d", "e"}
+	for _, key := range keys {
+		require.NoError(t, putText(db, key, key+large))
+	}
+	require.NoError(t, putText(db, "small", "small"))
+	views := []*kv.Tx{viewOf(t, db)}
+	db.OnWrite(func() { views = append(views, viewOf(t, db)) })
+	require.NoError(t, db.Checkpoint())
+	db.OnWrite(nil)
+	require.Greater(t, len(views), 1)
+	segments := func() int {
+		found, err := filepath.Glob(filepath.Join(db.path+".log", "*.log"))
+		require.NoError(t, err)
+		return len(found)
+	}
+	for _, tx := range views {
+		require.NoError(t, putText(db, "small", "once more"))
+		require.NoError(t, db.Checkpoint())
+		require.GreaterOrEqual(t, segments(), len(keys))
+		for _, key := range keys {
+			got, err := read(t, tx, key)
+			require.NoError(t, err)
+			require.Equal(t, key+large, got)
+		}
+		tx.Rollback()
+	}
+	require.NoError(t, putText(db, "small", "at last"))
+	require.NoError(t, db.Checkpoint())
+	require.LessOrEqual(t, segments(), 2)
+	require.NoError(t, db.Close())
+}
