@@ -89,34 +89,6 @@ func (s *Server) info(w http.ResponseWriter, r *http.Request, c *call) error {
 	return writeJSON(w, http.StatusOK, out)
 }
 
-// streamBackup sends a consistent copy of the live database. One runs at a
-// time, since each holds back the reuse of the space that is freed meanwhile.
-func (s *Server) streamBackup(w http.ResponseWriter, r *http.Request, c *call) error {
-	select {
-	case <-s.backup:
-		defer func() { s.backup <- struct{}{} }()
-	default:
-		return failf(http.StatusTooManyRequests, "a backup is running: try again when it has ended").with("Retry-After", "60")
-	}
-	h := w.Header()
-	h.Set("Content-Type", "application/octet-stream")
-	h.Set("Content-Disposition", `attachment; filename="orrery-backup.db"`)
-	if r.Method == http.MethodHead {
-		return nil
-	}
-	// The copy takes as long as it takes.
-	if err := http.NewResponseController(w).SetWriteDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return fmt.Errorf("lift the time limit of a backup: %w", err)
-	}
-	n, err := s.engine.Store().Backup(r.Context(), w)
-	if err != nil {
-		h.Del("Content-Disposition")
-		return fmt.Errorf("backup: %w", err)
-	}
-	s.log.Info("backup sent", "request_id", c.id, "actor", c.actor, "bytes", n)
-	return nil
-}
-
 // openapi.json is generated: its words stand in internal/openapi/api.yaml.
 //
 //go:generate go run ./internal/openapi/openapigen openapi.json

@@ -24,6 +24,7 @@ import (
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/bolt"
 	"github.com/orrery-go/orrery/store/memory"
+	"github.com/orrery-go/orrery/store/stream"
 )
 
 func TestMetricsHaveTheNamesOfTheSourceAndCount(t *testing.T) {
@@ -235,10 +236,11 @@ func TestABackupIsADatabaseThatOpens(t *testing.T) {
 	require.Empty(t, head.body)
 	r := a.do("GET", "/v1/backup", nil)
 	require.Equal(t, http.StatusOK, r.status)
-	assert.Equal(t, "application/octet-stream", r.header.Get("Content-Type"))
+	assert.Equal(t, stream.ContentType, r.header.Get("Content-Type"))
 	assert.Contains(t, r.header.Get("Content-Disposition"), "attachment")
 	copied := filepath.Join(t.TempDir(), "copy.db")
-	require.NoError(t, os.WriteFile(copied, []byte(r.body), 0o600))
+	_, err = bolt.ReceiveBackup(t.Context(), copied, strings.NewReader(r.body), nil)
+	require.NoError(t, err)
 	second, err := bolt.Open(copied, bolt.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = second.Close() })
@@ -258,7 +260,6 @@ func (s *slowBackup) Backup(ctx context.Context, w io.Writer) (int64, error) {
 	if err != nil {
 		return int64(n), err
 	}
-	_ = http.NewResponseController(w.(http.ResponseWriter)).Flush()
 	s.begun <- struct{}{}
 	select {
 	case err = <-s.end:

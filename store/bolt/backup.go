@@ -1,6 +1,7 @@
 package bolt
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -9,59 +10,65 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+
+	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/stream"
 )
 
-// Backup implements [store.Store]: it writes a compact database file, which needs no log
-// and has the journal in itself, with all that was committed before the call; readers and writers go on. The file is made
-// beside the database first, where it needs room. It stops soon after the context ends.
+// Backup implements [store.Store]: it writes a stream of package
+// [github.com/orrery-go/orrery/store/stream] with all that was committed before the call;
+// readers and writers go on. [ReceiveBackup] makes a database file of it. It stops soon after the
+// context ends.
 func (s *Store) Backup(ctx context.Context, w io.Writer) (n int64, err error) {
-	if n, err = s.backup(ctx, w); err != nil {
-		return n, fmt.Errorf("backup: %w", err)
-	}
-	return n, nil
-}
-
-func (s *Store) backup(ctx context.Context, w io.Writer) (n int64, err error) {
-	f, err := os.CreateTemp(filepath.Dir(s.file.path), "."+filepath.Base(s.file.path)+".tmp-*")
+	sum, err := stream.Write(ctx, w, s, stream.Options{})
 	if err != nil {
-		return 0, explain(err)
+		return sum.Bytes, fmt.Errorf("backup: %w", err)
 	}
-	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
-	if err := s.copyCompact(ctx, f.Name(), false); err != nil {
-		return 0, err
-	}
-	return io.Copy(&copying{ctx: ctx, w: w}, f)
+	return sum.Bytes, nil
 }
 
-// copying is a writer that fails once its context has ended.
-type copying struct {
-	ctx context.Context
-	w   io.Writer
+// Copied tells of a database file that was made of a stream, or of another store.
+type Copied struct {
+	Seq     uint64           // the last batch in it
+	Bytes   int64            // of the file and its journal
+	Omitted []store.Omission // what it lacks, since it could not be read; at most [stream.MaxOmitted] of them
+	Left    uint64           // how many there were, also beyond that number
 }
 
-func (c *copying) Write(b []byte) (n int, err error) {
-	if c.ctx.Err() != nil {
-		return 0, context.Cause(c.ctx)
-	}
-	return c.w.Write(b)
-}
-
-// BackupFile writes a [Store.Backup] to a new file with mode 0600. The file
-// appears under its name only when it is whole and on the disk. A file that is
-// already there stays, and the error wraps [os.ErrExist].
-func (s *Store) BackupFile(ctx context.Context, path string) (n int64, err error) {
-	n, err = writeNew(path, func(f *os.File) (int64, error) { return s.Backup(ctx, f) })
+// BackupFile makes a new database file, with its journal beside it, of all that was committed before the
+// call, as [MakeFile] does.
+func (s *Store) BackupFile(ctx context.Context, path string) (Copied, error) {
+	c, err := makeFile(ctx, path, s)
 	if err != nil {
-		return n, fmt.Errorf("backup to %s: %w", path, err)
+		return c, fmt.Errorf("backup to %s: %w", path, err)
 	}
-	return n, nil
+	return c, nil
 }
 
-// ReceiveBackup writes what a [Store.Backup] somewhere else gave, as
-// [Store.BackupFile] does, once it has been opened and found to be whole. It
-// returns how many bytes came.
-func ReceiveBackup(path string, from io.Reader) (n int64, err error) {
-	n, err = writeNew(path, func(f *os.File) (int64, error) {
+// ReceiveBackup makes a database file of what a [store.Store.Backup] somewhere else gives, as
+// [MakeFile] does. progress is called now and then; nil: nobody is told. What a daemon of an earlier
+// version sends, a database file, is taken too, once it has been opened.
+func ReceiveBackup(ctx context.Context, path string, from io.Reader, progress func(stream.Progress)) (c Copied, err error) {
+	buffered := bufio.NewReaderSize(from, 64<<10)
+	beginning, _ := buffered.Peek(len(stream.Magic)) // an error comes again
+	if len(beginning) == len(stream.Magic) && !stream.Is(beginning) {
+		c, err = receiveFile(path, buffered)
+	} else {
+		var r *stream.Reader
+		if r, err = stream.NewReader(buffered); err == nil {
+			r.Progress = progress
+			c, err = makeFile(ctx, path, r)
+		}
+	}
+	if err != nil {
+		return c, fmt.Errorf("backup to %s: %w", path, err)
+	}
+	return c, nil
+}
+
+// receiveFile writes a file that is a database.
+func receiveFile(path string, from io.Reader) (c Copied, err error) {
+	c.Bytes, err = writeNew(path, func(f *os.File) (int64, error) {
 		n, err := io.Copy(f, from)
 		if err != nil {
 			return n, err
@@ -70,12 +77,27 @@ func ReceiveBackup(path string, from io.Reader) (n int64, err error) {
 		if err != nil {
 			return n, fmt.Errorf("what came is no whole database: %w", err)
 		}
-		return n, s.Close()
+		err = s.View(context.Background(), func(tx store.ReadTx) (err error) {
+			c.Seq, err = tx.Seq()
+			return err
+		})
+		return n, errors.Join(err, s.Close())
 	})
+	return c, err
+}
+
+// temporary gives the pattern of a file's names until it is whole, by what makes it.
+func temporary(path, by string) string { return "." + filepath.Base(path) + "." + by + "-*" }
+
+// NewFile writes a new file with mode 0600, such as a stream that is kept as it is. The file appears
+// under its name only when write has returned nil and all is on the disk. A file that is already
+// there stays, and the error wraps [os.ErrExist].
+func NewFile(path string, write func(io.Writer) error) error {
+	_, err := writeNew(path, func(f *os.File) (int64, error) { return 0, write(f) })
 	if err != nil {
-		return n, fmt.Errorf("backup to %s: %w", path, err)
+		return fmt.Errorf("write %s: %w", path, err)
 	}
-	return n, nil
+	return nil
 }
 
 // writeNew makes a file by a temporary one beside it.
@@ -84,7 +106,7 @@ func writeNew(path string, write func(*os.File) (int64, error)) (n int64, err er
 		return 0, os.ErrExist
 	}
 	folder := filepath.Dir(path)
-	f, err := os.CreateTemp(folder, "."+filepath.Base(path)+".tmp-*") // mode 0600
+	f, err := os.CreateTemp(folder, temporary(path, "new")) // mode 0600
 	if err != nil {
 		return 0, explain(err)
 	}
@@ -100,16 +122,21 @@ func writeNew(path string, write func(*os.File) (int64, error)) (n int64, err er
 	if err = errors.Join(err, f.Close()); err != nil {
 		return n, err
 	}
-	// A link fails where the name was taken meanwhile; a rename would replace it.
-	// Some file systems know no links.
-	err = os.Link(f.Name(), path)
-	if err != nil && !errors.Is(err, os.ErrExist) {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
+	if err := place(f.Name(), path); err != nil {
 		return n, err
 	}
 	return n, syncFolder(folder)
+}
+
+// place gives a file its name, unless that is taken. The file may have its earlier name still.
+func place(from, to string) error {
+	// A link fails where the name was taken meanwhile; a rename would replace it.
+	// Some file systems know no links.
+	err := os.Link(from, to)
+	if err != nil && !errors.Is(err, os.ErrExist) {
+		err = os.Rename(from, to)
+	}
+	return err
 }
 
 // syncAbove makes the name of a folder durable, as far as the folder above it may be read:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -21,21 +22,20 @@ func TestABackupOfALiveDatabaseIsTheStateOfItsBeginning(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, filepath.Join(dir, "orrery.db"), bolt.Options{NoSync: true})
 	require.NoError(t, commit(s, batchOf(0, 20)))
-	path := filepath.Join(dir, "backup.db")
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
-	require.NoError(t, err)
+	var sent bytes.Buffer
 	n, err := s.Backup(ctx, writerFunc(func(b []byte) (int, error) {
 		// The writer goes on while the copy is made.
 		var seq uint64
 		require.NoError(t, s.View(ctx, func(tx store.ReadTx) (err error) { seq, err = tx.Seq(); return err }))
 		require.NoError(t, commit(s, batchOf(20*int(seq), 20)))
-		return f.Write(b)
+		return sent.Write(b)
 	}))
 	require.NoError(t, err)
-	require.NoError(t, f.Close())
-	info, err := os.Stat(path)
+	assert.Equal(t, int64(sent.Len()), n)
+	path := filepath.Join(dir, "backup.db")
+	c, err := bolt.ReceiveBackup(ctx, path, &sent, nil)
 	require.NoError(t, err)
-	assert.Equal(t, info.Size(), n)
+	assert.Equal(t, uint64(1), c.Seq)
 	requireSound(t, path)
 	copied := open(t, path, bolt.Options{})
 	require.NoError(t, copied.View(ctx, func(tx store.ReadTx) error {
@@ -54,12 +54,12 @@ func TestABackupFileIsPrivateWholeAndNeverReplacesAnother(t *testing.T) {
 	s := open(t, filepath.Join(dir, "orrery.db"), bolt.Options{})
 	require.NoError(t, commit(s, batchOf(0, 20)))
 	path := filepath.Join(dir, "backup.db")
-	n, err := s.BackupFile(ctx, path)
+	c, err := s.BackupFile(ctx, path)
 	require.NoError(t, err)
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	assert.Equal(t, fs.FileMode(0o600), info.Mode())
-	assert.Equal(t, info.Size(), n)
+	assert.Greater(t, c.Bytes, info.Size(), "its journal counts, too")
 	requireSound(t, path)
 	_, err = s.BackupFile(ctx, path)
 	require.ErrorIs(t, err, fs.ErrExist)
@@ -70,7 +70,7 @@ func TestABackupFileIsPrivateWholeAndNeverReplacesAnother(t *testing.T) {
 	cancel(reason)
 	_, err = s.BackupFile(ended, filepath.Join(dir, "never.db"))
 	require.ErrorIs(t, err, reason)
-	left, err := filepath.Glob(filepath.Join(dir, ".*tmp*"))
+	left, err := filepath.Glob(filepath.Join(dir, ".*"))
 	require.NoError(t, err)
 	assert.Empty(t, left, "no temporary file stays")
 	_, err = os.Stat(filepath.Join(dir, "never.db"))
@@ -83,7 +83,7 @@ func TestACompactionRemovesWhatOneThatWasKilledLeftBehind(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
 	folder := filepath.Dir(path)
-	mine, others := filepath.Join(folder, ".a[b].db.tmp-1"), filepath.Join(folder, ".ab.db.tmp-1")
+	mine, others := filepath.Join(folder, ".a[b].db.compact-1"), filepath.Join(folder, ".ab.db.compact-1")
 	for _, name := range []string{mine, others} {
 		require.NoError(t, os.WriteFile(name, []byte("half a copy"), 0o600))
 	}
@@ -102,20 +102,34 @@ func TestABackupThatIsReceivedIsWholeOrIsNot(t *testing.T) {
 	require.NoError(t, s.Close())
 
 	to := filepath.Join(t.TempDir(), "copy.db")
-	_, err = bolt.ReceiveBackup(to, bytes.NewReader(sent.Bytes()[:sent.Len()/2]))
-	require.ErrorContains(t, err, "what came is no whole database")
+	_, err = bolt.ReceiveBackup(ctx, to, bytes.NewReader(sent.Bytes()[:sent.Len()/2]), nil)
+	require.ErrorIs(t, err, store.ErrCorrupt)
+	require.ErrorContains(t, err, "it is cut off there")
 	left, err := os.ReadDir(filepath.Dir(to))
 	require.NoError(t, err)
 	require.Empty(t, left)
 
-	n, err := bolt.ReceiveBackup(to, bytes.NewReader(sent.Bytes()))
+	_, err = bolt.ReceiveBackup(ctx, to, bytes.NewReader(sent.Bytes()), nil)
 	require.NoError(t, err)
-	assert.EqualValues(t, sent.Len(), n)
-	written, err := os.ReadFile(to)
-	require.NoError(t, err)
-	assert.Equal(t, sent.Bytes(), written)
-	_, err = bolt.ReceiveBackup(to, bytes.NewReader(sent.Bytes()))
+	requireSound(t, to)
+	_, err = bolt.ReceiveBackup(ctx, to, bytes.NewReader(sent.Bytes()), nil)
 	require.ErrorIs(t, err, os.ErrExist)
+}
+
+// TestWhatAnEarlierDaemonSendsIsTakenToo: it sends a database file.
+func TestWhatAnEarlierDaemonSendsIsTakenToo(t *testing.T) {
+	path := filled(t, 3)
+	sent, err := os.ReadFile(path)
+	require.NoError(t, err)
+	to := filepath.Join(t.TempDir(), "copy.db")
+	_, err = bolt.ReceiveBackup(ctx, to, bytes.NewReader(sent[:3*os.Getpagesize()]), nil)
+	require.ErrorContains(t, err, "what came is no whole database")
+	left, err := os.ReadDir(filepath.Dir(to))
+	require.NoError(t, err)
+	require.Empty(t, left)
+	c, err := bolt.ReceiveBackup(ctx, to, bytes.NewReader(sent), nil)
+	require.NoError(t, err)
+	assert.EqualValues(t, len(sent), c.Bytes)
 }
 
 func TestACompactedDatabaseHoldsTheSameInLessRoom(t *testing.T) {
@@ -165,7 +179,7 @@ func TestACompactedDatabaseHoldsTheSameInLessRoom(t *testing.T) {
 	_, err = bolt.CompactFile(ended, path)
 	require.ErrorIs(t, err, context.Canceled)
 	requireSound(t, path)
-	left, err := filepath.Glob(filepath.Join(filepath.Dir(path), ".*tmp*"))
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(path), ".*"))
 	require.NoError(t, err)
 	assert.Empty(t, left)
 }
@@ -202,8 +216,8 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 		"webhooks-info":  {put("webhooks-info", id[:], []byte("{}")), "envelope"},
 	} {
 		path := filled(t, 3)
-		if where == "journal" || where == "changes" || where == "base" { // which a backup has in the file
-			path = backedUp(t, path)
+		if where == "journal" || where == "changes" || where == "base" { // which a compact copy has in the file
+			path = compacted(t, path)
 		}
 		makeBolt(t, path, c.spoil)
 		found, err := bolt.Check(ctx, path)
@@ -273,4 +287,28 @@ func TestABackupACompactionAndACopyHaveWhatTheShellKeeps(t *testing.T) {
 			require.NoError(t, s.Close())
 		}
 	}
+}
+
+func TestAStreamThatWasKeptIsRestored(t *testing.T) {
+	s := open(t, filled(t, 3), bolt.Options{})
+	want := journalOf(t, s)
+	folder := t.TempDir()
+	kept, to := filepath.Join(folder, "kept.stream"), filepath.Join(folder, "new.db")
+	require.NoError(t, bolt.NewFile(kept, func(w io.Writer) error {
+		_, err := s.Backup(ctx, w)
+		return err
+	}))
+	r, err := bolt.Restore(ctx, kept, to, bolt.RestoreOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, uint64(3), r.To.Batch)
+	requireSound(t, to)
+	assert.Equal(t, want, journalOf(t, open(t, to, bolt.Options{})))
+	raw, err := os.ReadFile(kept)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(kept, raw[:len(raw)-1], 0o600))
+	_, err = bolt.Restore(ctx, kept, filepath.Join(folder, "cut.db"), bolt.RestoreOptions{})
+	require.ErrorIs(t, err, store.ErrCorrupt)
+	left, err := filepath.Glob(filepath.Join(folder, ".*"))
+	require.NoError(t, err)
+	assert.Empty(t, left)
 }

@@ -50,24 +50,32 @@ func (c *changes) begin(t *tx, seq uint64) {
 func (c *changes) add(w *store.Write, old *store.Record, based bool) {
 	c.dirty = true
 	c.digest += store.Digest(w.Kind, w.ID, w.State)
-	c.b = append(binary.AppendUvarint(c.b, uint64(len(w.Kind))), w.Kind...)
-	c.b = append(c.b, w.ID[:]...)
-	switch {
-	case old.Version == 0:
-		c.b = append(c.b, changedNew)
-	case w.State == nil && based:
-		c.b = binary.AppendUvarint(append(c.b, changedGone|changedBased), old.Seq)
-	default:
-		flags := byte(0)
-		if w.State == nil {
-			flags = changedGone
-		}
-		d := store.DeltaOf(old.State, w.State)
-		c.b = binary.AppendUvarint(append(c.b, flags), old.Seq)
-		c.b = binary.AppendUvarint(c.b, uint64(d.Prefix))
-		c.b = binary.AppendUvarint(c.b, uint64(d.Suffix))
-		c.b = append(binary.AppendUvarint(c.b, uint64(len(d.Middle))), d.Middle...)
+	change := store.Changed{Kind: w.Kind, ID: w.ID, Before: old.Seq, Gone: w.State == nil}
+	if old.Version != 0 && !(change.Gone && based) {
+		change.Delta = store.DeltaOf(old.State, w.State)
 	}
+	c.b = appendChanged(c.b, &change, old.Version == 0)
+}
+
+// appendChanged appends one change; isNew: there was no record.
+func appendChanged(b []byte, c *store.Changed, isNew bool) []byte {
+	b = append(binary.AppendUvarint(b, uint64(len(c.Kind))), c.Kind...)
+	b = append(b, c.ID[:]...)
+	d := &c.Delta
+	switch {
+	case isNew:
+		return append(b, changedNew)
+	case c.Gone && d.Prefix == 0 && d.Suffix == 0 && len(d.Middle) == 0: // a state is never empty
+		return binary.AppendUvarint(append(b, changedGone|changedBased), c.Before)
+	}
+	flags := byte(0)
+	if c.Gone {
+		flags = changedGone
+	}
+	b = binary.AppendUvarint(append(b, flags), c.Before)
+	b = binary.AppendUvarint(b, uint64(d.Prefix))
+	b = binary.AppendUvarint(b, uint64(d.Suffix))
+	return append(binary.AppendUvarint(b, uint64(len(d.Middle))), d.Middle...)
 }
 
 // put writes what was gathered.
@@ -76,10 +84,15 @@ func (c *changes) put(t *tx) {
 		return
 	}
 	key := seqKey(c.seq)
-	binary.BigEndian.PutUint64(c.b[1:], c.digest)
-	sealed := binary.BigEndian.AppendUint32(c.b, crc32.Update(crc32.Checksum(key[:], castagnoli), castagnoli, c.b))
+	sealed := sealChanges(c.b, key[:], c.digest)
 	t.table(bucketChanges).PutNew(key[:], sealed)
 	c.b, c.dirty = sealed[:len(c.b)], false
+}
+
+// sealChanges fills in the digest, and appends the checksum.
+func sealChanges(b, key []byte, digest uint64) []byte {
+	binary.BigEndian.PutUint64(b[1:], digest)
+	return binary.BigEndian.AppendUint32(b, crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, b))
 }
 
 // Batch of a writer reads also what it has written itself.

@@ -107,14 +107,22 @@ func (t *tx) Acquire(name, holder string, ttl time.Duration, now effects.Time) (
 }
 
 func (t *tx) nextToken() (uint64, error) {
+	token, err := t.token()
+	if err != nil {
+		return 0, err
+	}
+	return token + 1, t.putJSON("token", bucketSystem, tokenKey, tokenValue{token + 1})
+}
+
+// token gives the claim token that was given last.
+func (t *readTx) token() (uint64, error) {
 	var v tokenValue
 	if raw, ok := t.table(bucketSystem).Get(tokenKey); ok {
 		if err := parseJSON(tokenKey, raw, &v); err != nil {
 			return 0, fmt.Errorf("token: %w", err)
 		}
 	}
-	v.Token++
-	return v.Token, t.putJSON("token", bucketSystem, tokenKey, v)
+	return v.Token, nil
 }
 
 func (t *tx) CheckClaim(name string, token uint64) error {

@@ -67,7 +67,7 @@ func compact(ctx context.Context, src, dst string) (sizes Sizes, err error) {
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
 	folder := filepath.Dir(dst)
-	pattern := "." + filepath.Base(dst) + ".tmp-*"
+	pattern := temporary(dst, "compact")
 	if src == dst { // the lock is ours alone: what stands there is of a compaction that was killed
 		if err := removeAll(folder, pattern); err != nil {
 			return sizes, err

@@ -69,7 +69,13 @@ func TestAFileThatWasClosedDoesNotTakeTheLogOfAnother(t *testing.T) {
 	require.NoError(t, commit(before, batchOf(0, 3)))
 	require.NoError(t, os.Remove(path))
 	_, err := before.BackupFile(ctx, path)
+	require.ErrorIs(t, err, os.ErrExist)
+	require.ErrorContains(t, err, path+logSuffix)
+	backup := filepath.Join(t.TempDir(), "backup.db")
+	_, err = before.BackupFile(ctx, backup)
 	require.NoError(t, err)
+	require.NoError(t, os.Rename(backup, path))
+	require.NoError(t, os.Rename(backup+".journal", path+".journal"))
 	for range 2 {
 		_, err := bolt.Open(path, bolt.Options{})
 		require.ErrorIs(t, err, bolt.ErrOtherLog)

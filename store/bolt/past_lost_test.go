@@ -1,6 +1,7 @@
 package bolt_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/bolt"
+	"github.com/orrery-go/orrery/store/stream"
 )
 
 // TestACopyOfAFileWhoseJournalIsLostGoesOnWithTheSameNumbers copies it while it is open for
@@ -74,32 +76,96 @@ func TestALossOfSomeOfTheJournalIsToldOnce(t *testing.T) {
 	}
 }
 
-// TestABackupLeavesNothingOfTheJournalOutThatCannotBeRead damages the first block of the changes; the
-// file is one of an earlier build, which has no table of that name.
-func TestABackupLeavesNothingOfTheJournalOutThatCannotBeRead(t *testing.T) {
-	path := filled(t, 5)
-	db, err := bbolt.Open(path, 0o600, nil)
-	require.NoError(t, err)
-	require.NoError(t, db.Update(func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte("changes")) }))
-	require.NoError(t, db.Close())
-	files, err := filepath.Glob(path + ".journal/*.past")
-	require.NoError(t, err)
-	raw, err := os.ReadFile(files[0])
-	require.NoError(t, err)
-	second := 40 + binary.BigEndian.Uint32(raw[44:]) // behind the head and the journal's block
-	require.Equal(t, "changes", string(raw[second+21:][:7]))
-	raw[second+100] ^= 8
-	require.NoError(t, os.WriteFile(files[0], raw, 0o600))
-	s := open(t, path, bolt.Options{})
-	_, err = s.BackupFile(ctx, filepath.Join(filepath.Dir(path), "copy.db"))
-	require.ErrorIs(t, err, store.ErrCorrupt)
-	require.ErrorContains(t, err, files[0])
-	require.NoError(t, s.Close())
+// TestABackupTellsWhatItLeavesOutOfTheJournal damages a block of the journal, or of the changes, in
+// one of three epochs: what is copied begins with the next epoch, or is empty.
+func TestABackupTellsWhatItLeavesOutOfTheJournal(t *testing.T) {
+	for name, c := range map[string]struct {
+		file  int    // which of the archive
+		table string // whose block
+		first uint64 // batch of the copy
+		said  string
+	}{
+		"the journal in the first epoch":  {0, "journal", 3, "journal of the batches 1 to 2: "},
+		"the changes in the first epoch":  {0, "changes", 3, "journal of the batches 1 to 2: "},
+		"the journal in the second epoch": {1, "journal", 5, "journal of the batches 1 to 4: "},
+		"the journal in the last epoch":   {2, "journal", 7, "journal of the batches 1 to 6: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path, places := threeEpochs(t)
+			raw, err := os.ReadFile(places[c.file].file)
+			require.NoError(t, err)
+			harm(t, raw, places[c.file].at, c.table)
+			require.NoError(t, os.WriteFile(places[c.file].file, raw, 0o600))
+			s := open(t, path, bolt.Options{})
+			to := filepath.Join(filepath.Dir(path), "copy.db")
+			copied, err := s.BackupFile(ctx, to)
+			require.NoError(t, err)
+			require.Len(t, copied.Omitted, 1)
+			assert.Contains(t, copied.Omitted[0].String(), c.said)
+			assert.Contains(t, copied.Omitted[0].String(), places[c.file].file)
+			var sent bytes.Buffer
+			sum, err := stream.Write(ctx, &sent, s, stream.Options{})
+			require.NoError(t, err)
+			assert.Equal(t, copied.Omitted, sum.Omitted)
+			read, err := stream.Verify(ctx, &sent, nil)
+			require.NoError(t, err)
+			assert.Equal(t, copied.Omitted, read.Omitted)
+
+			requireSound(t, to)
+			got := open(t, to, bolt.Options{})
+			requireRecords(t, got, 120)
+			require.NoError(t, commit(got, batchOf(1000, 20)))
+			all := journalOf(t, got)
+			require.NotEmpty(t, all)
+			assert.Equal(t, c.first, all[0].Seq)
+			assert.Equal(t, uint64(7), all[len(all)-1].Seq)
+			requireSoundStore(t, got)
+		})
+	}
 }
 
-// TestAFlippedBitInWhatABatchChangedIsTold flips it in a backup, which has the journal in itself.
+type place struct {
+	file string
+	at   int64
+}
+
+// threeEpochs gives a database with two batches in each of three epochs, and where in the archive
+// each of them begins.
+func threeEpochs(t *testing.T) (path string, places []place) {
+	path = filepath.Join(t.TempDir(), "orrery.db")
+	size := int64(40) // of the head
+	for i := range 3 {
+		s := open(t, path, bolt.Options{})
+		if i > 0 {
+			require.NoError(t, s.Update(ctx, func(tx store.Tx) error { return tx.BeginEpoch(5) }))
+		}
+		for n := range 2 {
+			require.NoError(t, commit(s, batchOf(20*(2*i+n), 20)))
+		}
+		require.NoError(t, s.Close())
+		files, err := filepath.Glob(path + ".journal/*.past")
+		require.NoError(t, err)
+		require.Len(t, files, 1)
+		places = append(places, place{files[0], size})
+		info, err := os.Stat(files[0])
+		require.NoError(t, err)
+		size = info.Size()
+	}
+	return path, places
+}
+
+// harm flips a bit in the first block of a table from a place in an archive's file on.
+func harm(t *testing.T, raw []byte, at int64, table string) {
+	t.Helper()
+	for string(raw[at+21:][:len(table)]) != table {
+		at += int64(binary.BigEndian.Uint32(raw[at+4:]))
+	}
+	raw[at+100] ^= 8
+}
+
+// TestAFlippedBitInWhatABatchChangedIsTold flips it in a compact copy, which has the journal in itself.
 func TestAFlippedBitInWhatABatchChangedIsTold(t *testing.T) {
-	path := backedUp(t, filled(t, 2))
+	path := compacted(t, filled(t, 2))
 	db, err := bbolt.Open(path, 0o600, nil)
 	require.NoError(t, err)
 	require.NoError(t, db.Update(func(tx *bbolt.Tx) error {

@@ -1,7 +1,6 @@
 package bolt_test
 
 import (
-	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -15,14 +14,12 @@ import (
 	"github.com/orrery-go/orrery/store/bolt"
 )
 
-// backedUp gives a backup of a file, which has its journal in itself.
-func backedUp(t *testing.T, path string) string {
+// compacted gives a compact copy of a file, which has its journal in itself.
+func compacted(t *testing.T, path string) string {
 	t.Helper()
-	to := filepath.Join(t.TempDir(), "backup.db")
-	s, err := bolt.Open(path, bolt.Options{ReadOnly: true})
+	to := filepath.Join(t.TempDir(), "compact.db")
+	_, err := bolt.Compact(ctx, path, to)
 	require.NoError(t, err)
-	_, err = s.BackupFile(ctx, to)
-	require.NoError(t, errors.Join(err, s.Close()))
 	return to
 }
 
@@ -42,7 +39,7 @@ func journalOf(t *testing.T, s *bolt.Store) (all []store.Batch) {
 	return all
 }
 
-func TestTheJournalStandsBesideTheFileAndInABackupWithinIt(t *testing.T) {
+func TestTheJournalStandsBesideTheFileAndBesideACopy(t *testing.T) {
 	path := filled(t, 5)
 	files, err := filepath.Glob(path + ".journal/*.past")
 	require.NoError(t, err)
@@ -55,10 +52,18 @@ func TestTheJournalStandsBesideTheFileAndInABackupWithinIt(t *testing.T) {
 		assert.True(t, b.Known)
 		assert.Len(t, b.Changes, 20)
 	}
+	backup := filepath.Join(t.TempDir(), "backup.db")
+	_, err = s.BackupFile(ctx, backup)
+	require.NoError(t, err)
 	require.NoError(t, s.Close())
-	copied := open(t, backedUp(t, path), bolt.Options{})
-	assert.Equal(t, want, journalOf(t, copied))
-	require.NoError(t, copied.Close())
+	files, err = filepath.Glob(backup + ".journal/*.past")
+	require.NoError(t, err)
+	assert.Len(t, files, 1)
+	for _, to := range []string{backup, compacted(t, path)} { // the latter has it within
+		copied := open(t, to, bolt.Options{})
+		assert.Equal(t, want, journalOf(t, copied), to)
+		require.NoError(t, copied.Close())
+	}
 
 	_, err = bolt.CompactFile(ctx, path)
 	require.NoError(t, err)

@@ -90,7 +90,7 @@ func (t *tx) setAside(q *store.Quarantined, due effects.Time) error {
 // standing gives what is stored of a webhook or an outbox entry: the body or the
 // effect, or all of it where it cannot be read, a webhook's in two parts with a
 // line break between.
-func (t *tx) standing(q *store.Quarantined) (raw []byte, err error) {
+func (t *readTx) standing(q *store.Quarantined) (raw []byte, err error) {
 	defer guard("set aside", &err)
 	if q.Kind == store.KindOutbox {
 		key := effectKeyBytes(store.EffectKey{ID: q.ID, N: q.N})

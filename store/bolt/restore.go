@@ -60,7 +60,7 @@ func (p Place) String() string {
 	return fmt.Sprintf("batch %d of %s", p.Batch, p.At)
 }
 
-// Restore makes a new database file of a backup, or of a file that nobody has open, which is
+// Restore makes a new database file of a backup, also of a stream that was kept, or of a file that nobody has open, which is
 // not changed. With a Batch or a time it carries out what was kept of the log behind the
 // backup, up to there, every commit once more as it was: records, journal, logs of runs and
 // webhooks. So the new file has all that the old one had then; what is under way in it is what was
@@ -77,11 +77,17 @@ func Restore(ctx context.Context, from, to string, o RestoreOptions) (r Restored
 	if o.Batch != 0 && !o.At.IsZero() {
 		return fail(errors.New("give a batch or a time, not both"))
 	}
-	s, err := open(from, Options{ReadOnly: true})
+	file, remove, err := fileOfStream(ctx, from, to)
+	if err != nil {
+		return fail(err)
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+	s, err := open(file, Options{ReadOnly: true})
 	if err != nil {
 		return fail(err)
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
+	s.path = from // which names what was kept of the log
 	v := restorer{ctx: ctx, from: s, o: o}
 	if err := v.begin(); err != nil {
 		return fail(err)

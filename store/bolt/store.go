@@ -13,7 +13,8 @@
 //   - journal.go: the journal and its epochs; outbox.go: outer effects;
 //   - claims.go, webhooks.go, runlogs.go, meta.go, quarantine.go: what else is kept;
 //   - restore.go: a copy as it was after a batch;
-//   - backup.go, compact.go, check.go with pages.go and inspect.go: whole files.
+//   - export.go with export_journal.go, import.go: all that a store holds, given and taken;
+//   - backup.go, makefile.go, compact.go, check.go with pages.go and inspect.go: whole files.
 package bolt
 
 import (

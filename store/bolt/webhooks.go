@@ -56,13 +56,16 @@ func (t *readTx) Webhooks(limit int) (found []store.Webhook, err error) {
 		err = t.scan("webhooks", bodies, nil, func(k, _ []byte) (bool, error) {
 			ok, err := infos.has("webhooks", fit(k, idLen))
 			if err == nil && !ok {
-				passOver(k, fmt.Errorf("%w: there is a body, and nothing beside it", store.ErrCorrupt))
+				passOver(k, errBodyAlone)
 			}
 			return true, err
 		})
 	}
 	return found, errors.Join(append(bad, err)...)
 }
+
+// errBodyAlone is about a webhook of which the key of the other part is damaged, or that part is lost.
+var errBodyAlone = fmt.Errorf("%w: there is a body, and nothing beside it", store.ErrCorrupt)
 
 // HasWebhook reports whether a raw webhook is stored, readable or not.
 func (t *readTx) HasWebhook(id uuid.UUID) (bool, error) {

@@ -3,139 +3,301 @@ package memory
 import (
 	"bytes"
 	"context"
-	"encoding/gob"
+	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"math"
+	"slices"
 
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/stream"
 )
 
-// dump is the form of a backup: what the indexes are made of, in order.
-type dump struct {
-	Format     int
-	Commits    uint64
-	Records    []indexedRecord
-	Seq        uint64
-	Journal    []batch
-	Changes    []changed // none: of an earlier build
-	Epochs     []store.Epoch
-	Base       []based
-	Outbox     []store.OutboxEntry
-	Webhooks   []store.Webhook
-	Claims     []store.Claim
-	Token      uint64
-	Quarantine []store.Quarantined
-	Meta       map[string][]byte
-	RunLogs    []runLog
-}
-
-type batch struct {
-	Seq  uint64
-	Data []byte
-}
-
-type changed struct {
-	Seq, Digest uint64
-	Records     []store.Changed
-}
-
-type based struct {
-	Epoch  uint64
-	Record store.Record
-}
-
-type runLog struct {
-	Key  store.EffectKey
-	Text []byte
-}
-
-const dumpFormat = 1
-
-// Backup implements [store.Store]. [Restore] reads what it writes.
+// Backup implements [store.Store]: it writes a stream of package
+// [github.com/orrery-go/orrery/store/stream]. [Restore] reads what it writes.
 func (s *Store) Backup(ctx context.Context, w io.Writer) (int64, error) {
-	d, err := s.begin(ctx, "backup")
+	sum, err := stream.Write(ctx, w, s, stream.Options{})
 	if err != nil {
-		return 0, err
+		return sum.Bytes, fmt.Errorf("backup: %w", err)
+	}
+	return sum.Bytes, nil
+}
+
+// Restore makes a store of what [store.Store.Backup] of any store wrote, with that session. It
+// fails with [store.ErrCorrupt] or [stream.ErrForeign] where r holds something else.
+func Restore(r io.Reader, session string) (*Store, error) {
+	from, err := stream.NewReader(r)
+	if err != nil {
+		return nil, fmt.Errorf("restore: %w", err)
+	}
+	s := NewSession(session)
+	if err := s.Import(context.Background(), from); err != nil {
+		return nil, fmt.Errorf("restore: %w", err)
+	}
+	return s, nil
+}
+
+// Export implements [store.Exporter].
+func (s *Store) Export(ctx context.Context, to store.Sink) error {
+	d, err := s.begin(ctx, "export")
+	if err != nil {
+		return err
 	}
 	defer s.open.Done()
-	var b bytes.Buffer
-	if err := gob.NewEncoder(&b).Encode(d.dump()); err != nil {
-		return 0, fmt.Errorf("backup: %w", err)
-	}
-	n, err := w.Write(b.Bytes())
-	if err != nil {
-		return int64(n), fmt.Errorf("backup: %w", err)
-	}
-	return int64(n), nil
+	return (&exporter{readTx{ctx: ctx, data: d}, to}).all()
 }
 
-func (d *data) dump() dump {
-	out := dump{Format: dumpFormat, Commits: d.commits, Seq: d.seq, Epochs: d.epochs, Token: d.token, Meta: map[string][]byte{}}
-	const all = math.MaxInt
-	out.Records, out.Outbox, out.Webhooks = d.records.values(all), d.outbox.values(all), d.webhooks.values(all)
-	out.Claims, out.Quarantine = d.claims.values(all), d.quarantine.values(all)
-	for seq, b := range d.journal.all() {
-		out.Journal = append(out.Journal, batch{seq, b})
-	}
-	for seq, c := range d.changes.all() {
-		out.Changes = append(out.Changes, changed{seq, c.digest, c.list})
-	}
-	for k, r := range d.base.all() {
-		out.Base = append(out.Base, based{k.epoch, r})
-	}
-	for k, text := range d.logs.all() {
-		out.RunLogs = append(out.RunLogs, runLog{k, text})
-	}
-	maps.Insert(out.Meta, d.meta.all())
-	return out
+// exporter gives all of one data.
+type exporter struct {
+	readTx
+	to store.Sink
 }
 
-// Restore makes a store of what [Store.Backup] wrote, with that session. It
-// fails with [store.ErrCorrupt] where r holds something else.
-func Restore(r io.Reader, session string) (*Store, error) {
-	var in dump
-	if err := gob.NewDecoder(r).Decode(&in); err != nil {
-		return nil, fmt.Errorf("restore: %w: %w", store.ErrCorrupt, err)
+func (x *exporter) all() error {
+	for _, part := range []func() error{
+		func() error { return x.to.Begin(store.Head{Seq: x.data.seq, Token: x.data.token}) },
+		x.records, x.kept, x.journal,
+	} {
+		if err := part(); err != nil {
+			return err
+		}
 	}
-	if in.Format != dumpFormat || len(in.Epochs) == 0 {
-		return nil, fmt.Errorf("restore: %w: format is %d with %d epochs: want format %d", store.ErrCorrupt, in.Format, len(in.Epochs), dumpFormat)
-	}
-	d := newData()
-	d.commits, d.seq, d.epochs, d.token = in.Commits, in.Seq, in.Epochs, in.Token
-	for _, r := range in.Records {
-		d.insert(r)
-	}
-	for _, b := range in.Journal {
-		d.journal.put(b.Seq, notNil(b.Data))
-	}
-	for _, c := range in.Changes {
-		d.changes.put(c.Seq, changes{c.Digest, c.Records})
-	}
-	for _, b := range in.Base {
-		d.base.put(baseKey{b.Epoch, recordKey{b.Record.Kind, b.Record.ID}}, b.Record)
-	}
-	for _, e := range in.Outbox {
-		d.putOutbox(e)
-	}
-	for _, w := range in.Webhooks {
-		d.webhooks.put(w.ID, w)
-	}
-	for _, c := range in.Claims {
-		d.claims.put(c.Name, c)
-	}
-	for _, q := range in.Quarantine {
-		d.quarantine.put(quarantineKey{q.At, recordKey{q.Kind, q.ID}, q.N}, q)
-	}
-	for name, v := range in.Meta {
-		d.meta.put(name, notNil(v))
-	}
-	for _, l := range in.RunLogs {
-		d.logs.put(l.Key, notNil(l.Text))
-	}
-	return newStore(session, d), nil
+	return nil
 }
 
-// notNil gives back what gob forgets: that an empty value is there.
+func (x *exporter) records() error {
+	t, d := &x.readTx, x.data
+	err := visit(t, "export", d.records.all(), func(_ recordKey, r indexedRecord) error { return x.to.Record(r.Record) })
+	if err == nil {
+		err = visit(t, "export", d.due.all(), func(k dueKey, _ struct{}) error {
+			return x.to.Due(store.DueEntry{Key: k.DueKey, Kind: k.kind})
+		})
+	}
+	if err == nil {
+		err = visit(t, "export", d.records.all(), func(_ recordKey, r indexedRecord) error {
+			for _, term := range r.Terms {
+				if err := x.to.Term(r.Kind, r.ID, term); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return err
+}
+
+func (x *exporter) kept() error {
+	t, d := &x.readTx, x.data
+	err := visit(t, "export", d.outbox.all(), func(_ store.EffectKey, e store.OutboxEntry) error { return x.to.Outbox(e) })
+	if err == nil {
+		err = visit(t, "export", d.webhooks.all(), func(_ uuid.UUID, w store.Webhook) error { return x.to.Webhook(w) })
+	}
+	if err == nil {
+		err = visit(t, "export", d.logs.all(), func(k store.EffectKey, text []byte) error { return x.to.RunLog(k.ID, k.N, text) })
+	}
+	if err == nil {
+		err = visit(t, "export", d.claims.all(), func(_ string, c store.Claim) error { return x.to.Claim(c) })
+	}
+	if err == nil {
+		err = visit(t, "export", d.quarantine.all(), func(_ quarantineKey, q store.Quarantined) error { return x.to.Quarantined(q) })
+	}
+	if err == nil {
+		err = visit(t, "export", d.meta.all(), x.to.Meta)
+	}
+	return err
+}
+
+// journal gives the bases of an epoch before its first batch.
+func (x *exporter) journal() error {
+	epochs := x.data.epochs
+	err := x.bases(epochs[0].First)
+	if err == nil {
+		err = x.Batches(0, func(b store.Batch) error {
+			if b.Seq != epochs[0].First {
+				if err := x.bases(b.Seq); err != nil {
+					return err
+				}
+			}
+			return x.to.Batch(0, b)
+		})
+	}
+	if next := x.data.seq + 1; err == nil && next != epochs[0].First {
+		err = x.bases(next)
+	}
+	for _, e := range epochs {
+		if err == nil {
+			err = x.to.Epoch(e)
+		}
+	}
+	return err
+}
+
+// bases gives what the epochs that begin with a batch keep.
+func (x *exporter) bases(first uint64) error {
+	for _, e := range x.data.epochs {
+		if e.First != first {
+			continue
+		}
+		if err := x.Base(e.Number, func(r store.Record) error { return x.to.Base(e.Number, first, r) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// errNotEmpty is the error of an Import into a store in which something was committed.
+var errNotEmpty = errors.New("import: the store is not empty: only a new one can take another's content")
+
+// Import implements [store.Importer].
+func (s *Store) Import(ctx context.Context, from store.Exporter) error {
+	return s.Update(ctx, func(of store.Tx) error {
+		t := of.(*tx)
+		if t.data.commits != 0 {
+			return errNotEmpty
+		}
+		i := importer{data: t.data}
+		i.data.epochs = nil
+		if err := from.Export(ctx, &i); err != nil {
+			return fmt.Errorf("import: %w", err)
+		}
+		return i.finish()
+	})
+}
+
+// importer is the [store.Sink] that fills a data.
+type importer struct {
+	data *data
+	seq  uint64 // as the head says
+}
+
+func (i *importer) finish() error {
+	d := i.data
+	if len(d.epochs) == 0 {
+		return fmt.Errorf("import: %w: there is no epoch", store.ErrCorrupt)
+	}
+	first := d.epochs[0]
+	d.seq = d.epochs[len(d.epochs)-1].First - 1
+	for seq := range d.journal.all() {
+		if d.seq = max(d.seq, seq); seq < first.First {
+			d.journal.del(seq)
+			d.changes.del(seq)
+		}
+	}
+	for k := range d.base.all() {
+		if k.epoch < first.Number {
+			d.base.del(k)
+		}
+	}
+	if d.seq != i.seq {
+		return fmt.Errorf("import: %w: the journal ends with batch %d, the head says %d", store.ErrCorrupt, d.seq, i.seq)
+	}
+	return nil
+}
+
+// Begin implements [store.Sink].
+func (i *importer) Begin(h store.Head) error {
+	i.seq, i.data.token = h.Seq, h.Token
+	return nil
+}
+
+// Record implements [store.Sink].
+func (i *importer) Record(r store.Record) error {
+	r.State = notNil(r.State)
+	i.data.records.put(recordKey{r.Kind, r.ID}, indexedRecord{Record: r})
+	return nil
+}
+
+// Due implements [store.Sink].
+func (i *importer) Due(e store.DueEntry) error {
+	i.data.due.put(dueKey{e.Key, e.Kind}, struct{}{})
+	key := recordKey{e.Kind, e.Key.ID()}
+	if r, ok := i.data.records.get(key); ok {
+		r.Due = e.Key.At()
+		i.data.records.put(key, r)
+	}
+	return nil
+}
+
+// Term implements [store.Sink].
+func (i *importer) Term(kind effects.Kind, id uuid.UUID, t store.Term) error {
+	i.data.list(indexedRecord{Record: store.Record{Kind: kind, ID: id}, Terms: []store.Term{t}})
+	key := recordKey{kind, id}
+	if r, ok := i.data.records.get(key); ok {
+		r.Terms = append(slices.Clip(r.Terms), t)
+		i.data.records.put(key, r)
+	}
+	return nil
+}
+
+// Outbox implements [store.Sink].
+func (i *importer) Outbox(e store.OutboxEntry) error {
+	e.Effect = bytes.Clone(e.Effect)
+	i.data.putOutbox(e)
+	return nil
+}
+
+// Webhook implements [store.Sink].
+func (i *importer) Webhook(w store.Webhook) error {
+	w.Body, w.Header = bytes.Clone(w.Body), bytes.Clone(w.Header)
+	i.data.webhooks.put(w.ID, w)
+	return nil
+}
+
+// RunLog implements [store.Sink].
+func (i *importer) RunLog(run uuid.UUID, attempt uint32, text []byte) error {
+	i.data.logs.put(store.EffectKey{ID: run, N: attempt}, notNil(text))
+	return nil
+}
+
+// Claim implements [store.Sink].
+func (i *importer) Claim(c store.Claim) error {
+	i.data.claims.put(c.Name, c)
+	return nil
+}
+
+// Quarantined implements [store.Sink].
+func (i *importer) Quarantined(q store.Quarantined) error {
+	q.Raw = bytes.Clone(q.Raw)
+	i.data.quarantine.put(quarantineKey{q.At, recordKey{q.Kind, q.ID}, q.N}, q)
+	return nil
+}
+
+// Meta implements [store.Sink].
+func (i *importer) Meta(name string, value []byte) error {
+	i.data.meta.put(name, notNil(value))
+	return nil
+}
+
+// Base implements [store.Sink].
+func (i *importer) Base(epoch, _ uint64, r store.Record) error {
+	r.State = notNil(r.State)
+	i.data.base.put(baseKey{epoch, recordKey{r.Kind, r.ID}}, r)
+	return nil
+}
+
+// Batch implements [store.Sink].
+func (i *importer) Batch(_ effects.Time, b store.Batch) error {
+	i.data.journal.put(b.Seq, notNil(b.Entry))
+	if b.Known {
+		list := slices.Clone(b.Changes)
+		for n := range list {
+			list[n].Delta.Middle = bytes.Clone(list[n].Delta.Middle)
+		}
+		i.data.changes.put(b.Seq, changes{b.Digest, list})
+	}
+	return nil
+}
+
+// Epoch implements [store.Sink].
+func (i *importer) Epoch(e store.Epoch) error {
+	i.data.epochs = append(i.data.epochs, e)
+	return nil
+}
+
+// Omitted implements [store.Sink]: whoever gives it tells, too.
+func (i *importer) Omitted(store.Omission) error { return nil }
+
+// notNil copies a value, and says of an empty one that it is there.
 func notNil(b []byte) []byte { return append([]byte{}, b...) }

@@ -15,6 +15,7 @@ import (
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/memory"
 	"github.com/orrery-go/orrery/store/storetest"
+	"github.com/orrery-go/orrery/store/stream"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -135,5 +136,5 @@ func TestABackupRestoresEverything(t *testing.T) {
 		return err
 	}))
 	_, err = memory.Restore(strings.NewReader("something else"), "s")
-	require.ErrorIs(t, err, store.ErrCorrupt)
+	require.ErrorIs(t, err, stream.ErrForeign)
 }

@@ -141,6 +141,7 @@ func runModel(t *testing.T, open func(t *testing.T) store.Store) {
 				return nil
 			}))
 		}
+		compareCopy(t, rt, m, s.store, open)
 	})
 }
 

@@ -3,7 +3,8 @@
 //
 // storetest.go has [Run]; records.go, journal.go, outbox.go, kept.go and
 // transactions.go with staged.go have the cases; model.go compares a store with a plain one under
-// random operations, model_lists.go its list indexes.
+// random operations, model_lists.go its list indexes, and
+// copy.go its copies.
 package storetest
 
 import (
@@ -45,6 +46,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 			}
 		})
 	}
+	runCopies(t, open)
 	t.Run("any run of operations gives what the model gives", func(t *testing.T) { runModel(t, open) })
 }
 

@@ -2,7 +2,6 @@ package kubetest_test
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,6 +13,8 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell/jobs"
 	"github.com/orrery-go/orrery/shell/kube/kubetest"
+	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/bolt"
 )
 
 // degraded waits until the runner says that.
@@ -71,11 +72,8 @@ func TestThePodOfARunThatARestoredBackupDoesNotKnowGoesOnUntilItEnds(t *testing.
 	stop := w.run()
 	eventually(t, w.watched)
 	restored := filepath.Join(t.TempDir(), "restored.db")
-	f, err := os.Create(restored)
+	_, err := bolt.MakeFile(t.Context(), restored, w.orrery.(here).engine.Store().(store.Exporter))
 	require.NoError(t, err)
-	_, err = w.orrery.(here).engine.Store().Backup(t.Context(), f)
-	require.NoError(t, err)
-	require.NoError(t, f.Close())
 	run := w.runs("job", fakePod(), labelled(kubetest.RunFor, untilFinished))
 	w.reaches(run, core.OrchestratorRunning)
 	stop()

@@ -3,7 +3,9 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -126,34 +128,60 @@ func TestABackupThatIsCutOffLeavesNothingBehind(t *testing.T) {
 	whole := database(t)
 	st, err := bolt.Open(whole, bolt.Options{})
 	require.NoError(t, err)
+	var sent bytes.Buffer
+	_, err = st.Backup(t.Context(), &sent)
+	require.NoError(t, err)
 	require.NoError(t, st.Close())
-	b, err := os.ReadFile(whole)
+	b := sent.Bytes()
+	file, err := os.ReadFile(whole) // which an earlier daemon sends
 	require.NoError(t, err)
 	for name, h := range map[string]http.HandlerFunc{
 		"the connection breaks": func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write(b[:len(b)/2])
+			w.(http.Flusher).Flush()
 			panic(http.ErrAbortHandler)
 		},
-		"the end is missing": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(b[:3*os.Getpagesize()-1]) },
-		"it is no database":  func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello")) },
-		"it is empty":        func(http.ResponseWriter, *http.Request) {},
+		"the end is missing":           func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(b[:len(b)-1]) },
+		"the end of a file is missing": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(file[:3*os.Getpagesize()-1]) },
+		"it is no backup":              func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello")) },
+		"it is empty":                  func(http.ResponseWriter, *http.Request) {},
 	} {
-		t.Run(name, func(t *testing.T) {
-			to := filepath.Join(t.TempDir(), "b.db")
-			r := against(t, h, "backup", "--to", to)
-			assert.Equal(t, exitFailed, r.code, r.out)
-			entries, err := os.ReadDir(filepath.Dir(to))
-			require.NoError(t, err)
-			assert.Empty(t, entries)
-		})
+		for _, more := range [][]string{nil, {"--stream"}} {
+			t.Run(name, func(t *testing.T) {
+				to := filepath.Join(t.TempDir(), "b.db")
+				r := against(t, h, append([]string{"backup", "--to", to}, more...)...)
+				assert.Equal(t, exitFailed, r.code, r.out)
+				entries, err := os.ReadDir(filepath.Dir(to))
+				require.NoError(t, err)
+				assert.Empty(t, entries)
+			})
+		}
 	}
+	sends := func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(b) }
 	to := filepath.Join(t.TempDir(), "b.db")
-	r := against(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(b) }, "backup", "--to", to, "--json")
+	r := against(t, sends, "backup", "--to", to, "--json")
 	require.Zero(t, r.code, r.err)
 	info, err := os.Stat(to)
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
-	assert.EqualValues(t, len(b), info.Size())
+	assert.Contains(t, r.out, fmt.Sprintf(`"bytes": %d`, info.Size()))
+
+	kept := filepath.Join(t.TempDir(), "b.stream")
+	r = against(t, sends, "backup", "--stream", "--to", kept)
+	require.Zero(t, r.code, r.err)
+	got, err := os.ReadFile(kept)
+	require.NoError(t, err)
+	assert.Equal(t, b, got)
+	r = against(t, sends, "backup", "--stream", "--to", "-")
+	require.Zero(t, r.code, r.err)
+	assert.Equal(t, string(b), r.out)
+	r = against(t, sends, "backup", "--to", "-")
+	assert.Equal(t, exitUsage, r.code)
+	r = against(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(file) }, "backup", "--to", filepath.Join(t.TempDir(), "b.db"))
+	require.Zero(t, r.code, r.err)
+	r = against(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(file) }, "backup", "--stream", "--to", kept+"2")
+	assert.Equal(t, exitFailed, r.code)
+	assert.Contains(t, r.err, "the daemon is of an earlier version and sends a database file: leave --stream out")
 }
 
 func TestAStateThatTheJournalDoesNotExplainIsADivergence(t *testing.T) {

@@ -116,11 +116,12 @@ func (a *app) replayLive(ctx context.Context, c *client, r replaying) (err error
 	if err != nil {
 		return err
 	}
-	_, err = bolt.ReceiveBackup(path, resp.Body)
+	copied, err := bolt.ReceiveBackup(ctx, path, resp.Body, nil)
 	if err = errors.Join(err, resp.Body.Close()); err != nil {
 		return err
 	}
-	return withStopped(path, func(st *bolt.Store) error { return a.verify(ctx, c.base.String(), st, r) })
+	b := backingUp{app: a}
+	return errors.Join(withStopped(path, func(st *bolt.Store) error { return a.verify(ctx, c.base.String(), st, r) }), b.lacks(copied.Omitted, copied.Left))
 }
 
 func (a *app) verify(ctx context.Context, name string, st *bolt.Store, o replaying) error {

@@ -28,7 +28,7 @@ func TestABackupThatIsNotWholeIsNotReplayed(t *testing.T) {
 	tmp := t.TempDir()
 	r := against(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("no database")) }, "replay", "--verify", "--live", "--tmp", tmp)
 	assert.Equal(t, exitFailed, r.code)
-	assert.Contains(t, r.err, "what came is no whole database")
+	assert.Contains(t, r.err, "not a backup stream of Orrery")
 	left, err := os.ReadDir(tmp)
 	require.NoError(t, err)
 	assert.Empty(t, left)
