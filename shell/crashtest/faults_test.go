@@ -122,7 +122,7 @@ func TestACompactionThatIsKilledLeavesTheOldFileOrTheNewOne(t *testing.T) {
 		require.Equal(t, want, checkFile(t, h.db))
 	}
 	h.mustRun(t, "compact", "--db", h.db)
-	left, err := filepath.Glob(filepath.Join(h.dir, ".*.tmp-*"))
+	left, err := filepath.Glob(filepath.Join(h.dir, ".*"))
 	require.NoError(t, err)
 	require.Empty(t, left, "what the compactions that were cut off left behind")
 	require.Equal(t, want, checkFile(t, h.db))

@@ -93,7 +93,7 @@ func TestARestoreThatIsKilledLeavesNoHalfFile(t *testing.T) {
 	require.NoError(t, st.Close())
 	folder := filepath.Dir(db)
 	half := func() []string {
-		found, err := filepath.Glob(filepath.Join(folder, ".orrery.db.new.tmp-*"))
+		found, err := filepath.Glob(filepath.Join(folder, ".orrery.db.new.new-*"))
 		require.NoError(t, err)
 		return found
 	}
