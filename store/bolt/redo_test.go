@@ -64,7 +64,7 @@ func TestABackupFromJustBeforeACrashCanBeBroughtOn(t *testing.T) {
 			to := filepath.Join(killed, "restored.db")
 			_, err = bolt.Restore(ctx, backup, to, bolt.RestoreOptions{Batch: uint64(before + after + 2), Redo: []string{path + ".redo"}})
 			require.NoError(t, err, "%d before, %d after", before, after)
-			assert.Equal(t, everything(t, backedUp(t, path)), everything(t, to))
+			assert.Equal(t, everything(t, compacted(t, path)), everything(t, to))
 		}
 	}
 }
@@ -88,7 +88,7 @@ func TestABackupOfAnEarlierBuildIsRestoredAsItIsOnly(t *testing.T) {
 		require.NoError(t, err)
 		goOn(t, s, 10*i, 2)
 		require.NoError(t, s.Close())
-		copies = append(copies, backedUp(t, path))
+		copies = append(copies, compacted(t, path))
 	}
 	backup, later := copies[0], copies[1]
 	unplaced(t, later)
@@ -143,8 +143,9 @@ func TestCopiesOfFileAndLogShipToOneFolderAndTakeNothingFromOneAnother(t *testin
 // once, and that bbolt refuses.
 func TestWhatCannotBeWrittenIsNotTakenForTheEndOfTheRedo(t *testing.T) {
 	backup, path := redone(t, keepAll, 1)
+	backup = compacted(t, backup) // with its journal in itself: what is moved has no place beside it
 	key := string(binary.BigEndian.AppendUint64(nil, 2))
-	entry := everything(t, backedUp(t, path))["journal "+key]
+	entry := everything(t, compacted(t, path))["journal "+key]
 	require.NotEmpty(t, entry)
 	id := [16]byte{1}
 	require.NoError(t, bolt.MoveBackupTo(backup, kv.Position{Log: hex.EncodeToString(id[:]), Frame: 5, Sum: 7}))
