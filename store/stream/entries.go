@@ -254,12 +254,16 @@ func (p *parser) journal(s section, to store.Sink) error {
 			return to.Meta(name, value)
 		}
 	case sectionJournal:
-		if p.flags() == isBase {
+		switch what := p.take(1); {
+		case p.bad:
+		case what[0] == isBase:
 			if epoch, seq, r := p.number(), p.number(), p.record(); !p.bad {
 				return to.Base(epoch, seq, r)
 			}
-		} else if at, b := p.batch(); !p.bad {
-			return to.Batch(at, b)
+		case what[0] == isBatch:
+			if at, b := p.batch(); !p.bad {
+				return to.Batch(at, b)
+			}
 		}
 	case sectionEpochs:
 		if e := (store.Epoch{Number: p.number(), First: p.number(), Started: p.time()}); !p.bad {

@@ -2,8 +2,8 @@
 // bytes, independent of the store that wrote it. [Write] makes one of any [store.Exporter];
 // a [Reader] is such an Exporter itself, so any [store.Importer] can be filled from it.
 //
-// A stream is written and read from its beginning to its end, with a few MiB in memory. It is
-// compressed. Each of its blocks has checksums, and its end says how many entries of each
+// A stream is written and read from its beginning to its end, with a few MiB in memory, or with a
+// greater value and its compressed form, which are at most 1 GiB each. It is compressed. Each of its blocks has checksums, and its end says how many entries of each
 // kind there were, with a SHA-256 of all that came before: a stream that was cut or
 // changed is an error that tells the place, and what was read of it does not count.
 //

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+	"github.com/klauspost/compress/zstd"
 
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/store"
@@ -101,11 +102,20 @@ func (r *Reader) corrupt(what string) error {
 // full reads all of b, and tells where the stream ends before that.
 func (r *Reader) full(b []byte) error {
 	n, err := io.ReadFull(r.r, b)
+	return r.brokeOff(int64(n), err)
+}
+
+// brokeOff is the error of what gives the stream, which gave n bytes more before it. An HTTP body whose
+// connection breaks ends with [io.ErrUnexpectedEOF].
+func (r *Reader) brokeOff(n int64, err error) error {
+	if err == nil {
+		return nil
+	}
+	r.at += n
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		r.at += int64(n)
 		return r.corrupt("it is cut off there: the rest and its end are missing")
 	}
-	return err
+	return fmt.Errorf("read the backup stream at byte %d: %w", r.at, err)
 }
 
 // block reads a block and checks it. What it gives is valid until the next one.
@@ -123,19 +133,15 @@ func (r *Reader) block() (h head, raw []byte, err error) {
 	}
 	// The length is believed only as far as there are bytes.
 	r.packed.Reset()
-	n, err := io.CopyN(&r.packed, r.r, int64(h.packed))
-	if errors.Is(err, io.EOF) {
-		r.at += blockHead + n
-		return h, nil, r.corrupt("it is cut off there: the rest and its end are missing")
-	} else if err != nil {
-		return h, nil, err
+	if n, err := io.CopyN(&r.packed, r.r, int64(h.packed)); err != nil {
+		return h, nil, r.brokeOff(blockHead+n, err)
 	}
 	packed := r.packed.Bytes()
 	if crc32.Checksum(packed, castagnoli) != h.sum {
 		return h, nil, r.corrupt("the checksum of the block is wrong")
 	}
-	raw, err = decoder.DecodeAll(packed, r.raw[:0])
-	if err != nil || len(raw) != int(h.raw) {
+	raw, err = unpack(packed, r.raw[:0], h.raw)
+	if err != nil {
 		return h, nil, r.corrupt(fmt.Sprintf("the block cannot be unpacked to %d bytes: %v", h.raw, err))
 	}
 	if h.section != sectionEnd { // which has the sum of all before it
@@ -149,6 +155,23 @@ func (r *Reader) block() (h head, raw []byte, err error) {
 		r.raw, r.packed = nil, bytes.Buffer{}
 	}
 	return h, raw, nil
+}
+
+// unpack unpacks a block to as many bytes as its head says. What the frame itself says is compared first,
+// since the decoder makes room for that.
+func unpack(packed, room []byte, size uint32) ([]byte, error) {
+	var frame zstd.Header
+	if err := frame.Decode(packed); err != nil {
+		return nil, err
+	}
+	if frame.HasFCS && frame.FrameContentSize != uint64(size) {
+		return nil, fmt.Errorf("it says that it has %d", frame.FrameContentSize)
+	}
+	raw, err := decoder.DecodeAll(packed, room)
+	if err == nil && len(raw) != int(size) {
+		err = fmt.Errorf("it has %d", len(raw))
+	}
+	return raw, err
 }
 
 // Export implements [store.Exporter]. It fails with [store.ErrCorrupt], which tells the place,
@@ -234,7 +257,7 @@ func (r *Reader) checkEnd(raw []byte) error {
 	case n > 0:
 		return r.corrupt("bytes follow its end")
 	case !errors.Is(err, io.EOF):
-		return err
+		return r.brokeOff(0, err)
 	}
 	return nil
 }

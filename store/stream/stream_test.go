@@ -3,10 +3,13 @@ package stream_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -152,6 +155,54 @@ func TestWhatIsNoStreamIsRefused(t *testing.T) {
 	reason := errors.New("the cable was cut")
 	_, err = stream.Verify(ctx, io.MultiReader(bytes.NewReader(written(t, filled(t, 3))[:100]), failing{reason}), nil)
 	require.ErrorIs(t, err, reason)
+}
+
+// TestAConnectionThatBreaksIsToldWithItsPlace: an HTTP body ends with io.ErrUnexpectedEOF then, or
+// with an error of the network.
+func TestAConnectionThatBreaksIsToldWithItsPlace(t *testing.T) {
+	b, reset := written(t, filled(t, 3)), errors.New("connection reset by peer")
+	for n := len(stream.Magic); n < len(b); n++ {
+		at := fmt.Sprintf("the backup stream at byte %d", n)
+		_, err := stream.Verify(ctx, io.MultiReader(bytes.NewReader(b[:n]), failing{io.ErrUnexpectedEOF}), nil)
+		require.ErrorIs(t, err, store.ErrCorrupt, n)
+		require.ErrorContains(t, err, at)
+		require.ErrorContains(t, err, "it is cut off there")
+		_, err = stream.Verify(ctx, io.MultiReader(bytes.NewReader(b[:n]), failing{reset}), nil)
+		require.ErrorIs(t, err, reset, n)
+		require.ErrorContains(t, err, at)
+	}
+}
+
+// TestWhatIsNoEntryOfTheJournalIsRefused: a batch of which the first byte is another.
+func TestWhatIsNoEntryOfTheJournalIsRefused(t *testing.T) {
+	const journal = 11 // the section
+	batch := "\x01\x00\x02{}\x00"
+	for what := range byte(4) {
+		_, err := stream.Verify(ctx, bytes.NewReader(stream.Forge(journal, append([]byte{what}, batch...))), nil)
+		if what == 1 {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorIs(t, err, store.ErrCorrupt)
+		require.ErrorContains(t, err, "entry 1 of 1 of the journal is none")
+	}
+}
+
+// TestABlockTakesNoMoreRoomThanItsHeadSays: 100 KiB that unpack to 1 GiB would do so first.
+func TestABlockTakesNoMoreRoomThanItsHeadSays(t *testing.T) {
+	b := stream.Forge(10, bytes.Repeat([]byte{0}, 64<<20)) // it is far beyond a block
+	blocks := split(b)
+	lying := blocks[1]
+	copy(lying[17:21], []byte{0, 0, 1, 0}) // 256 bytes
+	binary.BigEndian.PutUint32(lying, crc32.Checksum(lying[4:29], crc32.MakeTable(crc32.Castagnoli)))
+	b = append([]byte(stream.Magic), bytes.Join(blocks, nil)...)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := stream.Verify(ctx, bytes.NewReader(b), nil)
+	runtime.ReadMemStats(&after)
+	require.ErrorIs(t, err, store.ErrCorrupt)
+	require.ErrorContains(t, err, "the block cannot be unpacked to 256 bytes: it says that it has 67108864")
+	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(16<<20))
 }
 
 type failing struct{ err error }
