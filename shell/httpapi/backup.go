@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/orrery-go/orrery/core"
@@ -50,6 +51,9 @@ func (s *Server) streamBackup(w http.ResponseWriter, r *http.Request, c *call) e
 	}
 	if err != nil {
 		h.Del("Content-Disposition")
+		if sw, ok := w.(*statusWriter); ok && out.failed {
+			sw.gone = true
+		}
 		return fmt.Errorf("backup: %w", err)
 	}
 	s.log.Info("backup sent", "request_id", c.id, "actor", c.actor, "bytes", sum.Bytes, "batch", sum.Head.Seq, "left_out", sum.Left)
@@ -62,8 +66,9 @@ func (s *Server) streamBackup(w http.ResponseWriter, r *http.Request, c *call) e
 
 // patient is a writer that fails once its client has taken nothing for [backupWrite].
 type patient struct {
-	w  io.Writer
-	rc *http.ResponseController
+	w      io.Writer
+	rc     *http.ResponseController
+	failed bool // the client has disconnected, or took nothing
 }
 
 // patientPiece is how much a client must take in that time.
@@ -84,6 +89,10 @@ func (p *patient) Write(b []byte) (n int, err error) {
 		}
 	}
 	if err != nil {
+		p.failed = true
+		if errors.Is(err, os.ErrDeadlineExceeded) { // else it would pass for a body that did not arrive
+			err = failf(http.StatusRequestTimeout, "the client took less than %d KiB of the backup in %s", patientPiece>>10, backupWrite)
+		}
 		return n, err
 	}
 	return n, p.deadline(time.Time{}) // to read takes as long as it takes
