@@ -19,14 +19,15 @@ import (
 	"github.com/orrery-go/orrery/store"
 )
 
-// bitten changes one byte in the middle of a stored record.
+// bitten changes the checksum of a stored record, so that what it says is not believed, and can
+// still be read.
 func bitten(t *testing.T, path string, ref effects.Ref) store.Store {
 	t.Helper()
 	return damaged(t, path, func(tx *bbolt.Tx) error {
 		b := tx.Bucket([]byte("records/" + string(ref.Kind)))
 		v := append([]byte(nil), b.Get(ref.ID[:])...)
 		require.NotEmpty(t, v)
-		v[len(`{"crc":"1a`)] ^= 1
+		v[2] ^= 1
 		return b.Put(ref.ID[:], v)
 	})
 }

@@ -129,7 +129,7 @@ func (x *exporter) records() error {
 		if err != nil {
 			id := uuid.UUID(fit(k, idLen))
 			x.bad[effects.Ref{Kind: kind, ID: id}] = struct{}{}
-			return x.setAside(store.Quarantined{Kind: kind, ID: id, Raw: v}, "record", err)
+			return x.setAside(store.Quarantined{Kind: kind, ID: id, Raw: legible(v)}, "record", err)
 		}
 		return x.give(x.to.Record(r))
 	})

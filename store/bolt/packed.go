@@ -145,6 +145,26 @@ func parseRecord(kind effects.Kind, id uuid.UUID, raw []byte, room *texts) (stor
 	return r, p.err
 }
 
+// legible gives what can be read of a record's value, however damaged it is: who mends what it
+// leads to looks for names and ids in it, and so does a person.
+func legible(raw []byte) []byte {
+	if len(raw) <= packedHead || raw[0] != formPacked {
+		return raw
+	}
+	p := packed{rest: raw[packedHead:]}
+	for range 3 { // version, batch, length
+		p.number()
+	}
+	if p.err != nil {
+		return raw
+	}
+	text, err := pack.AppendText(nil, p.rest)
+	if err != nil && len(text) == 0 {
+		return raw
+	}
+	return text
+}
+
 func appendEntry(b, key []byte, at effects.Time, entry []byte) []byte {
 	start := len(b)
 	b = append(b, formPacked, 0, 0, 0, 0)

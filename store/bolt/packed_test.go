@@ -52,6 +52,18 @@ func TestAValueOfAnotherFormIsDamaged(t *testing.T) {
 	}
 }
 
+// TestOfADamagedRecordWhatCanBeReadIsKept: the machines that wait for it are told by that.
+func TestOfADamagedRecordWhatCanBeReadIsKept(t *testing.T) {
+	state := `{"id":"01a208df-3c3f-77fd-a5e8-13cf23c1a87a","name":"deploy"}`
+	raw := appendRecord(nil, "action", testID, 3, 123, []byte(state))
+	raw[2] ^= 1
+	assert.Equal(t, state, string(legible(raw)))
+	assert.Equal(t, state[:len(state)-4], string(legible(raw[:len(raw)-4])), "as much as there is")
+	for _, none := range []string{"", "{", formerRecord, "\x01abc", "\x01abcd\xff\xff", "\x01abcd\x01\x01\x05\x03"} {
+		assert.Equal(t, none, string(legible([]byte(none))))
+	}
+}
+
 func TestTextsOfATransactionStayAsTheyAre(t *testing.T) {
 	var room texts
 	var all [][]byte

@@ -133,7 +133,7 @@ func (t *tx) removeRecord(q *store.Quarantined, tables *kindTables, key, raw []b
 		t.keepBase(epoch, max(last, epoch.First), q.Kind, q.ID, raw)
 	}
 	if q.Raw == nil {
-		q.Raw = raw
+		q.Raw = legible(raw)
 		if err == nil {
 			q.Raw = r.State
 		}

@@ -22,7 +22,7 @@ func (t *readTx) Get(kind effects.Kind, id uuid.UUID) (r store.Record, err error
 		return r, &store.RecordError{Op: "get", Kind: kind, ID: id, Err: store.ErrNotFound}
 	}
 	if r, err = parseRecord(kind, id, raw, &t.texts); err != nil {
-		return store.Record{}, &store.RecordError{Op: "get", Kind: kind, ID: id, Err: err, Raw: raw}
+		return store.Record{}, &store.RecordError{Op: "get", Kind: kind, ID: id, Err: err, Raw: legible(raw)}
 	}
 	return r, nil
 }

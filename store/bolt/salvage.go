@@ -248,7 +248,7 @@ func (s *salvager) damaged(table string, k, v []byte, err error) {
 	s.history = s.history || hasHistory(table)
 	if kind, ok := strings.CutPrefix(table, recordsPrefix); ok {
 		s.aside = append(s.aside, store.Quarantined{
-			Kind: effects.Kind(kind), ID: uuid.UUID(fit(bytes.Clone(k), idLen)), At: s.o.Now, Reason: err.Error(), Raw: bytes.Clone(v),
+			Kind: effects.Kind(kind), ID: uuid.UUID(fit(bytes.Clone(k), idLen)), At: s.o.Now, Reason: err.Error(), Raw: bytes.Clone(legible(v)),
 		})
 	}
 }
