@@ -68,6 +68,9 @@ func ReceiveBackup(ctx context.Context, path string, from io.Reader, progress fu
 
 // receiveFile writes a file that is a database.
 func receiveFile(path string, from io.Reader) (c Copied, err error) {
+	if err := vacant(path); err != nil {
+		return c, err
+	}
 	c.Bytes, err = writeNew(path, func(f *os.File) (int64, error) {
 		n, err := io.Copy(f, from)
 		if err != nil {

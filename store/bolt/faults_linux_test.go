@@ -1,6 +1,9 @@
 package bolt_test
 
 import (
+	"bytes"
+	"io"
+	"math/rand/v2"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -10,6 +13,7 @@ import (
 
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/bolt"
+	"github.com/orrery-go/orrery/store/stream"
 )
 
 func TestAPipeIsNoDatabase(t *testing.T) {
@@ -48,4 +52,42 @@ func TestAFullDiskIsAnErrorThatLosesNothing(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, found)
 	require.NoError(t, s.Close())
+}
+
+// TestABackupForWhichThereIsNoRoomLeavesNothing: half of it is written when the disk is full.
+func TestABackupForWhichThereIsNoRoomLeavesNothing(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "orrery.db"), bolt.Options{NoSync: true})
+	value := make([]byte, 3<<20) // which cannot be compressed
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(value)
+	require.NoError(t, s.Update(ctx, func(tx store.Tx) error { return tx.SetMeta("large", value) }))
+	var sent bytes.Buffer
+	_, err := s.Backup(ctx, &sent)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=2m"); err != nil {
+		t.Skipf("mounting a small tmpfs is not permitted: %v", err)
+	}
+	t.Cleanup(func() { assert.NoError(t, syscall.Unmount(dir, 0)) })
+	to := filepath.Join(dir, "copy.db")
+	for name, write := range map[string]func() error{
+		"a database": func() error {
+			_, err := bolt.ReceiveBackup(ctx, to, bytes.NewReader(sent.Bytes()), nil)
+			return err
+		},
+		"a stream": func() error {
+			return bolt.NewFile(to, func(w io.Writer) error {
+				_, err := stream.Verify(ctx, io.TeeReader(bytes.NewReader(sent.Bytes()), w), nil)
+				return err
+			})
+		},
+	} {
+		err := write()
+		require.ErrorIs(t, err, syscall.ENOSPC, name)
+		require.ErrorContains(t, err, to, name)
+		assert.Empty(t, namesIn(t, dir), name)
+	}
+	require.NoError(t, syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT, "size=40m"))
+	_, err = bolt.ReceiveBackup(ctx, to, bytes.NewReader(sent.Bytes()), nil)
+	require.NoError(t, err)
+	requireSound(t, to)
 }

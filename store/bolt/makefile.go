@@ -21,8 +21,9 @@ import (
 // MakeFile makes a new database file with mode 0600, and its journal beside it, of all that
 // from gives: a [stream.Reader], or another store. The file appears under its name only when it is
 // whole and on the disk, after its journal. A file that is already there stays, and the error wraps [os.ErrExist].
-// If it fails nothing is left behind; if the process is killed, a file and a folder named
-// ".NAME.made-…" may be, which the next one to the same name removes.
+// If it fails nothing is left behind. If the process is killed, a file and folders named
+// ".NAME.made-…" may be, which the next one to the same name removes; between its last two renames also the
+// journal under its name, without the file: the next one says that it is to be moved away.
 func MakeFile(ctx context.Context, path string, from store.Exporter) (Copied, error) {
 	c, err := makeFile(ctx, path, from)
 	if err != nil {
@@ -45,7 +46,7 @@ func makeFile(ctx context.Context, path string, from store.Exporter) (c Copied, 
 	}
 	tmp := f.Name()
 	defer func() {
-		for _, left := range []string{tmp, logFolder(tmp), journalFolder(tmp)} {
+		for _, left := range []string{logFolder(tmp), journalFolder(tmp), tmp} { // the file last: removeLeft goes by it
 			err = errors.Join(err, os.RemoveAll(left))
 		}
 	}()
@@ -55,6 +56,8 @@ func makeFile(ctx context.Context, path string, from store.Exporter) (c Copied, 
 	if c, err = fill(ctx, tmp, from); err != nil {
 		return c, err
 	}
+	_, err = os.Lstat(journalFolder(tmp))
+	journal := err == nil // an empty store has none
 	if err := syncDatabase(tmp); err != nil {
 		return c, fmt.Errorf("bring it to the disk: %w", err)
 	}
@@ -62,16 +65,16 @@ func makeFile(ctx context.Context, path string, from store.Exporter) (c Copied, 
 		return c, err
 	}
 	// The journal first: a file without it would begin another one.
-	err = os.Rename(journalFolder(tmp), journalFolder(path))
-	moved := err == nil
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return c, err
+	if journal {
+		if err := os.Rename(journalFolder(tmp), journalFolder(path)); err != nil {
+			return c, err
+		}
 	}
 	if err = syncFolder(folder); err == nil {
 		err = place(tmp, path)
 	}
 	if err != nil {
-		if moved {
+		if journal {
 			err = errors.Join(err, os.RemoveAll(journalFolder(path)))
 		}
 		return c, err
@@ -86,7 +89,7 @@ func vacant(path string) error {
 	}
 	for _, beside := range []string{logFolder(path), journalFolder(path)} {
 		if _, err := os.Lstat(beside); err == nil {
-			return fmt.Errorf("the folder %s stands there without the database file, which it may belong to, unless it is of a restore that was killed: move it away, or choose another name: %w", beside, os.ErrExist)
+			return fmt.Errorf("the folder %s stands there without the database file, which it may belong to, unless it is of a backup that was killed at its very end: move it away, or choose another name: %w", beside, os.ErrExist)
 		}
 	}
 	return nil

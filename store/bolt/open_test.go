@@ -360,6 +360,9 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(childEnv); path != "" {
 		writeUntilKilled(path)
 	}
+	if path := os.Getenv(receiveEnv); path != "" {
+		receiveUntilKilled(path)
+	}
 	os.Exit(m.Run())
 }
 

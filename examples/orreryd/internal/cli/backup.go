@@ -35,8 +35,9 @@ With --stream the copy is kept as the daemon sends it: one file, compressed, wit
 checksums, of which "orreryd restore" makes a database. --to - writes the
 stream to the standard output.
 
-How far it is is told on the standard error. If a part of the database is damaged,
-the backup is made without it and says so, and the exit status is 1.
+How far it is is told on the standard error, but not with --db without --stream.
+If a part of the database is damaged, the backup is made without it and says so,
+and the exit status is 1.
 
 To restore it, or what the database had at a later time, see
   orreryd restore
@@ -106,7 +107,7 @@ func (b *backingUp) stopped(ctx context.Context, st *bolt.Store) error {
 
 // live copies the database of a running daemon.
 func (b *backingUp) live(ctx context.Context, c *client) (err error) {
-	if _, err := os.Lstat(b.to); err == nil {
+	if _, err := os.Lstat(b.to); err == nil && b.to != "-" {
 		return existsHint(fmt.Errorf("backup to %s: %w", b.to, os.ErrExist))
 	}
 	resp, err := c.do(ctx, request{method: http.MethodGet, path: "/v1/backup"})
