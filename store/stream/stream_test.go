@@ -108,6 +108,7 @@ func TestTwoBlocksThatChangeTheirPlacesAreTold(t *testing.T) {
 		}
 		_, err := stream.Verify(ctx, bytes.NewReader(swapped), nil)
 		requireTold(t, err, "blocks %d and %d", i, i+1)
+		require.ErrorContains(t, err, "stands there", "before its end is reached")
 	}
 	for i := range blocks { // one is gone
 		_, err := stream.Verify(ctx, bytes.NewReader(append([]byte(stream.Magic), bytes.Join(append(append([][]byte{}, blocks[:i]...), blocks[i+1:]...), nil)...)), nil)
@@ -186,6 +187,8 @@ func TestWhatIsNoEntryOfTheJournalIsRefused(t *testing.T) {
 		require.ErrorIs(t, err, store.ErrCorrupt)
 		require.ErrorContains(t, err, "entry 1 of 1 of the journal is none")
 	}
+	_, err := stream.Verify(ctx, bytes.NewReader(stream.Forge(journal, []byte("\x01"+batch+"more"))), nil)
+	require.ErrorContains(t, err, "4 bytes are left behind the journal of the block")
 }
 
 // TestABlockTakesNoMoreRoomThanItsHeadSays: 100 KiB that unpack to 1 GiB would do so first.
