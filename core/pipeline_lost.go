@@ -19,7 +19,8 @@ func (t *pipelineTransition) applyWithoutDefinition(e PipelineEvent) bool {
 		}
 		t.Pending = rest
 	case ChildEnded:
-		if !e.Outcome.known() || !t.endAwaited(e.N) && !(e.Outcome == ChildRefused && t.loseHold(e.N, e.Reason)) {
+		taken := e.Outcome.known() && (t.endAwaited(e.N) || e.Outcome == ChildRefused && t.loseHold(e.N, e.Reason))
+		if !taken {
 			return false
 		}
 	case Granted:
@@ -39,7 +40,8 @@ func (t *pipelineTransition) applyWithoutDefinition(e PipelineEvent) bool {
 		}
 		t.conflict("it cannot go on with the signal")
 		return true
-	default:
+	case PhaseComplete, PhaseFailed, PipelineApprove, PipelineCancel, PipelineCheckpoint, PipelineCreate, PipelineDue,
+		PipelineExpire, PipelineRetry, PipelineStart, PipelineUnblock, PipelineWatch, QueuePushed:
 		return false
 	}
 	t.failUnknownPhase()

@@ -58,8 +58,6 @@ func (s *longestCommit) Stage(ctx context.Context, fn func(store.Tx) error) (fun
 	return s.Store.Stage(ctx, s.timed(fn))
 }
 
-const week = 7 * 24 * time.Hour
-
 // aged opens a database in which two weeks have passed: each saw -aged actions from create to
 // completed; those of the first are forgotten again. It gives the clock at the end of them.
 func aged(b *testing.B, path string) *agedClock {

@@ -43,7 +43,8 @@ func (s *Server) streamBackup(w http.ResponseWriter, r *http.Request, c *call) e
 	if err := out.deadline(time.Time{}); err != nil {
 		return fmt.Errorf("lift the time limit of a backup: %w", err)
 	}
-	sum, err := stream.Summary{}, error(nil)
+	var sum stream.Summary
+	var err error
 	if streams {
 		sum, err = stream.Write(r.Context(), out, from, stream.Options{By: s.o.Version, Core: core.Version, At: effects.TimeOf(s.o.Clock.Now())})
 	} else {

@@ -110,7 +110,7 @@ func TestALongPipelineIsTheSameAfterARestartInItsHistoryAndInAReplay(t *testing.
 
 		_, err = e.Pipelines().Send(t.Context(), p.ID, core.PipelineCancel{})
 		require.NoError(t, err)
-		time.Sleep(25 * time.Hour)
+		<-time.After(25 * time.Hour)
 		assert.Empty(t, partsIn(t, st), "the parts go with their pipeline")
 		stop()
 		rep, err = replay.Verify(t.Context(), st, replay.Options{})
@@ -146,8 +146,9 @@ func TestADamagedPageOfAPipelineIsSetAsideWithoutIt(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			seq, now := rec.Seq, effects.TimeOf(time.Now())
-			if seq, err = tx.Seq(); err != nil {
+			now := effects.TimeOf(time.Now())
+			seq, err := tx.Seq()
+			if err != nil {
 				return err
 			}
 			if err := tx.AppendJournal(seq+1, now, core.NewEntry(seq+1, now, "test").AppendJSON(nil)); err != nil {

@@ -51,7 +51,7 @@ func (c *changes) add(w *store.Write, old *store.Record, based bool) {
 	c.dirty = true
 	c.digest += store.Digest(w.Kind, w.ID, w.State)
 	change := store.Changed{Kind: w.Kind, ID: w.ID, Before: old.Seq, Gone: w.State == nil}
-	if old.Version != 0 && !(change.Gone && based) {
+	if inBase := change.Gone && based; old.Version != 0 && !inBase {
 		change.Delta = store.DeltaOf(old.State, w.State)
 	}
 	c.b = appendChanged(c.b, &change, old.Version == 0)

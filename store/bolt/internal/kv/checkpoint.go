@@ -25,11 +25,11 @@ func (db *DB) keepUp(ctx context.Context) {
 		case err != nil:
 			if err.Error() != told {
 				told = err.Error()
-				what := "what the log holds cannot be brought into the file; trying again"
 				if errors.Is(err, wal.ErrNotKept) {
-					what = "what the log holds is in the file, but cannot be moved to where redo is kept: the log grows; trying again"
+					db.o.Logger.Error("what the log holds is in the file, but cannot be moved to where redo is kept: the log grows; trying again", "error", err, "in", db.o.After)
+				} else {
+					db.o.Logger.Error("what the log holds cannot be brought into the file; trying again", "error", err, "in", db.o.After)
 				}
-				db.o.Logger.Error(what, "error", err, "in", db.o.After)
 			}
 			tell(db.dirty)
 		}

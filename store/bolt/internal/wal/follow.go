@@ -11,8 +11,8 @@ import (
 )
 
 var (
-	// ErrFork: the frames of two logs follow the same one, as a copy of the database went on by
-	// itself.
+	// ErrFork says that the frames of two logs follow the same one, as a copy of the database
+	// went on by itself.
 	ErrFork = errors.New("two logs go on from the same frame")
 	// ErrStop is returned by the function that a Follow calls, to end it.
 	ErrStop = errors.New("stop")

@@ -17,7 +17,7 @@ import (
 // frames, and where a file and its log were copied and both went on none has the other's name.
 const KeptSuffix = ".redo"
 
-// ErrNotKept: a segment that is given up cannot be moved to the folder Keep; it stays in the log.
+// ErrNotKept says that a segment that is given up cannot be moved to the folder Keep; it stays in the log.
 var ErrNotKept = errors.New("keeping a segment of the log")
 
 func keptName(h *header) string {
