@@ -117,9 +117,10 @@ func (w *journalWalk) all() (err error) {
 
 func (w *journalWalk) batch(k, v []byte) error {
 	b := store.Batch{Seq: w.at}
-	at, err := entryAt(k, v)
+	entry := openEntry(k, v)
+	at, err := entry.at()
 	if err == nil {
-		b.Entry, err = parseEntry(k, v, w.room.again())
+		b.Entry, err = entry.text(w.room.again())
 	}
 	if err != nil {
 		return fmt.Errorf("journal batch %d: %w: %w", w.at, store.ErrCorrupt, err)

@@ -46,9 +46,7 @@ func makeFile(ctx context.Context, path string, from store.Exporter) (c Copied, 
 	}
 	tmp := f.Name()
 	defer func() {
-		for _, left := range []string{logFolder(tmp), journalFolder(tmp), tmp} { // the file last: removeLeft goes by it
-			err = errors.Join(err, os.RemoveAll(left))
-		}
+		err = errors.Join(err, removeDatabase(tmp))
 	}()
 	if err := f.Close(); err != nil {
 		return c, err
@@ -112,11 +110,20 @@ func removeLeft(folder, pattern string) error {
 			case err == nil:
 				_ = closeFile(db)
 			}
-			for _, left := range []string{logFolder(tmp), journalFolder(tmp), tmp} {
-				if err := os.RemoveAll(left); err != nil {
-					return err
-				}
+			if err := removeDatabase(tmp); err != nil {
+				return err
 			}
+		}
+	}
+	return nil
+}
+
+// removeDatabase removes a file and what stands beside it. The file goes last, and only if the rest
+// has gone: removeLeft goes by it.
+func removeDatabase(path string) error {
+	for _, part := range []string{logFolder(path), journalFolder(path), path} {
+		if err := os.RemoveAll(part); err != nil {
+			return err
 		}
 	}
 	return nil

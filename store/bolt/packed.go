@@ -53,6 +53,14 @@ func (t *texts) again() *texts {
 	return t
 }
 
+// openPack appends the beginning of a packed value, with room for the checksum.
+func openPack(b []byte) []byte { return append(b, formPacked, 0, 0, 0, 0) }
+
+// appendPacked appends the end of a packed value: the text, and before it how long it is.
+func appendPacked(b, text []byte) []byte {
+	return pack.Append(binary.AppendUvarint(b, uint64(len(text))), text)
+}
+
 // closePacked fills in the checksum of the value that begins at start.
 func closePacked(b []byte, start int, s sum) []byte {
 	c := crc32.Update(uint32(s), castagnoli, b[start+packedHead:])
@@ -117,12 +125,9 @@ func isEnvelope(raw []byte) bool { return len(raw) > 0 && raw[0] == '{' }
 // appendRecord appends the stored form of a record.
 func appendRecord(b []byte, kind effects.Kind, id uuid.UUID, version, seq uint64, state []byte) []byte {
 	start := len(b)
-	b = append(b, formPacked, 0, 0, 0, 0)
-	b = binary.AppendUvarint(b, version)
+	b = binary.AppendUvarint(openPack(b), version)
 	b = binary.AppendUvarint(b, seq)
-	b = binary.AppendUvarint(b, uint64(len(state)))
-	b = pack.Append(b, state)
-	return closePacked(b, start, recordSum(kind, id))
+	return closePacked(appendPacked(b, state), start, recordSum(kind, id))
 }
 
 // recordRoom is the most that appendRecord adds to the state, unless that has bytes that are no JSON text.
@@ -167,26 +172,65 @@ func legible(raw []byte) []byte {
 
 func appendEntry(b, key []byte, at effects.Time, entry []byte) []byte {
 	start := len(b)
-	b = append(b, formPacked, 0, 0, 0, 0)
-	b = binary.AppendUvarint(b, uint64(clampTime(at)))
-	b = binary.AppendUvarint(b, uint64(len(entry)))
-	b = pack.Append(b, entry)
-	return closePacked(b, start, sumOf(key))
+	b = binary.AppendUvarint(openPack(b), uint64(clampTime(at)))
+	return closePacked(appendPacked(b, entry), start, sumOf(key))
 }
 
-// parseEntry reads what appendEntry wrote; the entry is part of raw or of room.
-func parseEntry(key, raw []byte, room *texts) ([]byte, error) {
-	if isEnvelope(raw) {
-		f := openFields(raw, sumOf(key))
-		if bytes.HasPrefix(f.rest, []byte(`"at":null`)) {
-			f.name(`"at":null`)
-		} else {
-			f.text(`"at":`)
-		}
-		entry := f.remainder(`,"batch":`)
-		return entry, f.err
+// openedEntry is an entry of the journal whose checksum was checked, and whose time was read.
+type openedEntry struct {
+	packed packed       // what follows the time
+	ms     effects.Time // the time
+	// of formats before 4:
+	isFormer bool
+	former   fields
+	time     []byte // nil: null
+}
+
+// openEntry checks what appendEntry wrote.
+func openEntry(key, raw []byte) (e openedEntry) {
+	if e.isFormer = isEnvelope(raw); !e.isFormer {
+		e.packed = openPacked(raw, sumOf(key))
+		e.ms = effects.Time(e.packed.number())
+		return e
 	}
-	p := openPacked(raw, sumOf(key))
-	p.number()
-	return p.text(room), p.err
+	e.former = openFields(raw, sumOf(key))
+	if bytes.HasPrefix(e.former.rest, []byte(`"at":null`)) {
+		e.former.name(`"at":null`)
+	} else {
+		e.time = e.former.text(`"at":`)
+	}
+	return e
+}
+
+// at gives the clock reading.
+func (e *openedEntry) at() (effects.Time, error) {
+	switch {
+	case !e.isFormer:
+		return e.ms, e.packed.err
+	case e.former.err != nil || e.time == nil:
+		return 0, e.former.err
+	}
+	return effects.ParseTime(string(e.time))
+}
+
+// text gives the batch, which is part of the value or of room.
+func (e *openedEntry) text(room *texts) ([]byte, error) {
+	if e.isFormer {
+		text := e.former.remainder(`,"batch":`)
+		return text, e.former.err
+	}
+	text := e.packed.text(room)
+	return text, e.packed.err
+}
+
+// parseEntry reads the text of an entry.
+func parseEntry(key, raw []byte, room *texts) ([]byte, error) {
+	e := openEntry(key, raw)
+	return e.text(room)
+}
+
+// entryAt reads the clock reading of an entry.
+func entryAt(key, raw []byte) (effects.Time, error) {
+	e := openEntry(key, raw)
+	return e.at()
 }

@@ -1,7 +1,6 @@
 package bolt
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -274,22 +273,4 @@ func (v *restorer) pieces() (pieces []wal.Piece, bad []error, err error) {
 	}
 	slices.SortStableFunc(pieces, wal.ComparePieces)
 	return pieces, bad, nil
-}
-
-// entryAt gives the clock reading of an entry of the journal.
-func entryAt(key, raw []byte) (at effects.Time, err error) {
-	if !isEnvelope(raw) {
-		p := openPacked(raw, sumOf(key))
-		at = effects.Time(p.number())
-		return at, p.err
-	}
-	f := openFields(raw, sumOf(key))
-	if bytes.HasPrefix(f.rest, []byte(`"at":null`)) {
-		return 0, f.err
-	}
-	text := f.text(`"at":`)
-	if f.err != nil {
-		return 0, f.err
-	}
-	return effects.ParseTime(string(text))
 }
