@@ -79,8 +79,7 @@ func (g *gaps) note(from, to []byte) {
 			found.to = behind.to
 		}
 	}
-	list = slices.Concat(list[:first], []gap{found}, list[last:])
-	g.list.Store(&list)
+	g.store(slices.Concat(list[:first], []gap{found}, list[last:]))
 }
 
 // put ends the gap that a key is in before the key, which is there from now on.
@@ -92,12 +91,14 @@ func (g *gaps) put(key []byte) {
 	}
 	if !g.own {
 		list, g.own = slices.Clone(list), true
-		g.list.Store(&list)
+		g.store(list)
 	}
 	if bytes.Equal(list[n].from, key) {
-		list = slices.Delete(list, n, n+1)
-		g.list.Store(&list)
+		g.store(slices.Delete(list, n, n+1))
 		return
 	}
 	list[n].to = key
 }
+
+// store is apart so that a put that meets no gap, which most are, takes no memory.
+func (g *gaps) store(list []gap) { g.list.Store(&list) }
