@@ -65,11 +65,12 @@ func TestAFileWithAFlippedBitInAnyPageIsSalvaged(t *testing.T) {
 	whole := filled(t, records/20)
 	raw, err := os.ReadFile(whole)
 	require.NoError(t, err)
+	raw = raw[:usedBytes(raw)] // the race detector takes its time over each byte
 	r := rand.New(rand.NewPCG(seedtest.Seed(t), 1))
 	dir := t.TempDir()
 	damaged := filepath.Join(dir, "damaged.db")
 	lossy := 0
-	for page := range usedBytes(raw) / 4096 {
+	for page := range len(raw) / 4096 {
 		for _, within := range []int{16, 4096} { // the page's head, anywhere
 			bad := bytes.Clone(raw)
 			at := page*4096 + r.IntN(within)
