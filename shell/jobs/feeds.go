@@ -302,7 +302,7 @@ func (f *feed[T]) decode(tx store.ReadTx, c store.Cursor, found *[]core.Orchestr
 }
 
 // metaName is where the store keeps the watermark.
-func (f *feed[T]) metaName() string { return "jobs/feed/" + f.name }
+func (f *feed[T]) metaName() string { return feedMeta + f.name }
 
 func (f *feed[T]) readMark(ctx context.Context) error {
 	return f.s.e.Store().View(ctx, func(tx store.ReadTx) error {

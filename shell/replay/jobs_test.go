@@ -17,6 +17,7 @@ import (
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/replay"
+	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/memory"
 )
 
@@ -99,31 +100,41 @@ func TestADayOfJobsReplaysByteForByte(t *testing.T) {
 	for name, keep := range map[string]time.Duration{"whole": 0, "cut off": 5 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				st, p := memory.New(), &pods{}
-				e, err := shell.New(shell.Options{
-					Store: st, Logger: slog.New(slog.DiscardHandler), JournalRetention: keep, ActionRetention: 3 * time.Hour, TickRate: time.Minute,
-					Interpreters: map[string]shell.Interpreter{effects.LaneConstraints: p, effects.LaneActions: p, effects.LaneRun: p, effects.LaneLogs: p},
-				})
-				require.NoError(t, err)
-				p.e = e
-				ctx, cancel := context.WithCancel(t.Context())
-				done := make(chan error, 1)
-				go func() { done <- e.Run(ctx) }()
+				st := memory.New()
+				p, stop := begunJobs(t, st, keep)
 				dayOfJobs(t, p)
-				stats, err := e.JobStats(t.Context())
+				stats, err := p.e.JobStats(t.Context())
 				require.NoError(t, err)
 				for _, state := range []core.OrchestratorStatus{core.OrchestratorCompleted, core.OrchestratorFailed, core.OrchestratorCancelled, core.OrchestratorOrphaned} {
 					assert.Positive(t, stats.Ended[state], "it would prove little: %s", state)
 				}
 				assert.Positive(t, stats.Retries)
-				cancel()
-				require.NoError(t, <-done)
+				stop()
 				rep, err := replay.Verify(context.Background(), st, replay.Options{})
 				require.NoError(t, err)
 				assert.Empty(t, rep.Divergences)
 				assert.Greater(t, rep.Inputs, uint64(500))
 			})
 		})
+	}
+}
+
+// begunJobs runs an engine with pods over the store, until stop is called.
+func begunJobs(t *testing.T, st store.Store, keep time.Duration) (p *pods, stop func()) {
+	t.Helper()
+	p = &pods{}
+	e, err := shell.New(shell.Options{
+		Store: st, Logger: slog.New(slog.DiscardHandler), JournalRetention: keep, ActionRetention: 3 * time.Hour, TickRate: time.Minute,
+		Interpreters: map[string]shell.Interpreter{effects.LaneConstraints: p, effects.LaneActions: p, effects.LaneRun: p, effects.LaneLogs: p},
+	})
+	require.NoError(t, err)
+	p.e = e
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- e.Run(ctx) }()
+	return p, func() {
+		cancel()
+		require.NoError(t, <-done)
 	}
 }
 

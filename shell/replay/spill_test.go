@@ -146,15 +146,7 @@ func TestAnyJournalGivesTheSameReportWithAndWithoutMemory(t *testing.T) {
 			if rapid.IntRange(0, 7).Draw(t, "new epoch") == 0 {
 				m.epoch(rapid.Bool().Draw(t, "drop"))
 			}
-			var inputs []core.Input
-			for range rapid.IntRange(1, 8).Draw(t, "inputs") {
-				in := drawInput(t, m, known)
-				if !slices.Contains(known, in.To) {
-					known = append(known, in.To)
-				}
-				inputs = append(inputs, in)
-			}
-			m.batch(inputs)
+			known = drawBatch(t, m, known)
 		}
 		if rep := sameReport(t, m.st, folder); len(rep.Divergences) > 0 {
 			t.Fatalf("%v", rep.Divergences)
@@ -180,6 +172,20 @@ func (m *maker) epoch(drop bool) {
 		_, err = tx.DropEpochs(epochs[len(epochs)-1].Number, 1<<20)
 		return err
 	}))
+}
+
+// drawBatch commits one, and gives the machines that something came to so far.
+func drawBatch(t *rapid.T, m *maker, known []effects.Ref) []effects.Ref {
+	var inputs []core.Input
+	for range rapid.IntRange(1, 8).Draw(t, "inputs") {
+		in := drawInput(t, m, known)
+		if !slices.Contains(known, in.To) {
+			known = append(known, in.To)
+		}
+		inputs = append(inputs, in)
+	}
+	m.batch(inputs)
+	return known
 }
 
 func drawInput(t *rapid.T, m *maker, known []effects.Ref) core.Input {

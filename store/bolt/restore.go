@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -15,12 +16,13 @@ import (
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/bolt/internal/kv"
 	"github.com/orrery-go/orrery/store/bolt/internal/wal"
+	"github.com/orrery-go/orrery/store/stream"
 )
 
 // Errors of a [Restore] that callers decide on.
 var (
-	// ErrBefore: the file that is restored from is beyond what is asked for.
-	ErrBefore = errors.New("it is from before this copy was made: take an older backup")
+	// ErrBefore: the file that is restored from is beyond what is asked for, and [RestoreOptions.Undo] is nil.
+	ErrBefore = errors.New("it is from before this copy was made: undo what came later, or take an older backup")
 	// ErrNoRedo: what was kept of the log does not reach what is asked for.
 	ErrNoRedo = errors.New("the redo that was kept does not reach it")
 )
@@ -35,6 +37,9 @@ type RestoreOptions struct {
 	// Redo are the folders with what was kept of the log (Options.Redo), or with the log of a file that
 	// cannot be opened. Without any it is the one beside the file, if it is there.
 	Redo []string
+	// Undo gives what a store had after an earlier batch: it serves where the file is beyond what is asked
+	// for, and gets Batch and At. Nil: that is [ErrBefore]. See [github.com/orrery-go/orrery/shell/rewind].
+	Undo func(from *Store, batch uint64, at effects.Time) store.Exporter
 	// DryRun makes no file.
 	DryRun bool
 }
@@ -44,6 +49,8 @@ type Restored struct {
 	From    Place  // what the file had
 	To      Place  // what the new file has
 	Commits uint64 // that were carried out
+	Undone  uint64 // batches that were undone
+	Copied  Copied // of the new file, if batches were undone
 }
 
 // Place is a batch and its clock reading; the zero Place comes before all batches.
@@ -63,7 +70,7 @@ func (p Place) String() string {
 // not changed. With a Batch or a time it carries out what was kept of the log behind the
 // backup, up to there, every commit once more as it was: records, journal, logs of runs and
 // webhooks. So the new file has all that the old one had then; what is under way in it is what was
-// under way then, as after a crash.
+// under way then, as after a crash. If the file is beyond what is asked for, [RestoreOptions.Undo] says what it had.
 //
 // The new file appears under its name only when it is whole and on the disk; one that is already
 // there stays, and the error wraps [os.ErrExist]. It begins a log of its own, and what is kept of that
@@ -91,9 +98,12 @@ func Restore(ctx context.Context, from, to string, o RestoreOptions) (r Restored
 	if err := v.begin(); err != nil {
 		return fail(err)
 	}
-	if o.DryRun {
+	switch {
+	case v.behind():
+		err = v.undo(to)
+	case o.DryRun:
 		err = v.follow(nil)
-	} else {
+	default:
 		_, err = writeNew(to, func(f *os.File) (int64, error) { return 0, v.write(f.Name()) })
 	}
 	if r = v.found; err != nil {
@@ -125,19 +135,51 @@ func (v *restorer) begin() error {
 		return err
 	}
 	v.found.To = v.found.From
-	if v.o.Batch != 0 && v.o.Batch < v.found.From.Batch || !v.o.At.IsZero() && v.o.At < v.found.From.At {
+	if v.behind() && v.o.Undo == nil {
 		return fmt.Errorf("%w: it has %s", ErrBefore, v.found.From)
 	}
 	return nil
 }
 
+// behind reports whether the file is beyond what is asked for.
+func (v *restorer) behind() bool {
+	return v.o.Batch != 0 && v.o.Batch < v.found.From.Batch || !v.o.At.IsZero() && v.o.At < v.found.From.At
+}
+
+// undo makes the new file of what the store had after an earlier batch. A dry run reads all that it takes.
+func (v *restorer) undo(to string) (err error) {
+	x := v.o.Undo(v.from, v.o.Batch, v.o.At)
+	if c := &v.found.Copied; v.o.DryRun {
+		var sum stream.Summary
+		sum, err = stream.Write(v.ctx, io.Discard, x, stream.Options{})
+		c.Seq, c.Omitted, c.Left = sum.Head.Seq, sum.Omitted, sum.Left
+	} else {
+		*c, err = makeFile(v.ctx, to, x)
+	}
+	if err != nil {
+		return err
+	}
+	v.found.Undone = v.found.From.Batch - v.found.Copied.Seq
+	return v.from.View(v.ctx, func(tx store.ReadTx) (err error) {
+		v.found.To, err = tx.(*readTx).placeOf(v.found.Copied.Seq)
+		return err
+	})
+}
+
 // lastPlace gives the last batch.
 func (t *readTx) lastPlace() (p Place, err error) {
 	defer guard("the last batch", &err)
-	if p.Batch, err = t.lastSeq(); err != nil {
+	seq, err := t.lastSeq()
+	if err != nil {
 		return p, err
 	}
-	key := seqKey(p.Batch)
+	return t.placeOf(seq)
+}
+
+func (t *readTx) placeOf(seq uint64) (p Place, err error) {
+	defer guard("a batch", &err)
+	p.Batch = seq
+	key := seqKey(seq)
 	raw, ok := t.table(bucketJournal).Get(key[:])
 	if !ok {
 		return p, nil
