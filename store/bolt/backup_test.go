@@ -83,13 +83,16 @@ func TestACompactionRemovesWhatOneThatWasKilledLeftBehind(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
 	folder := filepath.Dir(path)
-	mine, others := filepath.Join(folder, ".a[b].db.compact-1"), filepath.Join(folder, ".ab.db.compact-1")
-	for _, name := range []string{mine, others} {
+	earlier, others := filepath.Join(folder, ".a[b].db.compact-1"), filepath.Join(folder, ".ab.db.compact-1") // an earlier build's
+	mine := filepath.Join(folder, ".a[b].db.new-1", "file")
+	require.NoError(t, os.Mkdir(filepath.Dir(mine), 0o700))
+	for _, name := range []string{mine, earlier, others} {
 		require.NoError(t, os.WriteFile(name, []byte("half a copy"), 0o600))
 	}
 	_, err = bolt.CompactFile(t.Context(), path)
 	require.NoError(t, err)
-	assert.NoFileExists(t, mine)
+	assert.NoDirExists(t, filepath.Dir(mine))
+	assert.NoFileExists(t, earlier)
 	assert.FileExists(t, others)
 }
 

@@ -28,11 +28,11 @@ const compactBatch = 16 << 20
 // for writing, to a new file dst, without the space that deletions left. dst
 // appears only when it is whole and on the disk; the error wraps [os.ErrExist]
 // where it is already there. src is not changed.
-func Compact(ctx context.Context, src, dst string) (Sizes, error) {
-	if _, err := os.Lstat(dst); err == nil {
-		return Sizes{}, fmt.Errorf("compact %s to %s: %w", src, dst, os.ErrExist)
-	}
-	sizes, err := compact(ctx, src, dst)
+func Compact(ctx context.Context, src, dst string) (sizes Sizes, err error) {
+	err = newDatabase(dst, func(tmp string) error {
+		sizes, err = compact(ctx, src, tmp, false)
+		return err
+	})
 	if err != nil {
 		return sizes, fmt.Errorf("compact %s to %s: %w", src, dst, err)
 	}
@@ -44,14 +44,27 @@ func Compact(ctx context.Context, src, dst string) (Sizes, error) {
 // ends. The folder needs room for the copy.
 func CompactFile(ctx context.Context, path string) (Sizes, error) {
 	file := target(path) // a link stays one: what it leads to would be an older state
-	sizes, err := compact(ctx, file, file)
+	sizes, err := compactFile(ctx, file)
 	if err != nil {
 		return sizes, fmt.Errorf("compact %s: %w", path, err)
 	}
 	return sizes, nil
 }
 
-func compact(ctx context.Context, src, dst string) (sizes Sizes, err error) {
+func compactFile(ctx context.Context, path string) (sizes Sizes, err error) {
+	if _, err := fileSize(path); err != nil { // before anything is made for it
+		return sizes, err
+	}
+	w, err := newScratch(path)
+	if err != nil {
+		return sizes, err
+	}
+	defer func() { err = errors.Join(err, w.remove()) }()
+	return compact(ctx, path, w.file(), true)
+}
+
+// compact writes a copy to a path at which nothing is. In place it then gives it the name of the source.
+func compact(ctx context.Context, src, tmp string, inPlace bool) (sizes Sizes, err error) {
 	// Opened for writing, what is missing or empty would become a database.
 	switch n, err := fileSize(src); {
 	case err != nil:
@@ -61,65 +74,45 @@ func compact(ctx context.Context, src, dst string) (sizes Sizes, err error) {
 	}
 	// Where the copy is to replace the source, its lock must be exclusive: what
 	// another process wrote meanwhile would be lost.
-	from, err := open(src, Options{ReadOnly: src != dst})
+	from, err := open(src, Options{ReadOnly: !inPlace})
 	if err != nil {
 		return sizes, err
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
-	folder := filepath.Dir(dst)
-	pattern := temporary(dst, "compact")
-	if src == dst { // the lock is ours alone: what stands there is of a compaction that was killed
-		if err := removeAll(folder, pattern); err != nil {
+	if inPlace {
+		// The lock is ours alone: what stands there is of a compaction by an earlier build that was killed.
+		if err := removeAll(filepath.Dir(src), "."+filepath.Base(src)+".compact-"); err != nil {
 			return sizes, err
 		}
-	}
-	f, err := os.CreateTemp(folder, pattern)
-	if err != nil {
-		return sizes, explain(err)
-	}
-	tmp := f.Name()
-	defer func() {
-		if rerr := os.Remove(tmp); rerr != nil && !errors.Is(rerr, os.ErrNotExist) {
-			err = errors.Join(err, rerr)
-		}
-	}()
-	if err := f.Close(); err != nil {
-		return sizes, err
-	}
-	if src == dst { // what the log holds must be in the file before another one takes its place
+		// What the log holds must be in the file before another one takes its place.
 		if err := from.db.Settle(); err != nil {
 			return sizes, err
 		}
 	}
-	if err := from.copyCompact(ctx, tmp, src == dst); err != nil {
+	if err := from.copyCompact(ctx, tmp, inPlace); err != nil {
 		return sizes, err
 	}
 	if sizes.Before, err = fileSize(src); err != nil {
 		return sizes, err
 	}
-	if sizes.After, err = fileSize(tmp); err != nil {
+	if sizes.After, err = fileSize(tmp); err != nil || !inPlace {
 		return sizes, err
 	}
-	if src != dst {
-		if _, err := os.Lstat(dst); err == nil {
-			return sizes, os.ErrExist
-		}
-	}
-	if err := os.Rename(tmp, dst); err != nil {
+	if err := os.Rename(tmp, src); err != nil {
 		return sizes, err
 	}
-	return sizes, syncFolder(folder)
+	return sizes, syncFolder(filepath.Dir(src))
 }
 
-// removeAll removes the files of a folder that match "prefix*". A name may hold
+// removeAll removes the files of a folder whose names begin so. A name may hold
 // what filepath.Glob takes for a pattern.
-func removeAll(folder, pattern string) error {
+func removeAll(folder, prefix string) error {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), strings.TrimSuffix(pattern, "*")) && e.Type().IsRegular() {
+		if strings.HasPrefix(e.Name(), prefix) && e.Type().IsRegular() {
 			if err := os.Remove(filepath.Join(folder, e.Name())); err != nil {
 				return err
 			}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"slices"
 
 	"go.etcd.io/bbolt"
@@ -104,7 +103,7 @@ func Restore(ctx context.Context, from, to string, o RestoreOptions) (r Restored
 	case o.DryRun:
 		err = v.follow(nil)
 	default:
-		_, err = writeNew(to, func(f *os.File) (int64, error) { return 0, v.write(f.Name()) })
+		err = newDatabase(to, v.write)
 	}
 	if r = v.found; err != nil {
 		return fail(err)

@@ -60,9 +60,9 @@ type SalvagedTable struct {
 // folder beside the file, which stays there, and where a record or a part of it is lost: a
 // replay could not explain what is there.
 func Salvage(ctx context.Context, from, to string, o SalvageOptions) (found Salvaged, err error) {
-	_, err = writeNew(to, func(f *os.File) (int64, error) {
-		found, err = salvageTo(ctx, from, f.Name(), o)
-		return 0, err
+	err = newDatabase(to, func(tmp string) error {
+		found, err = salvageTo(ctx, from, tmp, o)
+		return err
 	})
 	if err != nil {
 		return found, fmt.Errorf("salvage %s to %s: %w", from, to, err)
