@@ -114,13 +114,13 @@ func pastOptions(path string) kv.Past {
 	return kv.Past{
 		Folder: journalFolder(path),
 		Tables: pastTables,
-		Floor: func(tx *kv.Tx) (uint64, error) {
+		Floor: func(tx *kv.Tx) (floor, next uint64, err error) {
 			t := &readTx{ctx: context.Background(), tx: tx}
 			epochs, err := t.readEpochs()
 			if err != nil {
-				return 0, nil //nolint:nilerr // what cannot be read keeps the journal, not the checkpoint
+				return 0, 0, nil //nolint:nilerr // what cannot be read keeps the journal, not the checkpoint
 			}
-			return epochs[0].First, nil
+			return epochs[0].First, epochs[len(epochs)-1].First, nil
 		},
 	}
 }

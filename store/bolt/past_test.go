@@ -178,3 +178,20 @@ func TestDamageInTheJournalIsToldWhereverItIsMetAndTheRestGoesOn(t *testing.T) {
 	assert.Contains(t, found[0].String(), files[0])
 	require.NoError(t, s.Close())
 }
+
+// TestAnEpochIsDroppedWithItsFilesHoweverLittleIsWritten: the file of an epoch ends with it, and so does not
+// wait for 64 MiB.
+func TestAnEpochIsDroppedWithItsFilesHoweverLittleIsWritten(t *testing.T) {
+	path, places := threeEpochs(t)
+	s := open(t, path, bolt.Options{})
+	require.NoError(t, s.Update(ctx, func(tx store.Tx) error {
+		_, err := tx.DropEpochs(3, 1000)
+		return err
+	}))
+	require.NoError(t, commit(s, batchOf(1000, 5)))
+	require.NoError(t, s.Close())
+	assert.NoFileExists(t, places[0].file)
+	assert.NoFileExists(t, places[1].file)
+	assert.FileExists(t, places[2].file)
+	requireSound(t, path)
+}

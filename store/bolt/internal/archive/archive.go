@@ -11,7 +11,8 @@
 //
 //   - format.go: files and their blocks;
 //   - archive.go: opening; write.go: appending, and what is durable when;
-//   - snapshot.go: which files a reader sees; cursor.go: walking through a table.
+//   - snapshot.go: which files a reader sees; files.go: which of them are open;
+//   - cursor.go: walking through a table; copy.go: what is whole of a damaged archive.
 package archive
 
 import (
@@ -21,7 +22,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -50,6 +50,7 @@ type Options struct {
 	Whole bool
 	File  int64 // bytes after which the next Begin makes a new file; zero: 64 MiB
 	Block int   // bytes of keys and values that are compressed together; zero: 128 KiB
+	Open  int   // files that stay open for who reads next; zero: 16
 }
 
 // Position says up to where the files of an archive count. The zero Position is that of an
@@ -73,13 +74,23 @@ func (p Position) LastKey(table string) []byte {
 	return k
 }
 
+// LastNumber gives the greatest number of all keys that were ever written.
+func (p Position) LastNumber() (n uint64) {
+	for table := range p.Last {
+		n = max(n, number(p.LastKey(table)))
+	}
+	return n
+}
+
 // Archive is an open archive. One goroutine writes at a time; what [Archive.Current] gives
 // may be read by any number.
 type Archive struct {
-	o    Options
-	dir  string
-	id   [16]byte
-	lost error // why what the position tells of is not all there; nil: it is
+	o     Options
+	dir   string
+	id    [16]byte
+	files files // those that are open for reading
+	lost  error // why what the position tells of is not all there; nil: it is
+	ends  bool  // what is missing is the end
 
 	aside []string // files that were set aside
 
@@ -87,6 +98,7 @@ type Archive struct {
 	out     writer
 	named   bool   // the folder's own name is durable
 	suspect uint64 // a file of which a sync has failed: nothing more is written to it
+	roll    bool   // the next Begin makes a new file
 
 	mu      sync.Mutex
 	current *Snapshot
@@ -100,7 +112,8 @@ func Open(dir string, at Position, o Options) (*Archive, error) {
 	}
 	o.File = cmp.Or(o.File, 64<<20)
 	o.Block = cmp.Or(o.Block, 128<<10)
-	a := &Archive{o: o, dir: dir, at: at}
+	o.Open = cmp.Or(o.Open, 16)
+	a := &Archive{o: o, dir: dir, at: at, files: files{fs: o.FS, most: o.Open}}
 	if at.ID == "" {
 		_, _ = rand.Read(a.id[:]) // it never fails
 		a.at.ID = hex.EncodeToString(a.id[:])
@@ -173,53 +186,43 @@ func (a *Archive) list() ([]name, error) {
 	return found, nil
 }
 
-// take opens the files that count, and removes, or sets aside, the others: what was dropped, and
+// take looks at the files that count, and removes, or sets aside, the others: what was dropped, and
 // what was written and does not count.
 func (a *Archive) take(found []name) (parts []part, err error) {
-	defer func() {
-		if err != nil {
-			for _, p := range parts {
-				err = errors.Join(err, p.Close())
-			}
-		}
-	}()
 	want, left, whole := a.at.First, []name{}, int64(0)
 	for _, n := range found {
-		path := filepath.Join(a.dir, n.String())
-		before, own, err := a.ownHead(path)
+		p, h, err := a.look(n)
 		switch {
 		case err != nil:
-			return parts, err
-		case !own:
-			return parts, fmt.Errorf("%w: %s", ErrOther, path)
+			return nil, err
+		case h.id != a.id && !h.none:
+			return nil, fmt.Errorf("%w: %s", ErrOther, p.path)
 		case n.number < a.at.First || n.number > a.at.File:
 			left = append(left, n)
 			continue
 		}
+		k := len(parts) - 1
 		if n.number != want {
-			a.miss("file %d to %d", want, n.number-1)
-		} else if k := len(parts) - 1; k >= 0 {
-			a.cut(&parts[k], before)
+			p.behind = a.miss("file %d to %d", want, n.number-1)
+		} else if k >= 0 && !h.none { // else nobody knows how much of it counts
+			p.behind = a.cut(&parts[k], h.before)
 		}
+		p.behind = p.behind || k >= 0 && h.none
 		want = n.number + 1
-		p, err := a.openPart(n, path)
-		if err != nil {
-			return parts, err
-		}
 		parts = append(parts, p)
 	}
 	if a.at.File != 0 && want != a.at.File+1 {
-		a.miss("file %d to %d", want, a.at.File)
+		a.ends = a.miss("file %d to %d", want, a.at.File)
 	} else if k := len(parts) - 1; k >= 0 {
 		whole = parts[k].limit
-		a.cut(&parts[k], a.at.Size)
+		a.ends = a.cut(&parts[k], a.at.Size)
 	}
 	if a.o.ReadOnly {
 		return parts, nil
 	}
 	for _, n := range left { // all are its own
 		if err := a.leave(n); err != nil {
-			return parts, fmt.Errorf("what does not count: %w", err)
+			return nil, fmt.Errorf("what does not count: %w", err)
 		}
 	}
 	if k := len(parts) - 1; k >= 0 && a.o.Whole && parts[k].number == a.at.File && whole > a.at.Size {
@@ -240,54 +243,42 @@ func (a *Archive) leave(n name) error {
 }
 
 // cut leaves out what does not count of a file, and tells if less is there.
-func (a *Archive) cut(p *part, size int64) {
-	if p.limit < size && size != math.MaxInt64 {
-		a.miss("bytes %d to %d of file %d", p.limit, size, p.number)
+func (a *Archive) cut(p *part, size int64) (short bool) {
+	if p.limit < size {
+		short = a.miss("bytes %d to %d of file %d", p.limit, size, p.number)
 	}
 	p.limit = min(p.limit, size)
+	return short
 }
 
-func (a *Archive) miss(format string, args ...any) {
+func (a *Archive) miss(format string, args ...any) bool {
 	a.lost = errors.Join(a.lost, fmt.Errorf("%w: %s lacks %s", ErrCorrupt, a.dir, fmt.Sprintf(format, args...)))
+	return true
 }
 
-// ownHead reads a file's head: how many bytes of the file before count, and whether it is
-// of this archive. One that a loss of power left without a head is nobody's: it counts as its
-// own, and is removed where it is none that is needed.
-func (a *Archive) ownHead(path string) (before int64, own bool, err error) {
-	f, err := a.o.FS.OpenFile(path, flagsRead, 0)
+// look reads a file's head, and how long it is.
+func (a *Archive) look(n name) (p part, h head, err error) {
+	p.file = a.files.add(n, filepath.Join(a.dir, n.String()))
+	f, err := a.o.FS.OpenFile(p.path, flagsRead, 0)
 	if err != nil {
-		return 0, false, err
+		return p, h, err
 	}
-	id, before, err := readHead(f)
-	if errors.Is(err, errNoHead) {
-		return math.MaxInt64, true, f.Close()
-	}
-	return before, id == a.id, errors.Join(err, f.Close())
-}
-
-// openPart opens a file that counts.
-func (a *Archive) openPart(n name, path string) (part, error) {
-	flags := flagsWrite
-	if a.o.ReadOnly || n.number != a.at.File {
-		flags = flagsRead
-	}
-	f, err := a.o.FS.OpenFile(path, flags, 0)
-	if err != nil {
-		return part{}, err
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if h, err = readHead(f); err != nil {
+		return p, h, err
 	}
 	info, err := f.Stat()
-	if err != nil {
-		return part{}, errors.Join(err, f.Close())
+	if err == nil {
+		p.limit = info.Size()
 	}
-	return part{file: &file{File: f, name: n, path: path, fs: a.o.FS}, limit: info.Size()}, nil
+	return p, h, err
 }
 
 // Close closes the files. What was flushed and not published stays: its position may be stored
 // all the same, where the owner's disk failed behind that. If it is not the next start removes it.
 func (a *Archive) Close() (err error) {
-	if a.out.isNew {
-		err = a.out.part.Close()
+	if a.out.f != nil {
+		err = a.out.f.Close()
 	}
 	a.out = writer{}
 	a.mu.Lock()

@@ -342,18 +342,18 @@ func (m *machine) try(t *testing.T, r *rand.Rand) {
 		require.NoError(t, a.Lost())
 		m.a, m.at = a, a.Position()
 	}
-	if m.append(t, r) {
+	added, fail := m.append(t, r), m.disk.Fail
+	m.disk.Fail = nil
+	if added {
 		s := m.a.Current()
 		requireHolds(t, s, m.want, 0)
 		s.Release()
 	}
 	if r.IntN(4) == 0 {
-		fail := m.disk.Fail
-		m.disk.Fail = nil
 		_ = m.a.Close()
 		m.a, m.disk = nil, m.disk.Lose(r.IntN)
-		m.disk.Fail = fail
 	}
+	m.disk.Fail = fail
 }
 
 func (m *machine) append(t *testing.T, r *rand.Rand) bool {

@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -47,8 +48,14 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// errNoHead: the file has no head, or one that is damaged.
-var errNoHead = fmt.Errorf("%w: the file's head is none", ErrCorrupt)
+// head is what a file tells of itself.
+type head struct {
+	id     [16]byte
+	before int64 // bytes of the file before that count
+	// none: a loss of power has left the file without a head, or it is damaged. Then it is nobody's: it counts as
+	// the archive's own, and is removed if it is not needed.
+	none bool
+}
 
 func newHead(id [16]byte, before int64) []byte {
 	b := append([]byte(magic), id[:]...)
@@ -56,18 +63,18 @@ func newHead(id [16]byte, before int64) []byte {
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-func readHead(f disk.File) (id [16]byte, before int64, err error) {
+func readHead(f disk.File) (head, error) {
 	var b [headSize]byte
-	if _, err := f.ReadAt(b[:], 0); err != nil {
-		if errors.Is(err, io.EOF) {
-			return id, 0, errNoHead
-		}
-		return id, 0, err
+	if _, err := f.ReadAt(b[:], 0); errors.Is(err, io.EOF) {
+		return head{none: true}, nil
+	} else if err != nil {
+		return head{}, err
 	}
 	if string(b[:len(magic)]) != magic || binary.BigEndian.Uint32(b[headSize-4:]) != crc32.Checksum(b[:headSize-4], castagnoli) {
-		return id, 0, errNoHead
+		return head{none: true}, nil
 	}
-	return [16]byte(b[len(magic):]), int64(binary.BigEndian.Uint64(b[len(magic)+len(id):])), nil
+	id := [16]byte(b[len(magic):])
+	return head{id: id, before: int64(binary.BigEndian.Uint64(b[len(magic)+len(id):]))}, nil
 }
 
 // block tells where a block stands, and what is in it.
@@ -166,20 +173,31 @@ func damaged(path string, at int64, what string) error {
 	return fmt.Errorf("%w: %s, byte %d: %s", ErrCorrupt, path, at, what)
 }
 
-// entries reads and checks a block, and gives its entries.
-func (f *file) entries(bl block) ([]entry, error) {
+// read reads a block, as it is, and checks it.
+func (f *file) read(bl block) (raw []byte, err error) {
 	b := make([]byte, bl.length)
 	if _, err := f.ReadAt(b, bl.at); err != nil {
 		return nil, fmt.Errorf("%s, byte %d: %w", f.path, bl.at, err)
 	}
-	size, count := binary.BigEndian.Uint32(b[8:]), binary.BigEndian.Uint32(b[12:])
-	_, packed, ok := names(b[blockHead:])
-	if !ok || size > maxBlock || !sound(b, packed) {
+	now, packed, ok := names(b[blockHead:])
+	same := ok && now.table == bl.table && bytes.Equal(now.first, bl.first) && bytes.Equal(now.last, bl.last)
+	if !same || binary.BigEndian.Uint32(b[8:]) > maxBlock || !sound(b, packed) {
 		return nil, damaged(f.path, bl.at, "the head of the block changed")
 	}
 	if binary.BigEndian.Uint32(b[16:]) != crc32.Checksum(packed, castagnoli) {
 		return nil, damaged(f.path, bl.at, "the checksum of the block is wrong")
 	}
+	return b, nil
+}
+
+// entries gives the entries of a block.
+func (f *file) entries(bl block) ([]entry, error) {
+	b, err := f.read(bl)
+	if err != nil {
+		return nil, err
+	}
+	size, count := binary.BigEndian.Uint32(b[8:]), binary.BigEndian.Uint32(b[12:])
+	_, packed, _ := names(b[blockHead:])
 	raw, err := decoder.DecodeAll(packed, make([]byte, 0, size))
 	if err != nil || len(raw) != int(size) {
 		return nil, damaged(f.path, bl.at, fmt.Sprintf("the block cannot be unpacked: %v", err))

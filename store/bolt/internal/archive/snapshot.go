@@ -12,13 +12,13 @@ import (
 	"github.com/orrery-go/orrery/store/bolt/internal/disk"
 )
 
-// file is one file of an archive. It is closed, and if it was dropped removed, once no
-// snapshot has it.
+// file is one file of an archive. If it was dropped it is removed once no snapshot has it.
 type file struct {
-	disk.File
 	name
 	path    string
-	fs      disk.FS
+	files   *files
+	open    disk.File // nil: it is not; guarded by files.mu, as users
+	users   int
 	refs    atomic.Int64
 	dropped atomic.Bool
 
@@ -32,7 +32,8 @@ type file struct {
 // part is a file up to a byte.
 type part struct {
 	*file
-	limit int64
+	limit  int64
+	behind bool // something is missing between the file before and this one
 }
 
 // Snapshot is what an archive held at one moment. It is safe for concurrent use until it
@@ -76,9 +77,9 @@ func (s *Snapshot) release() (err error) {
 	}
 	for _, p := range s.parts {
 		if p.refs.Add(-1) == 0 {
-			err = errors.Join(err, p.Close())
+			err = errors.Join(err, p.files.close(p.file))
 			if p.dropped.Load() {
-				err = errors.Join(err, p.fs.Remove(p.path))
+				err = errors.Join(err, p.files.fs.Remove(p.path))
 			}
 		}
 	}
@@ -95,7 +96,7 @@ func (s *Snapshot) Bytes(from, upTo uint64) (n int64) {
 		begin, end := p.first, ^uint64(0)
 		if i+1 < len(s.parts) {
 			end = s.parts[i+1].first
-		} else if k := s.lastNumber(); k >= begin {
+		} else if k := s.at.LastNumber(); k >= begin {
 			end = k + 1
 		}
 		lo, hi := max(begin, from), end
@@ -105,14 +106,6 @@ func (s *Snapshot) Bytes(from, upTo uint64) (n int64) {
 		if lo < hi {
 			n += int64(float64(p.limit) * (float64(hi-lo) / float64(end-begin)))
 		}
-	}
-	return n
-}
-
-// lastNumber gives the greatest number of all keys.
-func (s *Snapshot) lastNumber() (n uint64) {
-	for table := range s.at.Last {
-		n = max(n, number(s.at.LastKey(table)))
 	}
 	return n
 }

@@ -9,19 +9,25 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+
+	"github.com/orrery-go/orrery/store/bolt/internal/disk"
 )
 
 // writer is what is written and does not count yet.
 type writer struct {
 	begun bool
-	part  part // the file that is written to; no file: none yet
-	isNew bool // part is not in the current snapshot
-	name  name // of the file to make, where there is none
+	part  part      // the file that is written to; no file: none yet
+	f     disk.File // it is open for writing; nil: nothing was written yet
+	isNew bool      // part is not in the current snapshot
+	name  name      // of the file to make, where there is none
 	size  int64
 	last  map[string]string
 	block builder
 	first uint64 // the oldest file that is to stay
 }
+
+// Roll has the next Begin make a new file.
+func (a *Archive) Roll() { a.roll = true }
 
 // Begin begins to append entries whose keys have numbers from first on. What an earlier
 // Begin had appended and was not published is forgotten. Files that have nothing from floor
@@ -49,19 +55,23 @@ func (a *Archive) Begin(first, floor uint64) error {
 	n := len(parts)
 	whole := n > 0 && parts[n-1].number == a.at.File && parts[n-1].limit == a.at.Size
 	switch {
-	case whole && a.at.File != a.suspect && a.at.Size < a.o.File:
+	case whole && !a.roll && a.at.File != a.suspect && a.at.Size < a.o.File:
 		w.part, w.size = parts[n-1], a.at.Size
 	case n > 0 && !whole && w.first == parts[n-1].number && !parts[n-1].holds(floor):
 		w.first = w.name.number // or its loss would be told at each start
 	}
+	a.roll = false
 	return nil
 }
 
 // undo removes what was written and does not count.
 func (a *Archive) undo() (err error) {
 	w := &a.out
+	if w.f != nil {
+		err = w.f.Close()
+	}
 	if w.isNew {
-		err = errors.Join(w.part.Close(), a.o.FS.Remove(w.part.path))
+		err = errors.Join(err, a.o.FS.Remove(w.part.path))
 		if errors.Is(err, fs.ErrNotExist) {
 			err = nil
 		}
@@ -101,8 +111,8 @@ func (a *Archive) flush() error {
 		w.last = make(map[string]string)
 	}
 	w.last[w.block.table] = hex.EncodeToString(w.block.last)
-	if w.part.file == nil {
-		if err := a.newFile(); err != nil {
+	if w.f == nil {
+		if err := a.openOut(); err != nil {
 			return err
 		}
 	}
@@ -110,10 +120,34 @@ func (a *Archive) flush() error {
 	if len(b) > maxBlock {
 		return fmt.Errorf("append to the archive: an entry of %d bytes is greater than %d", len(b), maxBlock)
 	}
-	if _, err := w.part.WriteAt(b, w.size); err != nil {
+	if _, err := w.f.WriteAt(b, w.size); err != nil {
 		return err
 	}
 	w.size += int64(len(b))
+	return nil
+}
+
+// openOut opens the file that is written to. If that was removed or cut under the owner the next one is made, and
+// the next start tells of the loss: a past that is gone keeps nobody from going on.
+func (a *Archive) openOut() error {
+	w := &a.out
+	if w.part.file == nil {
+		return a.newFile()
+	}
+	f, err := a.o.FS.OpenFile(w.part.path, flagsWrite, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return a.newFile()
+	} else if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err != nil || info.Size() < w.size {
+		if err = errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+		return a.newFile()
+	}
+	w.f = f
 	return nil
 }
 
@@ -134,7 +168,7 @@ func (a *Archive) newFile() error {
 	if err != nil {
 		return err
 	}
-	w.part, w.isNew = part{file: &file{File: f, name: w.name, path: path, fs: a.o.FS}}, true
+	w.f, w.part, w.isNew = f, part{file: a.files.add(w.name, path)}, true
 	head := newHead(a.id, a.at.Size)
 	w.size = int64(len(head))
 	_, err = f.WriteAt(head, 0)
@@ -160,11 +194,11 @@ func (a *Archive) Flush() (Position, error) {
 	}
 	at := a.at
 	at.First, at.Last = w.first, w.last
-	if w.part.file == nil || !w.isNew && w.size == a.at.Size {
+	if w.f == nil {
 		return at, nil
 	}
 	if !a.o.NoSync {
-		if err := w.part.Sync(); err != nil {
+		if err := w.f.Sync(); err != nil {
 			a.suspect = w.part.number // what it holds may not be what it shows
 			return Position{}, err
 		}
@@ -193,7 +227,7 @@ func (a *Archive) Publish(at Position) (old *Snapshot) {
 	old = a.current
 	parts := slices.Clone(old.parts)
 	switch {
-	case w.part.file == nil:
+	case w.f == nil:
 	case w.isNew:
 		parts = append(parts, part{file: w.part.file, limit: at.Size})
 	default:
@@ -208,7 +242,10 @@ func (a *Archive) Publish(at Position) (old *Snapshot) {
 		}
 	}
 	a.current, a.at = newSnapshot(kept, at), at
-	w.isNew, w.begun, w.part = false, false, part{}
+	if w.f != nil {
+		_ = w.f.Close() // it is synced
+	}
+	w.f, w.isNew, w.begun, w.part = nil, false, false, part{}
 	return old
 }
 

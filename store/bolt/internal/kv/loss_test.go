@@ -178,12 +178,16 @@ func (v *life) found(db *kv.DB, any []content) content {
 }
 
 // floor gives the number below which the past may go.
-func floor(tx *kv.Tx) (uint64, error) {
+// floor is what the table says; it is to go on, one day, to each tenth key of the past.
+func floor(tx *kv.Tx) (floor, next uint64, err error) {
+	if k, _ := tx.Table("past").WarmCursor().Last(); k != nil {
+		next = binary.BigEndian.Uint64(append(slices.Clone(k[:7]), '0'))
+	}
 	v, _ := tx.Table("floor").Get([]byte("at"))
 	if v == nil {
-		return 0, nil
+		return 0, next, nil
 	}
-	return binary.BigEndian.Uint64(v), nil
+	return binary.BigEndian.Uint64(v), next, nil
 }
 
 // above takes out what may be there and may not: the past below the floor.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 
 	"go.etcd.io/bbolt"
 
@@ -23,8 +24,9 @@ import (
 type Past struct {
 	Folder string   // of the archive, beside the file
 	Tables []string // which ones; none: there is no archive
-	// Floor gives the number below which nobody asks for anything any more.
-	Floor func(*Tx) (uint64, error)
+	// Floor gives the number below which nobody asks for anything any more, and the greatest one that it will give
+	// as far as is known now: a file of the archive begins there, so that what is before can be dropped then.
+	Floor func(*Tx) (floor, next uint64, err error)
 	// FileBytes is how great a file of the archive gets, about; zero: as package archive has it.
 	FileBytes int64
 }
@@ -121,20 +123,15 @@ func (db *DB) writePast(o *overlay, ends map[string][]byte) (at archive.Position
 	if db.past == nil {
 		return at, nil
 	}
-	floor, err := db.floor()
+	floor, next, err := db.floor()
 	if err != nil {
 		return at, err
 	}
-	first := uint64(0)
-	err = db.eachPast(o, ends, func(_ string, e *entry) (more bool, err error) {
-		if n := binary.BigEndian.Uint64(e.key); first == 0 || n < first {
-			first = n
-		}
-		return false, nil
-	})
-	if err == nil {
-		err = db.past.Begin(first, floor)
+	first, last := db.pastNumbers(o, ends)
+	if had := db.session.Past.LastNumber(); had < next && last >= next {
+		db.past.Roll()
 	}
+	err = db.past.Begin(first, floor)
 	if err == nil {
 		err = db.eachPast(o, ends, func(table string, e *entry) (more bool, err error) {
 			value, err := db.valueOf(table, e, nil)
@@ -148,6 +145,20 @@ func (db *DB) writePast(o *overlay, ends map[string][]byte) (at archive.Position
 		return at, err
 	}
 	return db.past.Flush()
+}
+
+// pastNumbers gives the least and the greatest number of what an overlay has for the archive; zero: it has nothing.
+func (db *DB) pastNumbers(o *overlay, ends map[string][]byte) (first, last uint64) {
+	_ = db.eachPast(o, ends, func(table string, e *entry) (more bool, err error) {
+		if n := binary.BigEndian.Uint64(e.key); first == 0 || n < first {
+			first = n
+		}
+		if e, ok := o.layer(db.numbers.of(table, false)).tree.Max(); ok && follows(ends, table, &e) {
+			last = max(last, binary.BigEndian.Uint64(e.key))
+		}
+		return false, nil
+	})
+	return first, last
 }
 
 // eachPast visits what an overlay has for the archive, table by table in the order of the keys;
@@ -168,14 +179,14 @@ func (db *DB) eachPast(o *overlay, ends map[string][]byte, fn func(table string,
 	return err
 }
 
-// floor asks for the number below which the past may go.
-func (db *DB) floor() (uint64, error) {
+// floor asks for the number below which the past may go, and where it will go next.
+func (db *DB) floor() (floor, next uint64, err error) {
 	if db.o.Past.Floor == nil {
-		return 0, nil
+		return 0, 0, nil
 	}
 	tx, err := db.begin(false)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer tx.Rollback()
 	return db.o.Past.Floor(tx)
@@ -247,7 +258,12 @@ func (c *pastCursor) Next() (k, v []byte)           { return c.read(c.of.Next())
 func (c *pastCursor) Prev() (k, v []byte)           { return c.read(c.of.Prev()) }
 
 func (c *pastCursor) read(k, v []byte) (_, _ []byte) {
-	if err := c.of.Err(); err != nil {
+	err := c.of.Err()
+	switch {
+	case err == nil:
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE): // which is no damage
+		panic(unread{err})
+	default:
 		panic(fmt.Errorf("%w: %w", store.ErrCorrupt, err))
 	}
 	return k, v
