@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -39,7 +40,9 @@ type Salvaged struct {
 	Lost   []string        // what is lost: keys, or places with what is wrong there; at most MaxLost
 	Losses uint64          // how many there are
 	Log    uint64          // changes that the log had and the file had not
-	Anew   uint64          // the batch with which the journal begins anew; zero: it is whole
+	Since  uint64          // the batch with which the journal begins, as it is lost up to there; zero: none of it is lost
+	Anew   uint64          // the batch with which the journal begins anew, as nothing of it can be used; zero: some can
+	Why    string          // what Since or Anew comes of; "": neither is so
 	Left   []Finding       // what is wrong with the new file nevertheless
 }
 
@@ -56,9 +59,9 @@ type SalvagedTable struct {
 // of a backup for what is lost. No process may have the file open. Nothing of it is changed,
 // and nothing that is at to is replaced: that is an error with [os.ErrExist].
 //
-// Records whose checksum is wrong are set aside. The journal begins anew where it stands in the
-// folder beside the file, which stays there, and where a record or a part of it is lost: a
-// replay could not explain what is there.
+// Records whose checksum is wrong are set aside. The journal is copied, with the folder beside the file in which it
+// stands: from the first epoch on behind which all of it can be read. If a record is lost, or the end of the journal, it begins
+// anew: a replay could not explain what is there. The new file and its journal appear as those of [MakeFile].
 func Salvage(ctx context.Context, from, to string, o SalvageOptions) (found Salvaged, err error) {
 	err = newDatabase(to, func(tmp string) error {
 		found, err = salvageTo(ctx, from, tmp, o)
@@ -80,7 +83,7 @@ func salvageTo(ctx context.Context, from, to string, o SalvageOptions) (found Sa
 	if err != nil {
 		return found, err
 	}
-	s := &salvager{ctx: ctx, o: o, tables: map[string]*SalvagedTable{}, bad: map[string]bool{}}
+	s := &salvager{ctx: ctx, o: o, journal: journalFolder(to), tables: map[string]*SalvagedTable{}, bad: map[string]bool{}}
 	s.out.ctx, s.out.to = ctx, db
 	if err = errors.Join(s.run(from), db.Sync(), db.Close()); err != nil {
 		return s.report(), err
@@ -121,9 +124,25 @@ type salvager struct {
 	losses  uint64
 	log     uint64
 	state   []byte // of the log, as it is stored
-	history bool   // what a replay needs is not whole
+	journal string // the folder of the new file's journal
+	past    any    // what the new file says of its archive; nil: it has none
+	gone    gone
+	since   uint64
 	anew    uint64
 	err     error // of writing
+}
+
+// gone is what a replay lacks: something of the batches up to one; [math.MaxUint64]: of all of them.
+type gone struct {
+	upTo uint64
+	why  string
+}
+
+// loseHistory notes that a replay cannot explain what is there from a batch up to that one on.
+func (s *salvager) loseHistory(upTo uint64, format string, args ...any) {
+	if upTo > s.gone.upTo {
+		s.gone = gone{upTo, fmt.Sprintf(format, args...)}
+	}
 }
 
 func (s *salvager) run(from string) (err error) {
@@ -138,9 +157,6 @@ func (s *salvager) run(from string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if kv.NoPast(journalFolder(from), nil) != nil { // it stays beside the damaged file
-		s.history = true
-	}
 	if err := s.readFile(f); err != nil {
 		return err
 	}
@@ -151,6 +167,9 @@ func (s *salvager) run(from string) (err error) {
 	}
 	if err := s.readLog(from); err != nil {
 		return err
+	}
+	if err := s.readPast(from); err != nil {
+		return fmt.Errorf("copy the journal: %w", err)
 	}
 	if err := s.mend(); err != nil {
 		return err
@@ -174,7 +193,10 @@ func (s *salvager) lose(format string, args ...any) {
 }
 
 func (s *salvager) report() Salvaged {
-	r := Salvaged{Lost: s.lost, Losses: s.losses, Log: s.log, Anew: s.anew}
+	r := Salvaged{Lost: s.lost, Losses: s.losses, Log: s.log, Since: s.since, Anew: s.anew}
+	if r.Since+r.Anew > 0 {
+		r.Why = s.gone.why
+	}
 	for _, t := range s.tables {
 		if !isIndex(t.Name) {
 			r.Tables = append(r.Tables, *t)
@@ -198,21 +220,28 @@ func (s *salvager) readFile(f *os.File) error {
 		if i == len(metas)-1 {
 			return fmt.Errorf("%w: no table can be read: restore a backup", store.ErrCorrupt)
 		}
-		s.history = true
+		s.loseHistory(math.MaxUint64, "the list of tables that one of the two meta pages leads to cannot be read")
 	}
 	s.pages.orphans(func(table string, k, v []byte) bool { return !isIndex(table) && soundValue(table, k, v) == nil })
 	for i := range s.pages.lost {
 		l := &s.pages.lost[i]
 		if l.table == "" {
 			s.lose("the list of tables: %s", l.why)
-			s.history = true
+			s.loseHistory(math.MaxUint64, "the list of tables: %s", l.why)
 			continue
 		}
 		s.table(l.table).Unread++
 		if !isIndex(l.table) {
 			s.lose("%s: %s: keys from %x to %x", l.table, l.why, l.from, l.to)
 		}
-		s.history = s.history || hasHistory(l.table)
+		if hasHistory(l.table) {
+			s.loseHistory(historyUpTo(l), "%s: %s", l.table, l.why)
+		}
+	}
+	for i := range s.pages.doubt {
+		if l := &s.pages.doubt[i]; hasHistory(l.table) {
+			s.loseHistory(historyUpTo(l), "%s: an entry is damaged", l.table)
+		}
 	}
 	return s.err
 }
@@ -245,7 +274,6 @@ func (s *salvager) damaged(table string, k, v []byte, err error) {
 	}
 	s.lose("%s: key %x: %v", table, k, err)
 	s.bad[table+"\x00"+string(k)] = true
-	s.history = s.history || hasHistory(table)
 	if kind, ok := strings.CutPrefix(table, recordsPrefix); ok {
 		s.aside = append(s.aside, store.Quarantined{
 			Kind: effects.Kind(kind), ID: uuid.UUID(fit(bytes.Clone(k), idLen)), At: s.o.Now, Reason: err.Error(), Raw: bytes.Clone(legible(v)),
@@ -329,9 +357,32 @@ func (s *salvager) readLog(from string) error {
 	})
 	for _, l := range lost {
 		s.lose("%v", l)
-		s.history = true
+		s.loseHistory(math.MaxUint64, "%v", l)
 	}
 	return errors.Join(err, s.err)
+}
+
+// readPast copies the journal, if any of it may be of use.
+func (s *salvager) readPast(from string) error {
+	folder := journalFolder(from)
+	if s.state == nil && kv.NoPast(folder, nil) != nil {
+		s.loseHistory(math.MaxUint64, "the file does not say what counts of %s", folder)
+	}
+	if s.gone.upTo == math.MaxUint64 {
+		return nil
+	}
+	found, err := kv.SalvagePast(s.ctx, folder, s.journal, s.state, kv.Options{Unseal: parseJSON})
+	if err != nil {
+		return err
+	}
+	for _, why := range found.Why {
+		s.lose("the journal: %v", why)
+	}
+	if len(found.Why) > 0 {
+		s.loseHistory(found.Lost, "%v", found.Why[0])
+	}
+	s.past = found.State
+	return nil
 }
 
 // salvageSink takes what a frame of the log says of a table. What the file has already counts only where
@@ -442,6 +493,15 @@ func isIndex(table string) bool {
 		return true
 	}
 	return strings.HasPrefix(table, listsPrefix)
+}
+
+// historyUpTo gives the last batch that needs what is in a span of a table: it is found again by its number in
+// the journal, and what else a replay needs is needed for all of it.
+func historyUpTo(l *span) uint64 {
+	if slices.Contains(pastTables, l.table) && len(l.to) >= 8 {
+		return binary.BigEndian.Uint64(l.to)
+	}
+	return math.MaxUint64
 }
 
 // hasHistory reports whether a replay needs what is in a table.

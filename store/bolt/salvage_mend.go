@@ -176,54 +176,6 @@ func (s *salvager) setAside() error {
 	return s.err
 }
 
-// unseenBatches is how many batches may have come after the last one that is known of: those that
-// changed no record, of a journal that cannot be read.
-const unseenBatches = 1 << 20
-
-// mendHistory begins the journal anew where it cannot explain what is there.
-func (s *salvager) mendHistory() error {
-	epochs := s.bucketOf(bucketNames[bucketEpochs])
-	last, first := uint64(0), uint64(1)
-	if k, v := epochs.Cursor().Last(); k != nil {
-		var e epochValue
-		if err := parseJSON(k, v, &e); err != nil {
-			return err
-		}
-		last, first = binary.BigEndian.Uint64(k), e.First
-	}
-	if !s.history && last > 0 {
-		return nil
-	}
-	if k, _ := s.bucketOf(bucketNames[bucketJournal]).Cursor().Last(); k != nil {
-		first = max(first, binary.BigEndian.Uint64(k)+1)
-	}
-	for _, kind := range s.named(recordsPrefix) {
-		err := s.each(kind, func(k, v []byte) error {
-			r, err := recordAt(effects.Kind(strings.TrimPrefix(kind, recordsPrefix)), k, v, new(texts))
-			first = max(first, r.Seq+1)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	anew := []string{bucketNames[bucketJournal], bucketNames[bucketChanges], bucketNames[bucketBases], bucketNames[bucketEpochs]}
-	for _, name := range append(s.named(basePrefix), anew...) {
-		if err := s.drop(name); err != nil {
-			return err
-		}
-	}
-	first += unseenBatches
-	for _, name := range anew {
-		if _, err := s.out.bucket([]byte(name)); err != nil {
-			return err
-		}
-	}
-	s.anew = first
-	key := seqKey(last + 1)
-	return putSealed(s.bucketOf(bucketNames[bucketEpochs]), key[:], epochValue{First: first, Started: clampTime(s.o.Now)})
-}
-
 // mendWaiting makes the index of the effects that wait.
 func (s *salvager) mendWaiting() error {
 	return s.each(bucketNames[bucketOutbox], func(k, v []byte) error {
@@ -283,16 +235,13 @@ func (s *salvager) index(kind effects.Kind, id uuid.UUID, due effects.Time, term
 
 // pruneIndexes takes out of the indexes what leads to no record.
 func (s *salvager) pruneIndexes() error {
-	remove := func(name string, k []byte) error {
-		return s.change(name, len(k), func(b *bbolt.Bucket) error { return b.Delete(k) })
-	}
 	due := bucketNames[bucketDue]
 	err := s.each(due, func(k, v []byte) error {
 		kinds := strings.Fields(string(v))
 		there := slices.DeleteFunc(slices.Clone(kinds), func(kind string) bool { return !s.has(recordsPrefix+kind, k[8:]) })
 		switch {
 		case len(there) == 0:
-			return remove(due, k)
+			return s.delete(due, k)
 		case len(there) < len(kinds):
 			s.put(due, k, []byte(strings.Join(there, kindSeparator)))
 		}
@@ -303,7 +252,7 @@ func (s *salvager) pruneIndexes() error {
 		err = errors.Join(err, s.each(name, func(k, v []byte) error {
 			sound := len(k) >= lengthSize+listTail && int(binary.BigEndian.Uint16(k)) == len(k)-lengthSize-listTail
 			if !sound || !s.has(recordsPrefix+kind, k[len(k)-idLen:]) {
-				return remove(name, k)
+				return s.delete(name, k)
 			}
 			return s.err
 		}))

@@ -22,7 +22,9 @@ type salvageReport struct {
 	Lost    []string       `json:"lost"`
 	Losses  uint64         `json:"losses"`
 	FromLog uint64         `json:"from_log"`
+	Since   uint64         `json:"journal_begins_at,omitempty"`
 	Anew    uint64         `json:"journal_begins_anew_at,omitempty"`
+	Why     string         `json:"journal_lost,omitempty"`
 	Left    []string       `json:"findings"`
 }
 
@@ -45,8 +47,9 @@ then. No daemon may have FROM open. FROM and its log are not changed: keep them.
 
 It prints what each table had and what is lost, the first hundred of it. Records
 whose checksum is wrong are set aside: orreryd quarantine shows them. The indexes
-are made anew from the records. The journal begins anew: orreryd replay --verify
-cannot look behind that. The old one stays beside FROM.`,
+are made anew from the records. The journal is copied: from the first epoch on that
+is whole. If a record or the end of the journal is lost it begins anew: orreryd
+replay --verify cannot look behind that. The old one stays beside FROM.`,
 		Example: "  orreryd salvage orrery.db new.db\n  orreryd salvage orrery.db new.db --backup last.db",
 		Args:    fromAndTo,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -84,7 +87,7 @@ func indexOf(kind effects.Kind, _ uuid.UUID, state []byte) (effects.Time, []effe
 }
 
 func reportOf(to string, found *bolt.Salvaged) salvageReport {
-	r := salvageReport{File: to, Lost: found.Lost, Losses: found.Losses, FromLog: found.Log, Anew: found.Anew}
+	r := salvageReport{File: to, Lost: found.Lost, Losses: found.Losses, FromLog: found.Log, Since: found.Since, Anew: found.Anew, Why: found.Why}
 	for _, t := range found.Tables {
 		r.Tables = append(r.Tables, salvageTable(t))
 	}
@@ -118,8 +121,11 @@ func sayOf(from, to string, found *bolt.Salvaged) string {
 	if more := found.Losses - uint64(len(found.Lost)); more > 0 {
 		fmt.Fprintf(&b, "lost: and %d more\n", more)
 	}
-	if found.Anew > 0 {
-		fmt.Fprintf(&b, "the journal begins anew with batch %d\n", found.Anew)
+	switch {
+	case found.Anew > 0:
+		fmt.Fprintf(&b, "the journal begins anew with batch %d: %s\n", found.Anew, text.Clean(found.Why))
+	case found.Since > 0:
+		fmt.Fprintf(&b, "the journal begins with batch %d: %s\n", found.Since, text.Clean(found.Why))
 	}
 	for _, f := range found.Left {
 		fmt.Fprintf(&b, "still wrong: %s\n", text.Clean(f.String()))

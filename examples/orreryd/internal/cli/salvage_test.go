@@ -19,6 +19,16 @@ func TestADamagedDatabaseIsSalvagedAndRunsOn(t *testing.T) {
 	p.ok("backup", "--to", db+".backup")
 	p.signal(os.Interrupt)
 	require.Zero(t, p.code())
+	verified := cli(t, nil, "", "replay", "--verify", "--db", db)
+	require.Zero(t, verified.code, verified.err)
+	r := cli(t, nil, "", "salvage", db, db+".same")
+	require.Zero(t, r.code, r.err)
+	assert.Contains(t, r.out, "nothing is lost: ")
+	assert.NotContains(t, r.out, "the journal begins")
+	r = cli(t, nil, "", "replay", "--verify", "--db", db+".same")
+	require.Zero(t, r.code, r.err)
+	assert.Equal(t, verified.out, r.out)
+
 	raw, err := os.ReadFile(db)
 	require.NoError(t, err)
 	at := bytes.Index(raw, []byte(`"one"`)) // in a record
@@ -26,12 +36,13 @@ func TestADamagedDatabaseIsSalvagedAndRunsOn(t *testing.T) {
 	raw[at] ^= 1
 	require.NoError(t, os.WriteFile(db, raw, 0o600))
 
-	r := cli(t, nil, "", "salvage", db, db+".new", "--json")
+	r = cli(t, nil, "", "salvage", db, db+".new", "--json")
 	require.Zero(t, r.code, r.err)
 	var report salvageReport
 	require.NoError(t, json.Unmarshal([]byte(r.out), &report))
 	assert.EqualValues(t, 1, report.Losses)
 	assert.NotZero(t, report.Anew)
+	assert.Contains(t, report.Why, "records/action")
 	assert.Empty(t, report.Left)
 	r = cli(t, nil, "", "replay", "--verify", "--db", db+".new")
 	require.Zero(t, r.code, r.err+r.out)
@@ -42,6 +53,7 @@ func TestADamagedDatabaseIsSalvagedAndRunsOn(t *testing.T) {
 	assert.Contains(t, r.out, "1 from the backup")
 	assert.Contains(t, r.out, "lost: records/action: key ")
 	assert.Contains(t, r.out, "the journal begins anew with batch ")
+	assert.Contains(t, r.out, ": records/action: ")
 	r = cli(t, nil, "", "check", "--db", db+".whole")
 	require.Zero(t, r.code, r.err+r.out)
 	again := start(t, "--db", db+".whole")

@@ -90,7 +90,7 @@ type Archive struct {
 	id    [16]byte
 	files files // those that are open for reading
 	lost  error // why what the position tells of is not all there; nil: it is
-	ends  bool  // what is missing is the end
+	ends  error // why the end is not there; nil: it is
 
 	aside []string // files that were set aside
 
@@ -202,12 +202,14 @@ func (a *Archive) take(found []name) (parts []part, err error) {
 			continue
 		}
 		k := len(parts) - 1
-		if n.number != want {
+		switch {
+		case n.number != want:
 			p.behind = a.miss("file %d to %d", want, n.number-1)
-		} else if k >= 0 && !h.none { // else nobody knows how much of it counts
+		case k >= 0 && h.none:
+			p.behind = damaged(p.path, 0, "the file has no head, so nobody knows how much counts of the one before")
+		case k >= 0:
 			p.behind = a.cut(&parts[k], h.before)
 		}
-		p.behind = p.behind || k >= 0 && h.none
 		want = n.number + 1
 		parts = append(parts, p)
 	}
@@ -243,7 +245,7 @@ func (a *Archive) leave(n name) error {
 }
 
 // cut leaves out what does not count of a file, and tells if less is there.
-func (a *Archive) cut(p *part, size int64) (short bool) {
+func (a *Archive) cut(p *part, size int64) (short error) {
 	if p.limit < size {
 		short = a.miss("bytes %d to %d of file %d", p.limit, size, p.number)
 	}
@@ -251,9 +253,10 @@ func (a *Archive) cut(p *part, size int64) (short bool) {
 	return short
 }
 
-func (a *Archive) miss(format string, args ...any) bool {
-	a.lost = errors.Join(a.lost, fmt.Errorf("%w: %s lacks %s", ErrCorrupt, a.dir, fmt.Sprintf(format, args...)))
-	return true
+func (a *Archive) miss(format string, args ...any) error {
+	err := fmt.Errorf("%w: %s lacks %s", ErrCorrupt, a.dir, fmt.Sprintf(format, args...))
+	a.lost = errors.Join(a.lost, err)
+	return err
 }
 
 // look reads a file's head, and how long it is.

@@ -33,7 +33,7 @@ type file struct {
 type part struct {
 	*file
 	limit  int64
-	behind bool // something is missing between the file before and this one
+	behind error // what is missing between the file before and this one; nil: nothing
 }
 
 // Snapshot is what an archive held at one moment. It is safe for concurrent use until it

@@ -1,10 +1,13 @@
 package kv
 
 import (
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 
+	"github.com/orrery-go/orrery/store/bolt/internal/archive"
 	"github.com/orrery-go/orrery/store/bolt/internal/wal"
 )
 
@@ -58,6 +61,36 @@ func salvagedState(raw []byte, o Options) (s state) {
 		return state{}
 	}
 	return s
+}
+
+// SalvagedPast tells of a [SalvagePast].
+type SalvagedPast struct {
+	// State is what the new file is to have under [StateKey]; nil: it has no archive.
+	State any
+	// Lost is the greatest number of which something may be missing; zero: nothing is. What follows is whole.
+	// [math.MaxUint64]: nothing of the archive can be used.
+	Lost uint64
+	Why  []error // what is wrong with the archive
+}
+
+// SalvagePast copies what is whole of a file's archive to a folder, at which nothing is. The
+// file's own state of the log, as it is stored, tells what counts; nil: it has none. Nothing is synced.
+func SalvagePast(ctx context.Context, from, to string, raw []byte, o Options) (SalvagedPast, error) {
+	var s state
+	if raw != nil {
+		if err := o.Unseal(stateKey, raw, &s); err != nil {
+			return SalvagedPast{Lost: math.MaxUint64, Why: []error{fmt.Errorf("the state of the log, which says what counts of %s: %w", from, err)}}, nil
+		}
+	}
+	if s.Past.ID == "" { // whatever stands there is nothing of it
+		return SalvagedPast{}, nil
+	}
+	c, err := archive.Copy(ctx, from, s.Past, to, archive.Options{FS: o.FS})
+	found := SalvagedPast{Lost: c.Lost, Why: c.Why}
+	if c.Lost != math.MaxUint64 {
+		found.State = state{Past: c.At}
+	}
+	return found, err
 }
 
 // StateKey is where a file says how it and its log and its archive belong together.

@@ -1,0 +1,145 @@
+package bolt
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/bolt/internal/kv"
+)
+
+// unseenBatches is how many batches may have come after the last one that is known of: those that
+// changed no record, of a journal that cannot be read.
+const unseenBatches = 1 << 20
+
+// mendHistory leaves the epochs of which nothing is lost, or begins the journal anew if there is none.
+// One thing may be missing of the first epoch if a whole file was lost before it: the state of a record that was set aside between
+// two epochs, before a batch came. A replay tells that the record differs.
+func (s *salvager) mendHistory() error {
+	epochs, err := s.epochs()
+	if err != nil {
+		return err
+	}
+	lost := 0
+	for lost < len(epochs) && epochs[lost].First <= s.gone.upTo {
+		lost++
+	}
+	if len(epochs) == 0 {
+		s.loseHistory(math.MaxUint64, "there is no epoch")
+	}
+	if lost == len(epochs) {
+		return s.beginAnew(epochs)
+	}
+	if s.past != nil {
+		table, key := kv.StateKey()
+		if _, err := s.out.bucket([]byte(table)); err != nil {
+			return err
+		}
+		if err := putSealed(s.bucketOf(table), key, s.past); err != nil {
+			return err
+		}
+	}
+	if lost > 0 {
+		s.since = epochs[lost].First
+	}
+	return s.dropEpochs(epochs[:lost], epochs[lost])
+}
+
+// epochs gives those that were found, in their order.
+func (s *salvager) epochs() (found []store.Epoch, err error) {
+	err = s.each(bucketNames[bucketEpochs], func(k, v []byte) error {
+		var e epochValue
+		if err := parseJSON(k, v, &e); err != nil {
+			return err
+		}
+		found = append(found, store.Epoch{Number: binary.BigEndian.Uint64(k), First: e.First, Started: e.Started})
+		return nil
+	})
+	return found, err
+}
+
+// dropEpochs removes what the file has of epochs of which something is lost.
+func (s *salvager) dropEpochs(lost []store.Epoch, first store.Epoch) error {
+	if len(lost) == 0 {
+		return nil
+	}
+	for _, e := range lost {
+		key := seqKey(e.Number)
+		if err := s.delete(bucketNames[bucketEpochs], key[:]); err != nil {
+			return err
+		}
+	}
+	end := seqKey(first.First)
+	for _, name := range pastTables {
+		err := s.each(name, func(k, _ []byte) error {
+			if bytes.Compare(k, end[:]) >= 0 {
+				return errEnough
+			}
+			return s.delete(name, k)
+		})
+		if err != nil && !errors.Is(err, errEnough) {
+			return err
+		}
+	}
+	for _, name := range s.named(basePrefix) {
+		if n, err := strconv.ParseUint(strings.TrimPrefix(name, basePrefix), 10, 64); err == nil && n < first.Number {
+			if err := s.drop(name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// errEnough ends a walk.
+var errEnough = errors.New("enough")
+
+func (s *salvager) delete(table string, k []byte) error {
+	return s.change(table, len(k), func(b *bbolt.Bucket) error { return b.Delete(k) })
+}
+
+// beginAnew leaves one epoch, which has no batch yet.
+func (s *salvager) beginAnew(epochs []store.Epoch) error {
+	last, first := uint64(0), uint64(1)
+	if n := len(epochs); n > 0 {
+		last, first = epochs[n-1].Number, epochs[n-1].First
+	}
+	if k, _ := s.bucketOf(bucketNames[bucketJournal]).Cursor().Last(); k != nil {
+		first = max(first, binary.BigEndian.Uint64(k)+1)
+	}
+	for _, kind := range s.named(recordsPrefix) {
+		err := s.each(kind, func(k, v []byte) error {
+			r, err := recordAt(effects.Kind(strings.TrimPrefix(kind, recordsPrefix)), k, v, new(texts))
+			first = max(first, r.Seq+1)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if err := os.RemoveAll(s.journal); err != nil {
+		return err
+	}
+	anew := append([]string{bucketNames[bucketEpochs]}, pastTables...)
+	for _, name := range append(s.named(basePrefix), anew...) {
+		if err := s.drop(name); err != nil {
+			return err
+		}
+	}
+	for _, name := range anew {
+		if _, err := s.out.bucket([]byte(name)); err != nil {
+			return err
+		}
+	}
+	s.anew = first + unseenBatches
+	key := seqKey(last + 1)
+	return putSealed(s.bucketOf(bucketNames[bucketEpochs]), key[:], epochValue{First: s.anew, Started: clampTime(s.o.Now)})
+}
