@@ -164,6 +164,7 @@ func requireNoOrphans(t require.TestingT, w world) {
 		}
 		require.NotZero(t, used[ref], "nobody refers to %s", ref)
 	}
+	require.Empty(t, w.misfits(t))
 }
 
 // TestAPipelineOfAnEarlierVersionGetsPartsWhenItChanges: it is read as it is, and converted by

@@ -27,6 +27,9 @@ type SalvageOptions struct {
 	// Index tells when a record is due, zero: never, and in which lists it stands. Then the due
 	// index and the lists are made anew. Nil: they are what can be read of them.
 	Index func(kind effects.Kind, id uuid.UUID, state []byte) (due effects.Time, terms []store.Term, err error)
+	// Mend makes records fit to one another once all that can be read of them is there: some may be lost, others are
+	// as they were in the backup. Nil: they are left as they are.
+	Mend func(*Mending) error
 	// Now is when records are set aside. Zero: 1970.
 	Now effects.Time
 }
@@ -41,6 +44,8 @@ type Salvaged struct {
 	Losses uint64          // how many there are
 	Log    uint64          // changes that the log had and the file had not
 	Since  uint64          // the batch with which the journal begins, as it is lost up to there; zero: none of it is lost
+	Mended []string        // records that were changed or removed to fit to others, with why; at most MaxLost
+	Mends  uint64          // how many there are
 	Anew   uint64          // the batch with which the journal begins anew, as nothing of it can be used; zero: some can
 	Why    string          // what Since or Anew comes of; "": neither is so
 	Left   []Finding       // what is wrong with the new file nevertheless
@@ -127,6 +132,8 @@ type salvager struct {
 	journal string // the folder of the new file's journal
 	past    any    // what the new file says of its archive; nil: it has none
 	gone    gone
+	mended  []string
+	mends   uint64
 	since   uint64
 	anew    uint64
 	err     error // of writing
@@ -193,7 +200,7 @@ func (s *salvager) lose(format string, args ...any) {
 }
 
 func (s *salvager) report() Salvaged {
-	r := Salvaged{Lost: s.lost, Losses: s.losses, Log: s.log, Since: s.since, Anew: s.anew}
+	r := Salvaged{Lost: s.lost, Losses: s.losses, Log: s.log, Mended: s.mended, Mends: s.mends, Since: s.since, Anew: s.anew}
 	if r.Since+r.Anew > 0 {
 		r.Why = s.gone.why
 	}

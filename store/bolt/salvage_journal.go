@@ -28,10 +28,7 @@ func (s *salvager) mendHistory() error {
 	if err != nil {
 		return err
 	}
-	lost := 0
-	for lost < len(epochs) && epochs[lost].First <= s.gone.upTo {
-		lost++
-	}
+	lost := s.wholeFrom(epochs)
 	if len(epochs) == 0 {
 		s.loseHistory(math.MaxUint64, "there is no epoch")
 	}
@@ -51,6 +48,14 @@ func (s *salvager) mendHistory() error {
 		s.since = epochs[lost].First
 	}
 	return s.dropEpochs(epochs[:lost], epochs[lost])
+}
+
+// wholeFrom gives the first of the epochs of which nothing is lost, or how many there are.
+func (s *salvager) wholeFrom(epochs []store.Epoch) (i int) {
+	for i < len(epochs) && epochs[i].First <= s.gone.upTo {
+		i++
+	}
+	return i
 }
 
 // epochs gives those that were found, in their order.

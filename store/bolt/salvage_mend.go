@@ -81,7 +81,7 @@ func (s *salvager) mend() error {
 			return err
 		}
 	}
-	for _, step := range []func() error{s.mendSystem, s.setAside, s.mendHistory, s.mendWaiting, s.mendIndexes, s.mendCounts} {
+	for _, step := range []func() error{s.mendSystem, s.setAside, s.mendRecords, s.mendHistory, s.mendWaiting, s.mendIndexes, s.mendCounts} {
 		if err := errors.Join(step(), s.err); err != nil {
 			return err
 		}

@@ -57,7 +57,8 @@ func (a *app) checkCommand() *cobra.Command {
 		Short: "Check the structure of a stopped database or of a backup",
 		Long: `Read the whole file and check its pages, the checksum of each value, and that all
 indexes agree with the records. Nothing is changed. It exits with 1 where
-anything is wrong. Whether the states are what the journal says is another
+anything is wrong. What lost pipelines have left is told too, and does no harm.
+Whether the states are what the journal says is another
 question: orreryd replay --verify answers it.`,
 		Example: "  orreryd check --db orrery.db",
 		Args:    noArgs,
@@ -77,7 +78,19 @@ func (a *app) check(ctx context.Context, db string, st *bolt.Store) error {
 		list = append(list, f.String())
 		says += text.Clean(f.String()) + "\n"
 	}
-	err = a.show(map[string]any{"file": db, "findings": list}, cmp.Or(says, text.Clean(db)+" is sound\n"))
+	wrong, left, err := auditPipelines(ctx, st)
+	if err != nil {
+		return err
+	}
+	list = append(list, wrong...)
+	for _, w := range wrong {
+		says += text.Clean(w) + "\n"
+	}
+	says = cmp.Or(says, text.Clean(db)+" is sound\n")
+	for _, l := range left {
+		says += "left over: " + text.Clean(l) + "\n"
+	}
+	err = a.show(map[string]any{"file": db, "findings": list, "left_over": left}, says)
 	if err == nil && len(list) > 0 {
 		err = fmt.Errorf("%s: %d things are wrong", db, len(list))
 	}

@@ -22,6 +22,7 @@ type salvageReport struct {
 	Lost    []string       `json:"lost"`
 	Losses  uint64         `json:"losses"`
 	FromLog uint64         `json:"from_log"`
+	Mended  []string       `json:"mended,omitempty"`
 	Since   uint64         `json:"journal_begins_at,omitempty"`
 	Anew    uint64         `json:"journal_begins_anew_at,omitempty"`
 	Why     string         `json:"journal_lost,omitempty"`
@@ -47,7 +48,7 @@ then. No daemon may have FROM open. FROM and its log are not changed: keep them.
 
 It prints what each table had and what is lost, the first hundred of it. Records
 whose checksum is wrong are set aside: orreryd quarantine shows them. The indexes
-are made anew from the records. The journal is copied: from the first epoch on that
+are made anew from the records, and what lost pipelines leave behind is removed. The journal is copied: from the first epoch on that
 is whole. If a record or the end of the journal is lost it begins anew: orreryd
 replay --verify cannot look behind that. The old one stays beside FROM.`,
 		Example: "  orreryd salvage orrery.db new.db\n  orreryd salvage orrery.db new.db --backup last.db",
@@ -57,7 +58,7 @@ replay --verify cannot look behind that. The old one stays beside FROM.`,
 				return fmt.Errorf("%s is there already: name a new file", args[1])
 			}
 			found, err := bolt.Salvage(cmd.Context(), args[0], args[1], bolt.SalvageOptions{
-				Backup: backup, Index: indexOf, Now: effects.TimeOf(time.Now()),
+				Backup: backup, Index: indexOf, Mend: mendPipelines, Now: effects.TimeOf(time.Now()),
 			})
 			if err != nil {
 				return err
@@ -87,7 +88,7 @@ func indexOf(kind effects.Kind, _ uuid.UUID, state []byte) (effects.Time, []effe
 }
 
 func reportOf(to string, found *bolt.Salvaged) salvageReport {
-	r := salvageReport{File: to, Lost: found.Lost, Losses: found.Losses, FromLog: found.Log, Since: found.Since, Anew: found.Anew, Why: found.Why}
+	r := salvageReport{File: to, Lost: found.Lost, Losses: found.Losses, FromLog: found.Log, Mended: found.Mended, Since: found.Since, Anew: found.Anew, Why: found.Why}
 	for _, t := range found.Tables {
 		r.Tables = append(r.Tables, salvageTable(t))
 	}
@@ -120,6 +121,12 @@ func sayOf(from, to string, found *bolt.Salvaged) string {
 	}
 	if more := found.Losses - uint64(len(found.Lost)); more > 0 {
 		fmt.Fprintf(&b, "lost: and %d more\n", more)
+	}
+	for _, m := range found.Mended {
+		fmt.Fprintf(&b, "mended: %s\n", text.Clean(m))
+	}
+	if more := found.Mends - uint64(len(found.Mended)); more > 0 {
+		fmt.Fprintf(&b, "mended: and %d more\n", more)
 	}
 	switch {
 	case found.Anew > 0:

@@ -6,8 +6,14 @@ import (
 	"os"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/bbolt"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/bolt"
 )
 
 func TestADamagedDatabaseIsSalvagedAndRunsOn(t *testing.T) {
@@ -65,4 +71,67 @@ func TestADamagedDatabaseIsSalvagedAndRunsOn(t *testing.T) {
 	r = cli(t, nil, "", "salvage", db)
 	assert.Equal(t, exitUsage, r.code)
 	assert.Contains(t, r.err, "want a damaged file and a new one, as in: orreryd salvage FROM TO")
+}
+
+// harmed makes a copy of a database in which a record has a wrong checksum; no id: the first one.
+func harmed(t *testing.T, db, to, kind string, id uuid.UUID) {
+	t.Helper()
+	file, err := os.ReadFile(db)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(to, file, 0o600))
+	b, err := bbolt.Open(to, 0o600, nil)
+	require.NoError(t, err)
+	require.NoError(t, b.Update(func(tx *bbolt.Tx) error {
+		records := tx.Bucket([]byte("records/" + kind))
+		k, v := records.Cursor().First()
+		if id != uuid.Nil {
+			k, v = id[:], records.Get(id[:])
+		}
+		v = bytes.Clone(v)
+		v[len(v)-1] ^= 1
+		return records.Put(bytes.Clone(k), v)
+	}))
+	require.NoError(t, b.Close())
+}
+
+// TestASalvageCountsThePipelinesOfADefinitionAnew loses one of two pipelines; or their count,
+// of which the backup has an older one; or one that was set aside while the daemon ran.
+func TestASalvageCountsThePipelinesOfADefinitionAnew(t *testing.T) {
+	db := database(t)
+	p := start(t, "--db", db)
+	startOf(t, p, asking)
+	p.ok("backup", "--to", db+".backup")
+	second := uuid.MustParse(startOf(t, p, asking))
+	p.signal(os.Interrupt)
+	require.Zero(t, p.code())
+
+	harmed(t, db, db+".one", "pipeline", second)
+	r := cli(t, nil, "", "salvage", db+".one", db+".new")
+	require.Zero(t, r.code, r.err)
+	assert.Contains(t, r.out, "mended: pipeline_runs/")
+	assert.Contains(t, r.out, ": it counts 2 pipelines, 1 use the definition")
+	r = cli(t, nil, "", "check", "--db", db+".new")
+	require.Zero(t, r.code, r.err+r.out)
+	assert.NotContains(t, r.out, "left over")
+
+	harmed(t, db, db+".two", "pipeline_runs", uuid.Nil)
+	r = cli(t, nil, "", "salvage", db+".two", db+".counted", "--backup", db+".backup", "--json")
+	require.Zero(t, r.code, r.err)
+	var report salvageReport
+	require.NoError(t, json.Unmarshal([]byte(r.out), &report))
+	require.Len(t, report.Mended, 1)
+	assert.Contains(t, report.Mended[0], "it counts 1 pipelines, 2 use the definition")
+	require.Zero(t, cli(t, nil, "", "check", "--db", db+".counted").code)
+
+	harmed(t, db, db+".three", "pipeline", second)
+	st, err := bolt.Open(db+".three", bolt.Options{})
+	require.NoError(t, err)
+	require.NoError(t, st.Update(t.Context(), func(tx store.Tx) error {
+		return tx.SetAside(store.Quarantined{Kind: core.KindPipeline, ID: second, At: 1, Reason: "bad"}, 0)
+	}))
+	require.NoError(t, st.Close())
+	r = cli(t, nil, "", "check", "--db", db+".three")
+	require.Zero(t, r.code, "what is left over does no harm")
+	assert.Contains(t, r.out, "is sound")
+	assert.Contains(t, r.out, "left over: pipeline_runs/")
 }

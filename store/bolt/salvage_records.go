@@ -1,0 +1,77 @@
+package bolt
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/effects"
+)
+
+// Mending are the records of a new file, for [SalvageOptions.Mend]. It is for one goroutine, until that returns.
+type Mending struct {
+	s *salvager
+	// Anew says that the journal begins anew whatever is mended. Otherwise it does so because of what is
+	// mended: a replay could not explain it.
+	Anew bool
+}
+
+// Each visits the records of a kind, in the order of their ids. What fn returns ends it. fn may change any records.
+func (m *Mending) Each(kind effects.Kind, fn func(id uuid.UUID, state []byte) error) error {
+	return m.s.each(recordsPrefix+string(kind), func(k, v []byte) error {
+		r, err := recordAt(kind, k, v, new(texts))
+		if err != nil {
+			return err
+		}
+		return fn(r.ID, r.State)
+	})
+}
+
+// Load gives the state of a record; nil: there is none.
+func (m *Mending) Load(kind effects.Kind, id uuid.UUID) (state []byte, err error) {
+	b := m.s.bucketOf(recordsPrefix + string(kind))
+	if b == nil {
+		return nil, m.s.err
+	}
+	raw := b.Get(id[:])
+	if raw == nil {
+		return nil, nil
+	}
+	r, err := parseRecord(kind, id, raw, new(texts))
+	return r.State, err
+}
+
+// Replace gives a record another state, for that reason; nil: it is removed.
+func (m *Mending) Replace(kind effects.Kind, id uuid.UUID, state []byte, why string) error {
+	table, version, seq := recordsPrefix+string(kind), uint64(1), uint64(1) // of one that was not there
+	if b := m.s.bucketOf(table); b != nil {
+		if raw := b.Get(id[:]); raw != nil {
+			r, err := parseRecord(kind, id, raw, new(texts))
+			if err != nil {
+				return err
+			}
+			version, seq = r.Version, r.Seq
+		}
+	}
+	if m.s.mends++; len(m.s.mended) < MaxLost {
+		m.s.mended = append(m.s.mended, fmt.Sprintf("%s/%s: %s", kind, id, why))
+	}
+	m.s.loseHistory(math.MaxUint64, "%s/%s was changed to fit to others", kind, id)
+	if state == nil {
+		return m.s.delete(table, id[:])
+	}
+	m.s.put(table, id[:], appendRecord(nil, kind, id, version, seq, state))
+	return m.s.err
+}
+
+func (s *salvager) mendRecords() error {
+	if s.o.Mend == nil {
+		return nil
+	}
+	epochs, err := s.epochs()
+	if err != nil {
+		return err
+	}
+	return s.o.Mend(&Mending{s: s, Anew: s.wholeFrom(epochs) == len(epochs)})
+}
