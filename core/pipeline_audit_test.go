@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -141,9 +142,7 @@ func TestWhatAnAuditMendsFits(t *testing.T) {
 			require.NoError(t, err)
 			w.store(batch)
 			if n == taken {
-				for ref, form := range w {
-					backup[ref] = form
-				}
+				maps.Copy(backup, w)
 			}
 		}
 		for _, ref := range w.refs() {

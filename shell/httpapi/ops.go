@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -28,7 +29,7 @@ const readyTimeout = 5 * time.Second
 // readyz says whether the engine takes requests: its loop runs, its last commit succeeded,
 // and the store can be read. That a cluster is away makes nothing here less ready: who
 // applies, reads and cancels must go on, and a restart would not bring it back. So runners
-// are told beside it.
+// are told beside it; and so is a file that the log cannot be brought into, as long as the log has room.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request, _ *call) error {
 	if s.o.Ready != nil {
 		if err := s.o.Ready(); err != nil {
@@ -38,13 +39,38 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request, _ *call) error {
 	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 	defer cancel()
 	if err := s.probe(ctx); err != nil {
-		return &failure{status: http.StatusServiceUnavailable, text: "not ready: " + whyNotReady(err), cause: err}
+		return &failure{status: http.StatusServiceUnavailable, text: "not ready: " + s.whyNotReady(err), cause: err}
 	}
-	return writeJSON(w, http.StatusOK, wire.Health{Status: "ready", Runners: s.ailing()})
+	return writeJSON(w, http.StatusOK, wire.Health{Status: "ready", Runners: s.ailing(), Database: s.whyNotInFile()})
+}
+
+// salvageIt is what to do with a database file of which a part is damaged.
+const salvageIt = "stop the daemon and make a new file with orreryd salvage"
+
+// whyNotInFile says what keeps the log from being brought into the database file, without what only the
+// log of the daemon may hold; "": nothing does.
+func (s *Server) whyNotInFile() string {
+	err := s.checkpointErr()
+	if err == nil {
+		return ""
+	}
+	why := cmp.Or(cannotWrite(err), "the daemon's log says why")
+	if errors.Is(err, store.ErrCorrupt) {
+		why = "a part of the file is damaged: " + salvageIt
+	}
+	return "the log cannot be brought into the database file, and grows until it is full: " + why
+}
+
+// checkpointErr is that of the last checkpoint, of a store that has them.
+func (s *Server) checkpointErr() error {
+	if logged, ok := s.engine.Store().(store.Logged); ok {
+		return logged.LogStats().Err
+	}
+	return nil
 }
 
 // whyNotReady says what is wrong, without what only the log may hold.
-func whyNotReady(err error) string {
+func (s *Server) whyNotReady(err error) string {
 	switch why := cannotWrite(err); {
 	case why != "":
 		return why + ": nothing can be stored"
@@ -52,6 +78,8 @@ func whyNotReady(err error) string {
 		return "the engine is stopped"
 	case errors.Is(err, shell.ErrReindexing):
 		return "the lists of a database of an earlier version are being built"
+	case errors.Is(err, store.ErrCorrupt) && errors.Is(s.checkpointErr(), store.ErrCorrupt):
+		return "a part of the database file is damaged, and the log is full: " + salvageIt
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Sprintf("the engine did not answer within %s", readyTimeout)
 	}

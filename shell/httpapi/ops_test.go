@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -168,6 +170,52 @@ func TestAnEngineThatDoesNotAnswerIsNotWaitedForForEver(t *testing.T) {
 		assert.Contains(t, r.errorText(), "the engine did not answer in time")
 		assert.Equal(t, 30*time.Second, time.Since(begin))
 	})
+}
+
+// unwritten is a store whose checkpoints fail.
+type unwritten struct {
+	*failing
+	ill atomic.Pointer[error]
+}
+
+func (u *unwritten) LogStats() store.LogStats {
+	if err := u.ill.Load(); err != nil {
+		return store.LogStats{Err: *err}
+	}
+	return store.LogStats{}
+}
+
+func TestReadinessTellsWhatKeepsTheLogFromTheFile(t *testing.T) {
+	st := &unwritten{failing: &failing{Store: memory.New()}}
+	t.Cleanup(func() { _ = st.Close() })
+	a := start(t, setup{store: st})
+	const grows = "the log cannot be brought into the database file, and grows until it is full: "
+	for err, want := range map[error]string{
+		nil:                                   "",
+		fmt.Errorf("x: %w", store.ErrCorrupt): grows + "a part of the file is damaged: stop the daemon and make a new file with orreryd salvage",
+		fmt.Errorf("x: %w", syscall.ENOSPC):   grows + "the disk is full",
+		errors.New("/var/lib/secret is ill"):  grows + "the daemon's log says why",
+	} {
+		st.ill.Store(nil)
+		if err != nil {
+			st.ill.Store(&err)
+		}
+		r := a.do("GET", "/readyz", nil)
+		require.Equal(t, http.StatusOK, r.status, "it takes all that comes")
+		assert.Equal(t, want != "", strings.Contains(r.body, "database"))
+		if want != "" {
+			assert.Equal(t, want, r.str("database"))
+		}
+		assert.Contains(t, a.do("GET", "/metrics", nil).body, "\norrery_checkpoint_failing "+map[bool]string{false: "0", true: "1"}[err != nil])
+	}
+	bad := fmt.Errorf("page 7: %w", store.ErrCorrupt)
+	st.ill.Store(&bad)
+	st.fail(fmt.Errorf("the log is full: %w", bad))
+	require.GreaterOrEqual(t, a.do("POST", "/v1/actions", `{"tool_name":"echo"}`).status, 500)
+	r := a.do("GET", "/readyz", nil)
+	assert.Equal(t, http.StatusServiceUnavailable, r.status)
+	assert.Equal(t, "not ready: a part of the database file is damaged, and the log is full: stop the daemon and make a new file with orreryd salvage", r.errorText())
+	st.fail(nil)
 }
 
 func TestReadinessSaysWhyNothingCanBeStored(t *testing.T) {

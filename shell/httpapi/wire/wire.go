@@ -22,6 +22,9 @@ type Health struct {
 	Status string `json:"status"`
 	// Runners are with GET /readyz the runners of jobs that do not work, with how they are.
 	Runners map[string]string `json:"runners,omitempty"`
+	// Database is with GET /readyz what keeps the log from being brought into the database file, and what to
+	// do. All is stored nonetheless, until the log is full.
+	Database string `json:"database,omitempty"`
 }
 
 // Info is the answer to GET /v1/info: what runs here, and what the token may use of it.

@@ -123,7 +123,7 @@ func TestACopyHasAllBehindAFileThatIsMissingOrCut(t *testing.T) {
 	other.ID = "0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f"
 	c, err := archive.Copy(context.Background(), dir, other, "/copy", options(whole))
 	require.NoError(t, err)
-	require.EqualValues(t, uint64(math.MaxUint64), c.Lost)
+	require.Equal(t, uint64(math.MaxUint64), c.Lost)
 	require.ErrorIs(t, c.Why[0], archive.ErrOther)
 }
 
