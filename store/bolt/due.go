@@ -48,7 +48,7 @@ func (t *tx) putDue(ops []dueOp) {
 		}
 		var old []byte
 		if !looked || next != nil && bytes.Compare(key, next) >= 0 {
-			next, old = table.cursor.Seek(key)
+			next, old = table.walk().Seek(key)
 			looked = true
 		}
 		stored := bytes.Equal(key, next)
@@ -116,13 +116,13 @@ func (t *readTx) Due(dst []store.DueEntry, after *store.DueKey, now effects.Time
 	if after != nil {
 		from = *after
 	}
-	k, v := due.cursor.Seek(from[:])
+	k, v := due.walk().Seek(from[:])
 	if after != nil && bytes.Equal(k, from[:]) {
-		k, v = due.cursor.Next()
+		k, v = due.walk().Next()
 	}
 	until := uint64(max(now, 0))
 	var kind effects.Kind
-	for ; k != nil && len(found) < limit; k, v = due.cursor.Next() {
+	for ; k != nil && len(found) < limit; k, v = due.walk().Next() {
 		if len(k) != len(from) {
 			return dst, fmt.Errorf("due: %w: key %x has %d bytes, not %d", store.ErrCorrupt, k, len(k), len(from))
 		}
@@ -165,9 +165,9 @@ func (t *readTx) NextDue(after effects.Time) (at effects.Time, ok bool, err erro
 	if after >= 0 {
 		from = store.DueUpperBound(after)
 	}
-	k, _ := due.cursor.Seek(from[:])
+	k, _ := due.walk().Seek(from[:])
 	if after >= 0 && bytes.Equal(k, from[:]) {
-		k, _ = due.cursor.Next()
+		k, _ = due.walk().Next()
 	}
 	switch {
 	case k == nil:

@@ -86,7 +86,7 @@ func (i *importer) empty() error {
 		if name == bucketNames[bucketSystem] || name == bucketNames[bucketEpochs] {
 			continue
 		}
-		if k, _ := i.tx.named(name).cursor.First(); k != nil {
+		if k, _ := i.tx.named(name).walk().First(); k != nil {
 			return errNotEmpty
 		}
 	}

@@ -55,7 +55,7 @@ func (t *readTx) Scan(kind effects.Kind, term string, from store.Cursor, desc bo
 // walkUp yields the keys of a table from bound on.
 func walkUp(t *table, bound []byte) func(func([]byte) bool) {
 	return func(yield func([]byte) bool) {
-		for k, _ := t.cursor.Seek(bound); k != nil && yield(k); k, _ = t.cursor.Next() {
+		for k, _ := t.walk().Seek(bound); k != nil && yield(k); k, _ = t.walk().Next() {
 		}
 	}
 }
@@ -63,7 +63,7 @@ func walkUp(t *table, bound []byte) func(func([]byte) bool) {
 // walkDown yields the keys of a table from bound on downwards.
 func walkDown(t *table, bound []byte) func(func([]byte) bool) {
 	return func(yield func([]byte) bool) {
-		c := t.cursor
+		c := t.walk()
 		k, _ := c.Seek(bound)
 		if k == nil {
 			k, _ = c.Last()

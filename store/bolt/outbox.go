@@ -146,17 +146,17 @@ func (t *readTx) WaitingLanes() (lanes []string, err error) {
 	defer guard("waiting lanes", &err)
 	waiting := t.table(bucketWaiting)
 	var bad []error
-	for k, _ := waiting.cursor.First(); k != nil; {
+	for k, _ := waiting.walk().First(); k != nil; {
 		end := slices.Clone(k)
 		if lane, ok := laneOf(k); ok {
 			lanes = append(lanes, string(lane))
 			// The next lane begins after the greatest key of this one.
 			end = append(end[:lengthSize+len(lane)], bytes.Repeat([]byte{0xff}, waitTail+1)...)
-			k, _ = waiting.cursor.Seek(end)
+			k, _ = waiting.walk().Seek(end)
 		} else {
 			key, _, err := t.waitingEntry(k)
 			bad = appendBad(bad, t.stray("waiting lanes", k, key, err))
-			k, _ = waiting.cursor.Next()
+			k, _ = waiting.walk().Next()
 		}
 		if k != nil && bytes.Compare(k, end) <= 0 {
 			bad = append(bad, fmt.Errorf("waiting lanes: %w: key %x is out of order", store.ErrCorrupt, k))

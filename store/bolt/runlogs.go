@@ -83,7 +83,7 @@ func (t *tx) DeleteRunLogs(run uuid.UUID) (err error) {
 	}
 	defer guard(op, &err)
 	logs := t.table(bucketRunLogs)
-	for k, _ := logs.cursor.Seek(run[:]); bytes.HasPrefix(k, run[:]); k, _ = logs.cursor.Next() {
+	for k, _ := logs.walk().Seek(run[:]); bytes.HasPrefix(k, run[:]); k, _ = logs.walk().Next() {
 		logs.Delete(k)
 	}
 	return nil

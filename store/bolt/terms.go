@@ -23,7 +23,7 @@ func (t *readTx) TermNames(kind effects.Kind, prefix string, limit int) (names [
 	lists := t.kind(kind).lists
 	bound := appendName(nil, prefix)
 	for len(names) < limit {
-		k, _ := lists.cursor.Seek(bound)
+		k, _ := lists.walk().Seek(bound)
 		if k == nil {
 			break
 		}

@@ -17,13 +17,21 @@ var errEnded = errors.New("the transaction has ended")
 // table is a table with one cursor for all look-ups.
 type table struct {
 	*kv.Table
-	cursor *kv.Cursor
+	cursor *kv.Cursor // nil: it was not needed yet
+}
+
+// walk gives the cursor.
+func (t *table) walk() *kv.Cursor {
+	if t.cursor == nil {
+		t.cursor = t.Cursor()
+	}
+	return t.cursor
 }
 
 // find gives the entry of a key, also of one that damage has made longer or
 // shorter, so that fit gives key; nil where there is none.
 func (t *table) find(key []byte) (k, v []byte) {
-	if k, v = t.cursor.Seek(key); bytes.HasPrefix(k, key) {
+	if k, v = t.walk().Seek(key); bytes.HasPrefix(k, key) {
 		return k, v
 	}
 	for n := len(key) - 1; n > 0 && key[n] == 0xff; n-- {
@@ -123,8 +131,7 @@ func (t *readTx) table(bucket int) *table {
 
 // named gives a table by name. One that is not there is empty.
 func (t *readTx) named(name string) *table {
-	found := t.tx.Table(name)
-	return &table{Table: found, cursor: found.Cursor()}
+	return &table{Table: t.tx.Table(name)}
 }
 
 func (t *readTx) kind(kind effects.Kind) *kindTables {

@@ -126,10 +126,16 @@ func (p *putter) write(w *store.Write) error {
 	return nil
 }
 
+// Room for index keys is made in pieces of these sizes, each twice as large as the one before.
+const (
+	leastKeys = 1 << 10
+	mostKeys  = 16 << 10
+)
+
 // key gives room for an index key that is valid until the Put ends.
 func (p *putter) key(n int) []byte {
 	if cap(p.keys)-len(p.keys) < n {
-		p.keys = make([]byte, 0, max(n, 16<<10))
+		p.keys = make([]byte, 0, max(n, min(max(2*cap(p.keys), leastKeys), mostKeys)))
 	}
 	start := len(p.keys)
 	p.keys = p.keys[:start+n]
