@@ -24,11 +24,15 @@ import (
 // pods carries out what runs ask for, each in its own way by its id: some pods
 // fail, some are never created, some are lost, some never start.
 type pods struct {
-	e *shell.Engine
+	e       *shell.Engine
+	carries func() // is called while an effect is carried out; nil: nobody is told
 }
 
 func (p *pods) Carry(ctx context.Context, ref effects.Ref, e effects.Outer) (json.RawMessage, error) {
 	kind := ref.ID[1] % 8
+	if p.carries != nil {
+		p.carries()
+	}
 	switch e := e.(type) {
 	case effects.CheckConstraints:
 		r := core.ConstraintReport{ShouldProceed: kind != 1, Message: "m", Locks: []string{"db"}, MaxAllowedRunTimeMS: 30_000}

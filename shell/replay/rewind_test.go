@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -216,7 +217,7 @@ func TestWhatIsDrawnIsRewoundByteForByte(t *testing.T) {
 	})
 }
 
-// whole checks also what only engines write.
+// requireWhole checks also what only engines write, and gives how many logs of runs there were.
 func (s *snapshots) requireWhole(t *testing.T) (logs int) {
 	first := reachable(t, s.st)
 	now := holds(t, s.st)
@@ -244,23 +245,18 @@ func TestADayOfJobsIsRewoundToAnyMoment(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				st := memory.New()
 				p, stop := begunJobs(t, st, keep)
-				ctx, cancel := context.WithCancel(t.Context())
-				done := make(chan struct{})
 				s := snapshots{st: st}
-				go func() {
-					for ctx.Err() == nil {
-						select {
-						case <-ctx.Done():
-						case <-time.After(317*time.Minute + time.Millisecond):
-							s.take(t)
-						}
+				var mu sync.Mutex
+				carried := 0
+				p.carries = func() {
+					mu.Lock()
+					defer mu.Unlock()
+					if carried++; carried%230 == 0 {
+						s.take(t)
 					}
-					close(done)
-				}()
+				}
 				dayOfJobs(t, p)
 				stop()
-				cancel()
-				<-done
 				assert.Positive(t, s.requireWhole(t), "no log was kept, which proves little")
 			})
 		})

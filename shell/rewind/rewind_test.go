@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"testing"
 	"time"
 
@@ -16,20 +17,24 @@ import (
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell/rewind"
 	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/bolt"
 	"github.com/orrery-go/orrery/store/memory"
+	"github.com/orrery-go/orrery/store/stream"
 )
 
 // kit is a store that a test writes as an engine would; batch n is decided at n seconds.
 type kit struct {
 	t    *testing.T
-	st   *memory.Store
+	st   rewind.Source
 	seq  uint64
 	live map[effects.Ref]core.State
 	prev map[effects.Ref]store.Prev
 }
 
-func newKit(t *testing.T) *kit {
-	return &kit{t: t, st: memory.New(), live: map[effects.Ref]core.State{}, prev: map[effects.Ref]store.Prev{}}
+func newKit(t *testing.T) *kit { return newKitOf(t, memory.New()) }
+
+func newKitOf(t *testing.T, st rewind.Source) *kit {
+	return &kit{t: t, st: st, live: map[effects.Ref]core.State{}, prev: map[effects.Ref]store.Prev{}}
 }
 
 func at(seq uint64) effects.Time { return effects.TimeOf(time.Unix(int64(seq), 0)) }
@@ -352,13 +357,13 @@ func TestWhatTheJournalDoesNotHaveIsNamed(t *testing.T) {
 
 // harmed gives other changes, or none, or another digest, or other bases, than the store has.
 type harmed struct {
-	*memory.Store
+	rewind.Source
 	batch func(*store.Batch)
 	base  func(store.Record) bool
 }
 
 func (h *harmed) View(ctx context.Context, fn func(store.ReadTx) error) error {
-	return h.Store.View(ctx, func(tx store.ReadTx) error { return fn(&harmedTx{tx, h}) })
+	return h.Source.View(ctx, func(tx store.ReadTx) error { return fn(&harmedTx{tx, h}) })
 }
 
 type harmedTx struct {
@@ -380,6 +385,7 @@ func (t *harmedTx) Batches(from uint64, fn func(store.Batch) error) error {
 
 func (t *harmedTx) Base(epoch uint64, fn func(store.Record) error) error {
 	return t.ReadTx.Base(epoch, func(r store.Record) error {
+		r.State = bytes.Clone(r.State)
 		if t.h.base != nil && !t.h.base(r) {
 			return nil
 		}
@@ -389,12 +395,14 @@ func (t *harmedTx) Base(epoch uint64, fn func(store.Record) error) error {
 
 func TestWhatDoesNotFitTogetherIsRefusedWithTheBatch(t *testing.T) {
 	k := newKit(t)
-	k.batch(create(1), create(2))
+	k.batch(create(1), create(2), create(3))
 	k.batch(to(1, core.ActionTrigger{}))
 	k.batch(to(1, core.ActionComplete{Run: 1}, 1))
 	k.batch(to(2, core.ActionCancel{Reason: "no"}))
 	k.update(func(tx store.Tx) error { return tx.BeginEpoch(at(5)) })
-	k.batch(to(1, core.ActionExpire{}))
+	k.batch(to(1, core.ActionExpire{}), to(3, core.ActionCancel{}))
+	k.update(func(tx store.Tx) error { return tx.BeginEpoch(at(6)) })
+	k.batch(to(2, core.ActionExpire{}))
 	in := func(seq uint64, do func(*store.Batch)) func(*store.Batch) {
 		return func(b *store.Batch) {
 			if b.Seq == seq {
@@ -406,19 +414,26 @@ func TestWhatDoesNotFitTogetherIsRefusedWithTheBatch(t *testing.T) {
 		h    harmed
 		want string
 	}{
-		"the state before a change":    {harmed{batch: in(3, func(b *store.Batch) { b.Changes[0].Delta.Middle[0] ^= 1 })}, "batch 2"},
-		"a length":                     {harmed{batch: in(3, func(b *store.Batch) { b.Changes[0].Delta.Prefix += 1000 })}, "batch 3"},
-		"a digest":                     {harmed{batch: in(4, func(b *store.Batch) { b.Digest++ })}, "batch 4"},
-		"the digest of what stays":     {harmed{batch: in(1, func(b *store.Batch) { b.Digest++ })}, "batch 1"},
-		"a change that is not there":   {harmed{batch: in(3, func(b *store.Batch) { b.Changes = nil })}, "batch 2"},
-		"another batch before":         {harmed{batch: in(3, func(b *store.Batch) { b.Changes[0].Before = 1 })}, "batch 2"},
-		"a batch before that is later": {harmed{batch: in(3, func(b *store.Batch) { b.Changes[0].Before = 4 })}, "batch 3"},
-		"a deletion that was none":     {harmed{batch: in(4, func(b *store.Batch) { b.Changes[0].Gone = true })}, "batch 4"},
-		"a base that is not there":     {harmed{base: func(r store.Record) bool { return r.ID != action(1).ID }}, "batch 5"},
-		"a batch of an earlier build":  {harmed{batch: in(3, func(b *store.Batch) { *b = store.Batch{Seq: b.Seq, Entry: b.Entry} })}, "batch 3 cannot be undone: an earlier build did not note what it changed: batch 3 is the first one"},
+		"the state before a change":        {harmed{batch: in(3, func(b *store.Batch) { b.Changes[0].Delta.Middle[0] ^= 1 })}, "batch 2"},
+		"a length":                         {harmed{batch: in(3, func(b *store.Batch) { b.Changes[0].Delta.Prefix += 1000 })}, "batch 3"},
+		"a digest":                         {harmed{batch: in(4, func(b *store.Batch) { b.Digest++ })}, "batch 4"},
+		"the digest of what stays":         {harmed{batch: in(1, func(b *store.Batch) { b.Digest++ })}, "batch 1"},
+		"a change that is not there":       {harmed{batch: in(3, func(b *store.Batch) { b.Changes = nil })}, "batch 2"},
+		"another batch before":             {harmed{batch: in(3, func(b *store.Batch) { b.Changes[0].Before = 1 })}, "batch 2"},
+		"a batch before that is later":     {harmed{batch: in(3, func(b *store.Batch) { b.Changes[0].Before = 4 })}, "batch 3"},
+		"a deletion that was none":         {harmed{batch: in(4, func(b *store.Batch) { b.Changes[0].Gone = true })}, "batch 4"},
+		"a base that is not there at last": {harmed{base: func(r store.Record) bool { return r.ID != action(2).ID }}, "batch 6"},
+		"a base that is another": {harmed{base: func(r store.Record) bool {
+			if r.ID == action(3).ID {
+				copy(r.State[bytes.Index(r.State, []byte(`"t"`)):], `"u"`)
+			}
+			return true
+		}}, "batch 5: action/03000000-0000-0000-0000-000000000000: the state that the epoch keeps is another one"},
+		"a base that is not there":    {harmed{base: func(r store.Record) bool { return r.ID != action(1).ID }}, "batch 5"},
+		"a batch of an earlier build": {harmed{batch: in(3, func(b *store.Batch) { *b = store.Batch{Seq: b.Seq, Entry: b.Entry} })}, "batch 3 cannot be undone: an earlier build did not note what it changed: batch 3 is the first one"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tc.h.Store = k.st
+			tc.h.Source = k.st
 			back := memory.New()
 			err := back.Import(t.Context(), rewind.New(&tc.h, rewind.Options{Batch: 1}))
 			require.Error(t, err)
@@ -426,10 +441,69 @@ func TestWhatDoesNotFitTogetherIsRefusedWithTheBatch(t *testing.T) {
 		})
 	}
 	back, rep := k.mustTo(1)
-	assert.Equal(t, rewind.Report{From: rewind.Place{Batch: 5, At: at(5)}, To: rewind.Place{Batch: 1, At: at(1)}, Records: 2, Gone: 1}, rep)
+	assert.Equal(t, rewind.Report{From: rewind.Place{Batch: 6, At: at(6)}, To: rewind.Place{Batch: 1, At: at(1)}, Records: 3, Gone: 2}, rep)
 	view(t, back, func(tx store.ReadTx) {
 		r, err := tx.Get(core.KindAction, action(1).ID)
 		require.NoError(t, err)
 		assert.Equal(t, uint64(1), r.Version)
 	})
+}
+
+// TestTheCopyDoesNotFollowInTheSourcesLog: what was committed there does not follow here.
+func TestTheCopyDoesNotFollowInTheSourcesLog(t *testing.T) {
+	path := file(t)
+	st, err := bolt.Open(path, bolt.Options{ReadOnly: true})
+	require.NoError(t, err)
+	for batch, want := range map[uint64]bool{0: true, 60: false} {
+		var from store.Exporter = st
+		if batch != 0 {
+			from = rewind.New(st, rewind.Options{Batch: batch})
+		}
+		sum, err := stream.Write(t.Context(), io.Discard, from, stream.Options{})
+		require.NoError(t, err)
+		assert.Equal(t, want, len(sum.Head.Place) > 0)
+	}
+	require.NoError(t, st.Close())
+}
+
+func TestLogsOfAttemptsThatHadEndedStay(t *testing.T) {
+	for state, want := range map[core.OrchestratorStatus][]uint32{
+		core.OrchestratorRunning: {0, 1}, core.OrchestratorRetrying: {0, 1, 2}, core.OrchestratorCompleted: {0, 1, 2}, core.OrchestratorFailed: {0, 1, 2},
+	} {
+		t.Run(string(state), func(t *testing.T) {
+			st, run := memory.New(), uuid.UUID{1}
+			put := func(seq uint64, state core.OrchestratorStatus, attempt uint32) {
+				o := core.Orchestrator{RunSpec: core.RunSpec{ID: run}, State: state, RetryAttempt: attempt}
+				require.NoError(t, st.Update(t.Context(), func(tx store.Tx) error {
+					w := store.Write{Kind: core.KindOrchestrator, ID: run, State: o.AppendJSON(nil), Prev: store.Prev{Version: seq - 1, Seq: seq - 1}}
+					require.NoError(t, tx.Put(seq, []store.Write{w}))
+					e := core.NewEntry(seq, at(seq), "test")
+					return tx.AppendJournal(seq, e.At, e.AppendJSON(nil))
+				}))
+			}
+			put(1, state, 2)
+			put(2, core.OrchestratorCompleted, 3)
+			require.NoError(t, st.Update(t.Context(), func(tx store.Tx) error {
+				require.NoError(t, tx.PutRunLog(uuid.UUID{2}, 0, []byte("of a run that is gone")))
+				for attempt := range uint32(4) {
+					require.NoError(t, tx.PutRunLog(run, attempt, []byte("said")))
+				}
+				return nil
+			}))
+			k := newKitOf(t, st)
+			back, rep := k.mustTo(1)
+			var got []uint32
+			view(t, back, func(tx store.ReadTx) {
+				for attempt := range uint32(4) {
+					if _, err := tx.RunLog(run, attempt); err == nil {
+						got = append(got, attempt)
+					}
+				}
+			})
+			assert.Equal(t, want, got)
+			assert.Equal(t, uint64(5-len(want)), rep.RunLogs)
+			_, rep = k.mustTo(2)
+			assert.Equal(t, uint64(1), rep.RunLogs, "the run is as it was")
+		})
+	}
 }
