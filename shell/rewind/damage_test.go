@@ -89,7 +89,7 @@ func TestADamagedJournalIsToldOrMakesNoDifference(t *testing.T) {
 	require.Len(t, parts, 1)
 	sound, err := os.ReadFile(parts[0])
 	require.NoError(t, err)
-	refused, cut := 0, 0
+	refused, cut := 0, map[uint64]int{}
 	for place := 0; place < len(sound); place += max(len(sound)/40, 1) {
 		harmed := slices.Clone(sound)
 		harmed[place] ^= 0x10
@@ -106,12 +106,12 @@ func TestADamagedJournalIsToldOrMakesNoDifference(t *testing.T) {
 			}
 			got, records := contentOf(t, to)
 			if r.Copied.Left > 0 {
-				cut++
+				cut[batch]++
 				got, want = got[:records], want[:records]
 			}
 			assert.Equal(t, want, got, "byte %d", place)
 		}
 	}
 	assert.Positive(t, refused)
-	assert.Positive(t, cut, "only the journal is less")
+	assert.Len(t, cut, 2, "only the journal is less")
 }
