@@ -7,10 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/bolt"
 )
 
 func TestADatabaseIsRestoredToBeforeItsBackupAndGoesOnFromThere(t *testing.T) {
@@ -75,4 +79,30 @@ func TestADatabaseIsRestoredToBeforeItsBackupAndGoesOnFromThere(t *testing.T) {
 	assert.NotZero(t, r.code)
 	assert.Contains(t, r.err, "the journal does not reach that far back")
 	require.NoFileExists(t, db+".early")
+}
+
+func TestWhatARestoreLacksIsSaidAndEndsWithStatus1(t *testing.T) {
+	db := database(t)
+	p := start(t, "--db", db)
+	lost := p.add("--in", "1h", "--", "echo", "lost")
+	stays := p.add("--in", "1h", "--", "echo", "stays")
+	at := p.action(stays).CreatedAt
+	later := p.add("--in", "1h", "--", "echo", "later")
+	require.Greater(t, p.action(later).CreatedAt, at)
+	p.signal(os.Interrupt)
+	require.Zero(t, p.code())
+	st, err := bolt.Open(db, bolt.Options{})
+	require.NoError(t, err)
+	require.NoError(t, st.Update(t.Context(), func(tx store.Tx) error {
+		return tx.SetAside(store.Quarantined{Kind: core.KindAction, ID: uuid.MustParse(lost), At: effects.TimeOf(time.Now()), Reason: "flipped"}, 0)
+	}))
+	require.NoError(t, st.Close())
+	r := cli(t, nil, "", "restore", db, db+".new", "--to", at.String())
+	assert.Equal(t, 1, r.code)
+	assert.Contains(t, r.err, "left out: record action/"+lost+": it was set aside since")
+	assert.Contains(t, r.err, "the database was made, but lacks what could not be read (1)")
+	verified(t, db+".new")
+	r = cli(t, nil, "", "restore", db, db+".2", "--to", at.String(), "--json")
+	assert.Equal(t, 1, r.code)
+	assert.Contains(t, r.out, `"left_out":`)
 }
