@@ -2,14 +2,22 @@ package bolt_test
 
 import (
 	"bytes"
+	"fmt"
 	"io"
+	"maps"
+	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/orrery-go/orrery/effects/seedtest"
 	"github.com/orrery-go/orrery/store/bolt"
 )
 
@@ -112,4 +120,78 @@ func TestAMakerLeavesAnotherOneOfTheSameNameAlone(t *testing.T) {
 		require.NotContains(t, namesIn(t, filepath.Dir(to)), ".copy.db.new")
 		requireSound(t, to)
 	}
+}
+
+const makeEnv = "ORRERY_TEST_MAKE_CHILD"
+
+// makeUntilKilled makes a file as one of the makers does: the variable has its name, the source and the new file.
+func makeUntilKilled(what string) {
+	part := strings.Split(what, "|")
+	sent, err := os.ReadFile(part[1] + ".sent")
+	if err == nil {
+		err = makers[part[0]](part[1], sent, part[2])
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// TestAMakerThatIsKilledLeavesNoFileOrAWholeOneWithItsJournal kills each of them when it has come to some
+// step, or a little later; the next one then makes the file.
+func TestAMakerThatIsKilledLeavesNoFileOrAWholeOneWithItsJournal(t *testing.T) {
+	r := rand.New(rand.NewPCG(seedtest.Seed(t), 5))
+	from, sent := sources(t)
+	require.NoError(t, os.WriteFile(from+".sent", sent, 0o600))
+	s := open(t, from, bolt.Options{ReadOnly: true})
+	want := journalOf(t, s)
+	require.NoError(t, s.Close())
+	without, whole := 0, 0
+	for _, name := range slices.Sorted(maps.Keys(makers)) {
+		for _, step := range []string{".copy.db.new-*", ".copy.db.new-*/file", ".copy.db.new-*/file.journal", "copy.db.journal", "copy.db"} {
+			dir := t.TempDir()
+			to := filepath.Join(dir, "copy.db")
+			cmd := exec.Command(os.Args[0])
+			cmd.Env = append(os.Environ(), makeEnv+"="+name+"|"+from+"|"+to)
+			require.NoError(t, cmd.Start())
+			ended := make(chan error, 1)
+			go func() { ended <- cmd.Wait() }()
+			for there, over := false, false; !there && !over; {
+				found, err := filepath.Glob(filepath.Join(dir, step))
+				require.NoError(t, err)
+				there = len(found) > 0
+				select {
+				case err := <-ended: // it made the file without that step, or faster than it was looked at
+					require.NoError(t, err, name)
+					ended <- err
+					over = true
+				default:
+					runtime.Gosched()
+				}
+			}
+			for range r.IntN(2000) {
+				runtime.Gosched()
+			}
+			_ = cmd.Process.Kill()
+			<-ended
+
+			what := fmt.Sprintf("%s, killed behind %s", name, step)
+			if _, err := os.Lstat(to); err == nil {
+				whole++
+			} else {
+				without++
+				require.NoError(t, os.RemoveAll(to+".journal"), "as the error says that the next one gives")
+				require.NoError(t, makers[name](from, sent, to), what)
+				assert.Subset(t, []string{"copy.db", "copy.db.journal"}, namesIn(t, dir), what)
+			}
+			requireSound(t, to)
+			s := open(t, to, bolt.Options{ReadOnly: true})
+			assert.Equal(t, want, journalOf(t, s), what)
+			require.NoError(t, s.Close())
+		}
+	}
+	t.Logf("%d kills left no file, %d a whole one", without, whole)
+	require.Positive(t, without)
+	require.Positive(t, whole)
 }

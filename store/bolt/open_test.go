@@ -363,6 +363,9 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(receiveEnv); path != "" {
 		receiveUntilKilled(path)
 	}
+	if what := os.Getenv(makeEnv); what != "" {
+		makeUntilKilled(what)
+	}
 	os.Exit(m.Run())
 }
 
