@@ -158,5 +158,21 @@ func TestWhatAnAuditMendsFits(t *testing.T) {
 		w.mend(t)
 		require.Empty(t, w.misfits(t))
 		require.Len(t, w.machines(), before, "no machine is touched")
+		used := map[effects.Ref]uint64{}
+		for ref := range w.machines() {
+			_, err := core.WholeJSON(ref.Kind, []byte(w[ref]), func(part effects.Ref) (core.State, error) {
+				used[part]++
+				return w.Load(part)
+			})
+			require.NoError(t, err)
+		}
+		for _, ref := range w.parts(core.KindPipelineHistory, core.KindPipelineContext, core.KindPipelineDefinition) {
+			require.NotZero(t, used[ref], "nobody refers to %s", ref)
+		}
+		for _, ref := range w.parts(core.KindPipelineRuns) {
+			s, err := w.Load(ref)
+			require.NoError(t, err)
+			require.Equal(t, used[effects.Ref{Kind: core.KindPipelineDefinition, ID: ref.ID}], s.(core.PipelineRuns).Runs)
+		}
 	})
 }

@@ -2,6 +2,8 @@ package bolt_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -18,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/effects/seedtest"
+	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/bolt"
 )
 
@@ -120,6 +123,24 @@ func TestAMakerLeavesAnotherOneOfTheSameNameAlone(t *testing.T) {
 		require.NotContains(t, namesIn(t, filepath.Dir(to)), ".copy.db.new")
 		requireSound(t, to)
 	}
+}
+
+// intruder is an exporter in whose time a folder appears.
+type intruder struct {
+	*bolt.Store
+	folder string
+}
+
+func (i intruder) Export(ctx context.Context, to store.Sink) error {
+	return errors.Join(i.Store.Export(ctx, to), os.Mkdir(i.folder, 0o700))
+}
+
+func TestAJournalThatAppearsWhileAFileIsMadeIsNotTaken(t *testing.T) {
+	to := filepath.Join(t.TempDir(), "copy.db")
+	_, err := bolt.MakeFile(ctx, to, intruder{open(t, filled(t, 3), bolt.Options{ReadOnly: true}), to + ".journal"})
+	require.ErrorIs(t, err, os.ErrExist)
+	assert.Equal(t, []string{"copy.db.journal"}, namesIn(t, filepath.Dir(to)))
+	assert.Empty(t, namesIn(t, to+".journal"))
 }
 
 const makeEnv = "ORRERY_TEST_MAKE_CHILD"

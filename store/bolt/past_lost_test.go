@@ -131,7 +131,10 @@ type place struct {
 
 // threeEpochs gives a database with two batches in each of three epochs, and where in the archive
 // each of them begins.
-func threeEpochs(t *testing.T) (path string, places []place) {
+func threeEpochs(t *testing.T) (path string, places []place) { return epochsOf(t, 2) }
+
+// epochsOf is threeEpochs with so many batches in each.
+func epochsOf(t *testing.T, batches int) (path string, places []place) {
 	path = filepath.Join(t.TempDir(), "orrery.db")
 	const head = 40
 	for i := range 3 {
@@ -139,8 +142,8 @@ func threeEpochs(t *testing.T) (path string, places []place) {
 		if i > 0 {
 			require.NoError(t, s.Update(ctx, func(tx store.Tx) error { return tx.BeginEpoch(5) }))
 		}
-		for n := range 2 {
-			require.NoError(t, commit(s, batchOf(20*(2*i+n), 20)))
+		for n := range batches {
+			require.NoError(t, commit(s, batchOf(20*(batches*i+n), 20)))
 		}
 		require.NoError(t, s.Close())
 		files, err := filepath.Glob(path + ".journal/*.past")

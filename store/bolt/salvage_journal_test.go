@@ -120,6 +120,19 @@ func TestSalvageCopiesTheEpochsOfWhichNothingIsLost(t *testing.T) {
 	}
 }
 
+// TestAnEpochWhoseFirstBatchIsDamagedIsNotWhole: it has no other one.
+func TestAnEpochWhoseFirstBatchIsDamagedIsNotWhole(t *testing.T) {
+	path, places := epochsOf(t, 1)
+	raw, err := os.ReadFile(places[1].file)
+	require.NoError(t, err)
+	harm(t, raw, places[1].at, "changes")
+	require.NoError(t, os.WriteFile(places[1].file, raw, 0o600))
+	found, all := salvagedTo(t, path, filepath.Join(t.TempDir(), "new.db"))
+	assert.EqualValues(t, 3, found.Since)
+	require.Len(t, all, 1)
+	assert.EqualValues(t, 3, all[0].Seq)
+}
+
 // TestSalvageBeginsTheJournalAnewWhereARecordIsLost, though the journal itself is whole: a replay could not explain it.
 func TestSalvageBeginsTheJournalAnewWhereARecordIsLost(t *testing.T) {
 	path, _ := threeEpochs(t)

@@ -140,6 +140,8 @@ func TestWhatOnlyTheLogHasIsSalvaged(t *testing.T) {
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, found.Losses)
 	assert.Contains(t, found.Lost[0], bolt.ErrNoLog.Error())
+	assert.NotZero(t, found.Anew)
+	assert.Contains(t, found.Why, bolt.ErrNoLog.Error())
 }
 
 func TestADamagedRecordIsSetAsideAndAFileInUseIsNotSalvaged(t *testing.T) {

@@ -178,3 +178,25 @@ func TestAnArchiveWhoseLastFileIsTakenAwayGoesOnInTheNextOne(t *testing.T) {
 		})
 	}
 }
+
+// TestAFileThatIsReplacedUnderItsReadersIsNotReadAsTruth: the blocks stand where they did, and have other keys.
+func TestAFileThatIsReplacedUnderItsReadersIsNotReadAsTruth(t *testing.T) {
+	d := disktest.New()
+	a := manyFiles(t, d)
+	s := a.Current()
+	c := s.Cursor("journal")
+	k, _ := c.Last() // of each file it is known where its blocks stand
+	for ; k != nil; k, _ = c.Prev() {
+	}
+	for k, _ = c.Seek(key(20)); k != nil; k, _ = c.Next() { // the first one is closed meanwhile
+	}
+	all := paths(t, d)
+	d.SetContent(all[0], d.Content(all[1]))
+	c = s.Cursor("journal") // which has read nothing yet
+	k, _ = c.Seek(key(1))
+	require.Nil(t, k)
+	require.ErrorIs(t, c.Err(), archive.ErrCorrupt)
+	require.ErrorContains(t, c.Err(), all[0])
+	s.Release()
+	require.NoError(t, a.Close())
+}
