@@ -176,16 +176,19 @@ func TestAMakerThatIsKilledLeavesNoFileOrAWholeOneWithItsJournal(t *testing.T) {
 			cmd := exec.Command(os.Args[0])
 			cmd.Env = append(os.Environ(), makeEnv+"="+name+"|"+from+"|"+to)
 			require.NoError(t, cmd.Start())
-			ended := make(chan error, 1)
-			go func() { ended <- cmd.Wait() }()
+			var failed error
+			ended := make(chan struct{})
+			go func() {
+				failed = cmd.Wait()
+				close(ended)
+			}()
 			for there, over := false, false; !there && !over; {
 				found, err := filepath.Glob(filepath.Join(dir, step))
 				require.NoError(t, err)
 				there = len(found) > 0
 				select {
-				case err := <-ended: // it made the file without that step, or faster than it was looked at
-					require.NoError(t, err, name)
-					ended <- err
+				case <-ended: // it made the file without that step, or faster than it was looked at
+					require.NoError(t, failed, name)
 					over = true
 				default:
 					runtime.Gosched()

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,6 +17,60 @@ import (
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/bolt/internal/kv"
 )
+
+// gone is what a replay lacks: something of the batches up to one; [math.MaxUint64]: of all of them.
+type gone struct {
+	upTo uint64
+	why  string
+}
+
+// loseHistory notes that a replay cannot explain what is there from a batch up to that one on.
+func (s *salvager) loseHistory(upTo uint64, format string, args ...any) {
+	if upTo > s.gone.upTo {
+		s.gone = gone{upTo, fmt.Sprintf(format, args...)}
+	}
+}
+
+// readPast copies the journal, if any of it may be of use.
+func (s *salvager) readPast(from string) error {
+	folder := journalFolder(from)
+	if s.state == nil && kv.NoPast(folder, nil) != nil {
+		s.loseHistory(math.MaxUint64, "the file does not say what counts of %s", folder)
+	}
+	if s.gone.upTo == math.MaxUint64 {
+		return nil
+	}
+	found, err := kv.SalvagePast(s.ctx, folder, s.journal, s.state, kv.Options{Unseal: parseJSON})
+	if err != nil {
+		return err
+	}
+	for _, why := range found.Why {
+		s.lose("the journal: %v", why)
+	}
+	if len(found.Why) > 0 {
+		s.loseHistory(found.Lost, "%v", found.Why[0])
+	}
+	s.past = found.State
+	return nil
+}
+
+// historyUpTo gives the last batch that needs what is in a span of a table: it is found again by its number in
+// the journal, and what else a replay needs is needed for all of it.
+func historyUpTo(l *span) uint64 {
+	if slices.Contains(pastTables, l.table) && len(l.to) >= 8 {
+		return binary.BigEndian.Uint64(l.to)
+	}
+	return math.MaxUint64
+}
+
+// hasHistory reports whether a replay needs what is in a table.
+func hasHistory(table string) bool {
+	switch table {
+	case bucketNames[bucketJournal], bucketNames[bucketEpochs], bucketNames[bucketChanges], bucketNames[bucketBases]:
+		return true
+	}
+	return strings.HasPrefix(table, basePrefix) || strings.HasPrefix(table, recordsPrefix)
+}
 
 // unseenBatches is how many batches may have come after the last one that is known of: those that
 // changed no record, of a journal that cannot be read.
