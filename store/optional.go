@@ -41,6 +41,7 @@ type LogStats struct {
 	Frames      uint64        // commits that the file does not have yet
 	Bytes       int64         // of these
 	Memory      int64         // that they take in memory: large values stand in the log alone
+	Fill        float64       // how full the log is, from 0 to about 1: then commits wait for a checkpoint
 	Written     uint64        // bytes of all commits
 	Checkpoints uint64        // that were made
 	ViewsEnded  uint64        // Views that were ended with [ErrViewTooOld]

@@ -19,19 +19,34 @@ type retention struct {
 	kind    int    // its index in [core.Retentions]
 	from    store.Cursor
 	checked time.Time
+	rests   time.Time // it does not go on before that, since the store lags behind
 }
+
+// hasMore reports whether something is left to be done.
+func (r *retention) hasMore() bool { return r.more || r.drop != 0 }
+
+// goesOn reports whether it is to be done now.
+func (r *retention) goesOn(now time.Time) bool { return r.hasMore() && !now.Before(r.rests) }
 
 const (
 	retentionEvery = time.Minute
 	// expireFor bounds how long one batch decides what to forget: its other half is to
 	// store it.
-	expireFor = 8 * time.Millisecond
+	expireFor = 5 * time.Millisecond
+	// restAt is how full the store's log is from which on retention rests, so that nobody
+	// else has to wait for room because of it, and restFor how long before it looks again.
+	restAt  = 0.5
+	restFor = 10 * time.Millisecond
 )
 
 // expire carries the walk on by at most a batch.
 func (b *batch) expire() error {
 	r := &b.retain
 	if b.l.stopping {
+		return nil
+	}
+	if b.l.logged != nil && (r.due || r.hasMore()) && b.l.logged.LogStats().Fill >= restAt {
+		r.rests = b.mono.Add(restFor)
 		return nil
 	}
 	if r.due && !r.more && (r.checked.IsZero() || b.mono.Sub(r.checked) >= retentionEvery) {

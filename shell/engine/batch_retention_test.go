@@ -3,6 +3,7 @@ package engine_test
 import (
 	"encoding/json"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -181,5 +182,88 @@ func TestRetentionForgetsWhatHasEndedBeforeItAndNeedNotBeKept(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, []uint64{forgotten, 0}, []uint64{stats.Expired, stats.Refused}, "nothing was asked in vain")
 		assert.Greater(t, forgotten, uint64(50))
+	})
+}
+
+// filling is a store whose log is as full as the test says.
+type filling struct {
+	*memory.Store
+	fill   atomic.Uint64 // in hundredths
+	looks  atomic.Uint64
+	fullAt uint64 // from so many looks on it is full; 0: it is as fill says
+}
+
+func (f *filling) LogStats() store.LogStats {
+	if n := f.looks.Add(1); f.fullAt > 0 && n >= f.fullAt {
+		return store.LogStats{Fill: 1}
+	}
+	return store.LogStats{Fill: float64(f.fill.Load()) / 100}
+}
+
+// pendingAction makes an action that waits for long.
+func pendingAction(id uuid.UUID) core.ActionCreate {
+	at := effects.TimeOf(time.Now().Add(1000 * time.Hour))
+	return core.ActionCreate{Spec: core.ActionSpec{ID: id, ToolName: "http", Trigger: core.Scheduled(at)}}
+}
+
+func TestRetentionRestsWhileTheLogIsHalfFullAndOthersDoNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &filling{Store: memory.New()}
+		e := idle(t, engine.Options{Store: st, TickRate: time.Hour, Retention: map[core.RetentionClass]time.Duration{core.RetainMachines: time.Minute}})
+		begin(t, e)
+		ended := effects.Ref{Kind: core.KindAction, ID: uuid.UUID{15: 1}}
+		_, err := e.Send(t.Context(), ended, pendingAction(ended.ID))
+		require.NoError(t, err)
+		_, err = e.Send(t.Context(), ended, core.ActionCancel{})
+		require.NoError(t, err)
+		there := func() bool {
+			_, err := e.Read(t.Context(), ended)
+			return err == nil
+		}
+
+		st.fill.Store(50)
+		<-time.After(90 * time.Minute)
+		assert.True(t, there(), "nobody has to wait for room because of it")
+		assert.Less(t, st.looks.Load(), uint64(200), "it looks where there is a batch, not all the time")
+		other := effects.Ref{Kind: core.KindAction, ID: uuid.UUID{15: 2}}
+		_, err = e.Send(t.Context(), other, pendingAction(other.ID))
+		require.NoError(t, err, "others are served")
+
+		st.fill.Store(49)
+		<-time.After(time.Hour)
+		assert.False(t, there())
+	})
+}
+
+// A walk that has begun looks again soon, however far the next tick is.
+func TestAWalkOfRetentionThatRestsGoesOnSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &filling{Store: memory.New(), fullAt: 3} // of the walk's batches of two
+		e := idle(t, engine.Options{Store: st, MaxBatch: 4, TickRate: time.Hour, Retention: map[core.RetentionClass]time.Duration{core.RetainMachines: time.Minute}})
+		begin(t, e)
+		const many = 40
+		for n := range byte(many) {
+			ref := effects.Ref{Kind: core.KindAction, ID: uuid.UUID{15: n + 1}}
+			_, err := e.Send(t.Context(), ref, pendingAction(ref.ID))
+			require.NoError(t, err)
+			_, err = e.Send(t.Context(), ref, core.ActionCancel{})
+			require.NoError(t, err)
+		}
+		left := func() (n uint64) {
+			require.NoError(t, st.View(t.Context(), func(tx store.ReadTx) (err error) {
+				n, err = tx.Count(core.KindAction, core.TermAll)
+				return err
+			}))
+			return n
+		}
+		st.looks.Store(0)
+		<-time.After(61 * time.Minute) // the tick, and more
+		resting := left()
+		assert.Greater(t, resting, uint64(many/2), "it rests")
+		assert.Less(t, resting, uint64(many), "it had begun")
+
+		st.fullAt = 0
+		<-time.After(time.Second)
+		assert.Zero(t, left())
 	})
 }

@@ -30,6 +30,7 @@ type loop struct {
 	outcomes []outcome  // gathered, not yet decided
 
 	stager store.Stager // the store, if it is one; else nil
+	logged store.Logged // likewise
 	staged uint64       // batches that were staged so far
 	flight *flight      // the sync under way; nil: none is
 	ahead  *stagedBatch // staged behind it; nil: none is
@@ -74,6 +75,7 @@ func (l *loop) init(e *Engine) {
 	l.running = make(map[store.EffectKey]*execution)
 	l.sightings = make(map[string]sighting)
 	l.stager, _ = e.store.(store.Stager)
+	l.logged, _ = e.store.(store.Logged)
 	l.cache.init()
 }
 
@@ -169,7 +171,7 @@ func (l *loop) gather(done <-chan struct{}) {
 // goes on by itself over several batches is, and what was gathered if it is much.
 func (l *loop) aheadPays() bool {
 	many := len(l.requests) + len(l.outcomes)
-	return l.full || l.sweep.active || l.retention.more || l.retention.drop != 0 || many > 0 && l.pace.pays(many)
+	return l.full || l.sweep.active || l.retention.goesOn(l.now()) || many > 0 && l.pace.pays(many)
 }
 
 // onePays reports whether it would be with one thing more.
@@ -273,7 +275,7 @@ func (l *loop) busy() bool {
 	if l.stopping || l.now().Before(l.retryAt) {
 		return false
 	}
-	return l.sweep.active || l.webhooks && !l.e.o.StrictTick || l.canStartWaiting() || l.retention.more || l.retention.drop != 0
+	return l.sweep.active || l.webhooks && !l.e.o.StrictTick || l.canStartWaiting() || l.retention.goesOn(l.now())
 }
 
 // untilNext is how long the loop may sleep.
@@ -297,6 +299,9 @@ func (l *loop) untilNext(now time.Time) time.Duration {
 	}
 	earlier(l.nextTick)
 	earlier(l.nextRecover)
+	if l.retention.hasMore() {
+		earlier(l.retention.rests)
+	}
 	if !l.e.o.DisablePaced && l.e.o.StrictTick {
 		earlier(l.nextPaced)
 	}

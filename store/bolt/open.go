@@ -259,6 +259,7 @@ func openFile(path string, opts Options, file *identity) (db *bbolt.DB, err erro
 	})
 	switch {
 	case err == nil:
+		readAhead(db, opts.mapSize())
 		return db, nil
 	case errors.Is(err, berrors.ErrTimeout):
 		return nil, ErrLocked

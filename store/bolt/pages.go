@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 
 	"go.etcd.io/bbolt"
 
@@ -53,6 +54,7 @@ func walkPages(tx *bbolt.Tx, full, free bool, report func(what string)) (err err
 			return w.complain("key %q of the root is no bucket", key)
 		}
 		if root := binary.NativeEndian.Uint64(value); root != 0 { // else it is inline
+			w.leaves = 0
 			return w.tree(root, 0, nil)
 		}
 		return w.inline(key, value)
@@ -72,6 +74,7 @@ type walker struct {
 	pages  uint64
 	used   []uint64 // one bit for each page
 	full   bool
+	leaves int // the level of the leaves of the tree that is walked; 0: not known yet
 	report func(string)
 	told   int
 }
@@ -159,16 +162,11 @@ func (w *walker) tree(id uint64, depth int, visit func(flags uint32, key, value 
 	if !ok || err != nil {
 		return err
 	}
-	if !w.full && visit == nil && len(children) > 0 {
-		// All leaves are on one level: the first child says which.
-		if first, ok, err := w.peek(children[0]); err != nil || ok && first.flags == flagLeaf {
-			for _, child := range children {
-				if _, cerr := w.claim(child); cerr != nil {
-					return cerr
-				}
-			}
+	if !w.full && visit == nil {
+		if ok, err := w.onLeaves(children, depth+1); ok || err != nil {
 			return err
 		}
+		w.warm(children)
 	}
 	for _, child := range children {
 		if err := w.tree(child, depth+1, visit); err != nil {
@@ -178,12 +176,42 @@ func (w *walker) tree(id uint64, depth int, visit func(flags uint32, key, value 
 	return nil
 }
 
-// peek reads the header of a page that is not claimed yet.
-func (w *walker) peek(id uint64) (page, bool, error) {
-	if id < 2 || id >= w.pages {
-		return page{}, false, nil
+// onLeaves claims pages that are leaves, and reports whether they are. All leaves of a tree are on one
+// level, so the way to the first one tells of the others.
+func (w *walker) onLeaves(pages []uint64, level int) (bool, error) {
+	if w.leaves == 0 && pages[0] >= 2 && pages[0] < w.pages {
+		if first, ok, err := w.read(pages[0], false); !ok || err != nil {
+			return err != nil, err
+		} else if first.flags == flagLeaf {
+			w.leaves = level
+		}
 	}
-	return w.read(id, false)
+	if level != w.leaves {
+		return false, nil
+	}
+	for _, page := range pages {
+		if _, err := w.claim(page); err != nil {
+			return true, err
+		}
+	}
+	return true, nil
+}
+
+// warm reads pages many at a time, so that the walk need not wait for the disk at each of them.
+func (w *walker) warm(pages []uint64) {
+	const readers = 16
+	var wg sync.WaitGroup
+	for i := range min(readers, len(pages)) {
+		wg.Go(func() {
+			room := make([]byte, w.size)
+			for ; i < len(pages); i += readers {
+				if pages[i] < w.pages {
+					_, _ = w.f.ReadAt(room, int64(pages[i])*int64(w.size)) // the walk finds what is wrong
+				}
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // children gives the pages that a branch leads to.

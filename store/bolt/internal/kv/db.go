@@ -256,11 +256,16 @@ func (db *DB) begin(write bool) (*Tx, error) {
 	return tx, nil
 }
 
+// fill is how much there is behind the checkpoint under way, of what there may be. The caller holds mu.
+func (db *DB) fill() float64 {
+	return max(float64(db.bytes.memory)/float64(room*db.o.Bytes), float64(db.bytes.log)/float64(logRoom*db.o.LogBytes))
+}
+
 // waitForRoom waits while too much is in memory only.
 func (db *DB) waitForRoom(ctx context.Context) error {
 	for {
 		db.mu.RLock()
-		lags, failed, ended := db.bytes.memory > room*db.o.Bytes || db.bytes.log > logRoom*db.o.LogBytes, db.failed, db.ended
+		lags, failed, ended := db.fill() > 1, db.failed, db.ended
 		db.mu.RUnlock()
 		if !lags {
 			return db.Broken()

@@ -71,6 +71,7 @@ func TestCommitsAreRefusedWhenTheFileCannotFollowAndGoOnByThemselvesOnceItCan(t 
 		assert.EqualValues(t, done, stats.Frames)
 		assert.Greater(t, stats.Bytes, int64(4<<10))
 		assert.EqualValues(t, stats.Bytes, stats.Written)
+		assert.InDelta(t, 1, stats.Fill, 0.1, "the next commit is refused")
 		assert.Zero(t, stats.Checkpoints)
 		assert.NotZero(t, stats.Failed)
 		require.ErrorContains(t, stats.Err, "table a: ")
@@ -84,6 +85,7 @@ func TestCommitsAreRefusedWhenTheFileCannotFollowAndGoOnByThemselvesOnceItCan(t 
 		written := stats.Written
 		stats = o.Stats()
 		assert.Zero(t, stats.Frames+uint64(stats.Bytes))
+		assert.Zero(t, stats.Fill)
 		assert.Equal(t, written, stats.Written)
 		assert.NotZero(t, stats.Checkpoints)
 		require.NoError(t, stats.Err)

@@ -33,6 +33,7 @@ func (db *DB) Stats() store.LogStats {
 	db.views.mu.Unlock()
 	return store.LogStats{
 		ViewsEnded: ended,
+		Fill:       db.fill(),
 		Frames:     db.last - db.inFile, Bytes: all.log, Memory: all.memory, Written: db.written,
 		Kept: db.kept.bytes, Unshipped: db.kept.waiting, KeepErr: errors.Join(db.notKept, db.kept.err),
 		Checkpoints: db.made.whole, Failed: db.made.failed, Took: db.made.took, Total: db.made.total, Err: db.failed,

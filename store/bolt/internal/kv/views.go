@@ -177,7 +177,7 @@ const (
 // be committed before commits have to wait was committed, or somebody waits for the checkpoint.
 func (db *DB) crowded(waited time.Duration) {
 	db.mu.RLock()
-	half := 2*db.bytes.memory > room*db.o.Bytes || 2*db.bytes.log > logRoom*db.o.LogBytes
+	half := db.fill() > 0.5
 	db.mu.RUnlock()
 	if half || db.calm == nil || db.calm.Err() != nil {
 		db.makeWay(waited)
