@@ -37,6 +37,19 @@ func (t *readTx) claim(name string) (c store.Claim, ok bool, err error) {
 	return c, err == nil, err
 }
 
+// claim of a writer is parsed once: each batch checks the same one.
+func (t *tx) claim(name string) (c store.Claim, ok bool, err error) {
+	raw, ok := t.table(bucketClaims).Get([]byte(name))
+	if l := &t.s.learned; ok && l.claim.Name == name && bytes.Equal(l.rawClaim, raw) {
+		return l.claim, true, nil
+	}
+	c, ok, err = t.readTx.claim(name)
+	if ok {
+		t.s.learned.claim, t.s.learned.rawClaim = c, append(t.s.learned.rawClaim[:0], raw...)
+	}
+	return c, ok, err
+}
+
 func parseClaim(name, raw []byte) (store.Claim, error) {
 	var v claimValue
 	if err := parseJSON(name, raw, &v); err != nil {

@@ -166,6 +166,7 @@ type Store struct {
 	session string
 	writer  chan struct{} // holds one value while an Update runs, until it waits for the disk
 	scratch []byte        // of the last Update, for the next one; the writer's
+	learned learned       // likewise
 
 	mu     sync.Mutex
 	closed bool
@@ -302,6 +303,7 @@ func (s *Store) Stage(ctx context.Context, fn func(store.Tx) error) (durable fun
 	}
 	s.inUse.Store(ktx.Base().Size())
 	t := &tx{readTx: readTx{ctx: ctx, tx: ktx}, s: s, scratch: s.scratch}
+	s.learned.tell(t)
 	defer func() {
 		t.tx = nil
 		ktx.Rollback()
@@ -324,6 +326,7 @@ func (s *Store) Stage(ctx context.Context, fn func(store.Tx) error) (durable fun
 	if err != nil {
 		return s.durable(ktx.Seen(), false), fmt.Errorf("commit: %w", err)
 	}
+	s.learned.from(t, staged.Last())
 	return s.durable(staged, true), nil
 }
 

@@ -74,6 +74,9 @@ func (tx *Tx) Stage() (Staged, error) {
 // durable.
 func (tx *Tx) Seen() Staged { return Staged{db: tx.db, upTo: tx.last} }
 
+// Last is the number of the last commit that is waited for.
+func (s Staged) Last() uint64 { return s.upTo }
+
 // Wait returns once all of it is durable and every View sees it. One sync serves all who
 // wait. An error says that nobody knows what a start will find; it is [store.ErrUnconfirmed]
 // where anything was written.
