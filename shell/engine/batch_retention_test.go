@@ -190,11 +190,11 @@ type filling struct {
 	*memory.Store
 	fill   atomic.Uint64 // in hundredths
 	looks  atomic.Uint64
-	fullAt uint64 // from so many looks on it is full; 0: it is as fill says
+	fullAt atomic.Uint64 // from so many looks on it is full; 0: it is as fill says
 }
 
 func (f *filling) LogStats() store.LogStats {
-	if n := f.looks.Add(1); f.fullAt > 0 && n >= f.fullAt {
+	if n, full := f.looks.Add(1), f.fullAt.Load(); full > 0 && n >= full {
 		return store.LogStats{Fill: 1}
 	}
 	return store.LogStats{Fill: float64(f.fill.Load()) / 100}
@@ -238,7 +238,8 @@ func TestRetentionRestsWhileTheLogIsHalfFullAndOthersDoNot(t *testing.T) {
 // A walk that has begun looks again soon, however far the next tick is.
 func TestAWalkOfRetentionThatRestsGoesOnSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := &filling{Store: memory.New(), fullAt: 3} // of the walk's batches of two
+		st := &filling{Store: memory.New()}
+		st.fullAt.Store(3) // of the walk's batches of two
 		e := idle(t, engine.Options{Store: st, MaxBatch: 4, TickRate: time.Hour, Retention: map[core.RetentionClass]time.Duration{core.RetainMachines: time.Minute}})
 		begin(t, e)
 		const many = 40
@@ -262,7 +263,7 @@ func TestAWalkOfRetentionThatRestsGoesOnSoon(t *testing.T) {
 		assert.Greater(t, resting, uint64(many/2), "it rests")
 		assert.Less(t, resting, uint64(many), "it had begun")
 
-		st.fullAt = 0
+		st.fullAt.Store(0)
 		<-time.After(time.Second)
 		assert.Zero(t, left())
 	})
