@@ -156,24 +156,23 @@ func TestABackupStopsWhenItsContextEnds(t *testing.T) {
 func TestACheckOfALiveDatabaseFindsNothingWhileItIsWritten(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "orrery.db"), bolt.Options{NoSync: true})
 	require.NoError(t, commit(s, batchOf(0, 500)))
-	stop := make(chan struct{})
+	const checks, commits = 30, 20 // commits for each check: a writer without a bound outruns them
+	turns := make(chan int, commits)
 	var writer sync.WaitGroup
 	writer.Go(func() {
-		for i := 0; ; i++ {
-			select {
-			case <-stop:
-				return
-			default:
-				assert.NoError(t, commit(s, batchOf(500+20*i, 20)))
-			}
+		for i := range turns {
+			assert.NoError(t, commit(s, batchOf(500+20*i, 20)))
 		}
 	})
-	for range 30 {
+	for check := range checks {
+		for i := range commits {
+			turns <- check*commits + i
+		}
 		found, err := s.Check(ctx)
 		assert.NoError(t, err)
 		assert.Empty(t, found)
 	}
-	close(stop)
+	close(turns)
 	writer.Wait()
 
 	reason := errors.New("the caller went home")
