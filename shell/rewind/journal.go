@@ -20,11 +20,11 @@ type journal struct {
 	o         Options
 	report    *Report
 	epochs    []store.Epoch
-	last      uint64                       // batch of the source
-	to        uint64                       // batch that stays
-	core      string                       // that decided it; empty: it is not known
-	until     effects.Time                 // what came later than that has come later than the batch
-	aside     map[effects.Ref]effects.Time // records that were set aside, and when, as the last time
+	last      uint64              // batch of the source
+	to        uint64              // batch that stays
+	core      string              // that decided it; empty: it is not known
+	until     effects.Time        // what came later than that is left out
+	aside     map[effects.Ref]int // records that were set aside, and how often since the batch that stays
 	changes   *sorter
 	digests   []uint64            // from that of the batch that stays on: what is not found yet
 	known     bool                // the first of them is
@@ -63,7 +63,11 @@ func (j *journal) read(tx store.ReadTx) (err error) {
 	}
 	for _, q := range list {
 		ref := effects.Ref{Kind: q.Kind, ID: q.ID}
-		j.aside[ref] = max(j.aside[ref], q.At)
+		since := j.aside[ref]
+		if q.At.After(j.report.To.At) {
+			since++
+		}
+		j.aside[ref] = since
 	}
 	j.digests = make([]uint64, j.last-j.to+1)
 	if err := j.stays(tx); err != nil {
@@ -96,7 +100,7 @@ func (j *journal) target(tx store.ReadTx) (err error) {
 	if j.report.To, j.core, err = place(tx, j.to); err != nil {
 		return err
 	}
-	if j.until = j.report.To.At; j.until.IsZero() && j.to < j.last {
+	if j.until = max(j.report.To.At, j.o.At); j.until.IsZero() && j.to < j.last {
 		next, _, err := place(tx, j.to+1)
 		if err != nil {
 			return err
@@ -144,6 +148,8 @@ func (j *journal) batchAt(tx store.ReadTx, first uint64) (uint64, error) {
 	switch {
 	case err != nil && !errors.Is(err, errFound):
 		return 0, fmt.Errorf("find the batch of %s: %w", j.o.At, err)
+	case to+1 == first && later.IsZero():
+		return 0, fmt.Errorf("%w: it has no batch that tells a time", ErrUnreachable)
 	case to+1 == first:
 		return 0, fmt.Errorf("%w: it begins with batch %d of %s, which is later than %s", ErrUnreachable, first, later, j.o.At)
 	}

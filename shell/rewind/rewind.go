@@ -77,7 +77,7 @@ type Report struct {
 // What cannot be told from the journal is as after a crash: each effect that a record waits for
 // counts as begun, unless it still waits for its turn. Claims are left out, with all tokens that they
 // had. Webhooks that had come by then and are still there stay; those that were handled since
-// are lost. Of logs of runs those of attempts that had ended by then stay. What was set aside since is told as omitted,
+// are lost. Of logs of runs those of attempts that had ended, or had their logs stored, by then stay. What was set aside since is told as omitted,
 // as far as the journal has no earlier state of it. Index terms are those of this build.
 type Rewind struct {
 	from   Source
@@ -101,7 +101,7 @@ func (r *Rewind) Export(ctx context.Context, to store.Sink) (err error) {
 	if (r.o.Batch == 0) == r.o.At.IsZero() {
 		return errors.New("rewind: give a batch or a time")
 	}
-	j := &journal{ctx: ctx, o: r.o, report: &r.report, aside: map[effects.Ref]effects.Time{}, changes: newSorter(r.o.Spill, r.o.Memory/2)}
+	j := &journal{ctx: ctx, o: r.o, report: &r.report, aside: map[effects.Ref]int{}, changes: newSorter(r.o.Spill, r.o.Memory/2)}
 	defer func() { err = errors.Join(err, j.changes.close()) }()
 	if err := r.from.View(ctx, j.read); err != nil {
 		return fmt.Errorf("rewind: %w", err)

@@ -73,6 +73,16 @@ func TestWhatTheJournalDoesNotHaveIsNamed(t *testing.T) {
 	_, _, err := k.to(rewind.Options{Batch: 2})
 	require.ErrorIs(t, err, rewind.ErrUnreachable)
 	require.ErrorContains(t, err, "it begins with batch 5, so batch 4 is the first one that can be had")
+	k.update(func(tx store.Tx) error { return tx.BeginEpoch(at(6)) })
+	k.update(func(tx store.Tx) error {
+		epochs, err := tx.Epochs()
+		require.NoError(t, err)
+		_, err = tx.DropEpochs(epochs[1].Number, 100)
+		return err
+	})
+	_, _, err = k.to(rewind.Options{At: at(5)})
+	require.ErrorIs(t, err, rewind.ErrUnreachable)
+	require.ErrorContains(t, err, "it has no batch that tells a time")
 }
 
 // harmed gives other changes, or none, or another digest, or other bases, than the store has.
@@ -172,4 +182,26 @@ func TestWhatDoesNotFitTogetherIsRefusedWithTheBatch(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, uint64(1), r.Version)
 	})
+}
+
+// TestADeletionStaysAlsoIfAnEarlierBuildDecidedPartOfTheEpoch: its digest does not depend on that part.
+func TestADeletionStaysAlsoIfAnEarlierBuildDecidedPartOfTheEpoch(t *testing.T) {
+	k := newKit(t)
+	k.batch(create(1), create(2))
+	k.batch(to(1, core.ActionCancel{}))
+	k.batch(to(1, core.ActionExpire{}))
+	k.batch(create(3))
+	earlier := func(digest uint64) *harmed {
+		return &harmed{Source: k.st, batch: func(b *store.Batch) {
+			switch b.Seq {
+			case 1:
+				*b = store.Batch{Seq: b.Seq, Entry: b.Entry}
+			case 3:
+				b.Digest += digest
+			}
+		}}
+	}
+	require.NoError(t, memory.New().Import(t.Context(), rewind.New(earlier(0), rewind.Options{Batch: 3})))
+	err := memory.New().Import(t.Context(), rewind.New(earlier(1), rewind.Options{Batch: 3}))
+	require.ErrorContains(t, err, "batch 3: what it left is not what its digest says")
 }

@@ -19,10 +19,18 @@ type sink struct {
 	*journal
 	to      store.Sink
 	waiting *waiting
-	had     map[effects.Ref]bool // records that were set aside since, and are given
+	had     map[effects.Ref]bool // records that were set aside: whether it was told, or is known what they were
+	bad     []passed             // records that the source cannot read
+	passing *store.Omission      // of one whose name is not told yet
 	epoch   bool                 // one was given
 	part    int                  // how many parts were begun
 	name    []byte
+}
+
+// passed is a record that the source cannot read.
+type passed struct {
+	ref effects.Ref
+	o   store.Omission
 }
 
 // The parts of an export in which the sink has something of its own, in their order.
@@ -104,13 +112,22 @@ func (s *sink) undoOne(ref effects.Ref, now store.Record) error {
 	case err != nil:
 		return err
 	case !c.known:
+		if told, is := s.had[ref]; is && !told {
+			return nil // endRecords tells
+		}
 		s.had[ref] = true // it is told here
 		return s.to.Omitted(store.Omission{
 			What: "record", Name: ref.String(),
 			Reason: "it was set aside since, and the journal has no state of it from before that: what was set aside is in the quarantine",
 		})
 	case !c.there:
+		if c.aside && !c.missing() {
+			s.had[ref] = true // it was made since
+		}
 		return nil
+	}
+	if c.aside {
+		s.had[ref] = true
 	}
 	changed := c.undone > 0 || now.Version == 0
 	if changed {
@@ -118,17 +135,16 @@ func (s *sink) undoOne(ref effects.Ref, now store.Record) error {
 	}
 	if now.Version == 0 {
 		s.report.Gone++
-		s.had[ref] = true
 		now = store.Record{Kind: ref.Kind, ID: ref.ID}
 	}
 	if changed {
 		now.Version, now.Seq, now.State = c.version, c.seq, c.state
 	}
-	return s.give(ref, now, changed)
+	return s.give(ref, now, changed, c.other)
 }
 
 // give gives a record, and notes what it waits for.
-func (s *sink) give(ref effects.Ref, r store.Record, changed bool) error {
+func (s *sink) give(ref effects.Ref, r store.Record, changed, other bool) error {
 	if r.Seq == s.journal.to {
 		s.digests[0] -= store.Digest(r.Kind, r.ID, r.State)
 	}
@@ -143,16 +159,26 @@ func (s *sink) give(ref effects.Ref, r store.Record, changed bool) error {
 		q := store.Quarantined{Kind: r.Kind, ID: r.ID, At: s.report.To.At, Reason: err.Error(), Raw: r.State}
 		return errors.Join(s.to.Omitted(store.Omission{What: "record", Name: ref.String(), Reason: err.Error()}), s.to.Quarantined(q))
 	}
-	if err := s.waiting.add(state, r, changed); err != nil {
+	if err := s.waiting.add(state, r, changed, other); err != nil {
 		return err
 	}
 	return s.to.Record(r)
 }
 
-// endRecords gives the rest of them, and holds what the batches left against their digests.
+// endRecords gives the rest of them, tells which the source cannot read and the journal does not have,
+// and holds what the batches left against their digests.
 func (s *sink) endRecords() error {
 	if err := s.before(nil); err != nil {
 		return err
+	}
+	for _, p := range s.bad {
+		if s.had[p.ref] {
+			continue
+		}
+		s.had[p.ref] = true
+		if err := s.to.Omitted(p.o); err != nil {
+			return err
+		}
 	}
 	if seq := s.unequal(); seq != 0 {
 		return fmt.Errorf("%w: batch %d: what it left is not what its digest says", store.ErrCorrupt, seq)
@@ -166,9 +192,10 @@ func (s *sink) Due(store.DueEntry) error { return s.upTo(partDue) }
 // Term implements [store.Sink]: see waiting.
 func (s *sink) Term(effects.Kind, uuid.UUID, store.Term) error { return s.upTo(partTerms) }
 
-// Outbox implements [store.Sink].
+// Outbox implements [store.Sink]. What was asked for since tells nothing of an effect with its number that
+// was waited for then: it is of another record, under an id that was free again.
 func (s *sink) Outbox(e store.OutboxEntry) error {
-	if err := s.upTo(partOutbox); err != nil {
+	if err := s.upTo(partOutbox); err != nil || e.Seq > s.journal.to {
 		return err
 	}
 	return s.waiting.giveOutbox(s.to, &e, s.report)
@@ -210,11 +237,24 @@ func (s *sink) Claim(store.Claim) error { return s.upTo(partRest) }
 // Quarantined implements [store.Sink].
 func (s *sink) Quarantined(q store.Quarantined) error {
 	ref := effects.Ref{Kind: q.Kind, ID: q.ID}
-	if s.part == partRecords { // what the export passes over now
-		s.aside[ref] = effects.MaxTime
-	} else if isRecord := q.Kind != store.KindWebhook && q.Kind != store.KindOutbox; isRecord && q.At.After(s.report.To.At) && !s.had[ref] {
+	switch {
+	case q.Kind == store.KindWebhook, q.Kind == store.KindOutbox:
+		return s.to.Quarantined(q)
+	case s.passing != nil: // what the export passes over now
+		s.aside[ref]++
+		s.bad, s.passing, s.had[ref] = append(s.bad, passed{ref, *s.passing}), nil, false
+		return s.to.Quarantined(q)
+	}
+	if err := s.upTo(partRest); err != nil {
+		return err
+	}
+	if q.At.After(s.report.To.At) && !s.had[ref] {
 		s.had[ref] = true
-		err := s.to.Omitted(store.Omission{What: "record", Name: ref.String(), Reason: "it was set aside since: " + q.Reason})
+		when := "since"
+		if s.report.To.At.IsZero() && q.At < s.until { // which that of the batch that comes next is
+			when = "before or since"
+		}
+		err := s.to.Omitted(store.Omission{What: "record", Name: ref.String(), Reason: fmt.Sprintf("it was set aside %s: %s", when, q.Reason)})
 		if err != nil {
 			return err
 		}
@@ -269,10 +309,14 @@ func (s *sink) Epoch(e store.Epoch) error {
 	return s.to.Epoch(e)
 }
 
-// Omitted implements [store.Sink]. What stands in indexes is made anew.
+// Omitted implements [store.Sink]. What stands in indexes and in the outbox is made anew; a record may be had
+// from the journal.
 func (s *sink) Omitted(o store.Omission) error {
 	switch {
-	case o.What == "due entry", o.What == "list entry":
+	case o.What == "due entry", o.What == "list entry", o.What == "outbox entry":
+		return nil
+	case o.What == "record":
+		s.passing = &o
 		return nil
 	case o.What == "journal" && o.From > s.journal.to:
 		return nil

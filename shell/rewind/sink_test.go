@@ -43,6 +43,24 @@ func TestWhatMayHaveBegunIsInterruptedAndWhatStillWaitsDoesNot(t *testing.T) {
 	assert.Equal(t, uint64(3), rep.Records)
 }
 
+// TestAnEffectOfALaterRecordUnderTheSameIDTellsNothing: the first one's run may have begun, and fails; it is
+// not begun once more because the later one's still waits.
+func TestAnEffectOfALaterRecordUnderTheSameIDTellsNothing(t *testing.T) {
+	k := newKit(t)
+	k.batch(create(1))
+	k.batch(to(1, core.ActionTrigger{}))
+	k.batch(to(1, core.ActionComplete{Run: 1}, 1))
+	k.batch(to(1, core.ActionExpire{}))
+	k.batch(create(1))
+	k.batch(to(1, core.ActionTrigger{}))
+	require.Equal(t, map[string]bool{key(1, 1): true}, entries(t, k.st), "run 1 of the later one waits")
+	back, rep := k.mustTo(2)
+	assert.Equal(t, map[string]bool{key(1, 1): false}, entries(t, back))
+	assert.Equal(t, uint64(1), rep.Interrupted)
+	back, _ = k.mustTo(6)
+	assert.Equal(t, map[string]bool{key(1, 1): true}, entries(t, back))
+}
+
 func TestClaimsAreNotThereAndTheirTokensStayTaken(t *testing.T) {
 	k := newKit(t)
 	k.batch(create(1))
@@ -83,6 +101,27 @@ func TestWebhooksThatHadComeStayAndLaterOnesAreCounted(t *testing.T) {
 		assert.Equal(t, uuid.UUID{1}, hooks[0].ID)
 	})
 	assert.Equal(t, uint64(2), rep.Webhooks)
+}
+
+func TestWebhooksThatHadComeByTheTimeThatIsAskedForStay(t *testing.T) {
+	k := newKit(t)
+	k.batch(create(1))
+	k.batch(create(2))
+	k.update(func(tx store.Tx) error {
+		for n, come := range []effects.Time{at(1).Add(500 * time.Millisecond), at(1).Add(501 * time.Millisecond)} {
+			require.NoError(t, tx.PutWebhook(store.Webhook{ID: uuid.UUID{byte(n + 1)}, Route: "r", ReceivedAt: come, Body: []byte("b")}))
+		}
+		return nil
+	})
+	back, r, err := k.to(rewind.Options{At: at(1).Add(500 * time.Millisecond)})
+	require.NoError(t, err)
+	assert.Equal(t, uint64(1), r.Report().Webhooks)
+	view(t, back, func(tx store.ReadTx) {
+		hooks, err := tx.Webhooks(9)
+		require.NoError(t, err)
+		require.Len(t, hooks, 1)
+		assert.Equal(t, uuid.UUID{1}, hooks[0].ID)
+	})
 }
 
 func TestSmallValuesAreWhatTheyWere(t *testing.T) {
@@ -259,6 +298,31 @@ func TestLogsOfAttemptsThatHadEndedStay(t *testing.T) {
 			assert.Equal(t, uint64(5-len(want)), rep.RunLogs)
 			_, rep = k.mustTo(2)
 			assert.Equal(t, uint64(1), rep.RunLogs, "the run is as it was")
+		})
+	}
+}
+
+// TestLogsThatWereStoredStay: the run will not ask for them again.
+func TestLogsThatWereStoredStay(t *testing.T) {
+	for _, stored := range []bool{false, true} {
+		st, run := memory.New(), uuid.UUID{1}
+		put := func(seq uint64, o core.Orchestrator) {
+			require.NoError(t, st.Update(t.Context(), func(tx store.Tx) error {
+				w := store.Write{Kind: core.KindOrchestrator, ID: run, State: o.AppendJSON(nil), Prev: store.Prev{Version: seq - 1, Seq: seq - 1}}
+				require.NoError(t, tx.Put(seq, []store.Write{w}))
+				e := core.NewEntry(seq, at(seq), "test")
+				return tx.AppendJournal(seq, e.At, e.AppendJSON(nil))
+			}))
+		}
+		o := core.Orchestrator{RunSpec: core.RunSpec{ID: run}, State: core.OrchestratorTerminating, Logs: core.RunLogs{Stored: stored}}
+		put(1, o)
+		o.State = core.OrchestratorCompleted
+		put(2, o)
+		require.NoError(t, st.Update(t.Context(), func(tx store.Tx) error { return tx.PutRunLog(run, 0, []byte("said")) }))
+		back, _ := newKitOf(t, st).mustTo(1)
+		view(t, back, func(tx store.ReadTx) {
+			_, err := tx.RunLog(run, 0)
+			assert.Equal(t, stored, err == nil)
 		})
 	}
 }

@@ -13,7 +13,10 @@ type chain struct {
 	*journal
 	ref   effects.Ref
 	aside bool // the record was set aside, so it may be gone without a change
-	since bool // that was behind the batch that stays, so nobody knows its state
+	since int  // how often that was behind the batch that stays, so nobody knows its state then
+	seen  int  // of these, those that lie behind a change that was undone
+	ended bool // behind the change that comes next the record is not there
+	other bool // the record of now is another one under the same id
 
 	known   bool // whether the record is there, and its state if it is
 	there   bool
@@ -32,10 +35,10 @@ type chain struct {
 // undo goes back from what the source has of a record, with Version 0 nothing; name is that of the
 // entries that come next.
 func (j *journal) undo(name []byte, ref effects.Ref, now store.Record) (c *chain, err error) {
-	at, aside := j.aside[ref]
-	c = &chain{journal: j, ref: ref, aside: aside, since: aside && at > j.report.To.At}
+	since, aside := j.aside[ref]
+	c = &chain{journal: j, ref: ref, aside: aside, since: since}
 	c.there = now.Version != 0
-	c.known = c.there || !c.since
+	c.known, c.ended = c.there || since == 0, !c.there
 	c.state, c.seq, c.version = now.State, now.Seq, now.Version
 	for {
 		key, value, ok := j.changes.peek()
@@ -76,10 +79,19 @@ func (c *chain) lose(seq uint64, why string) error {
 	return nil
 }
 
+// missing reports whether the record may have been set aside between the batch that stays and the
+// first of its changes behind that.
+func (c *chain) missing() bool { return c.since > c.seen }
+
 // change undoes one.
 func (c *chain) change(e *entry) error {
 	gone := e.flags&flagGone != 0
 	c.undone++
+	if c.ended && !gone {
+		c.seen++ // without a change
+	}
+	c.ended = e.flags&flagNew != 0
+	c.other = c.other || c.ended || gone
 	switch {
 	case c.based:
 		return c.corrupt(e.seq, "no epoch keeps the state that batch %d deleted", c.lastSeq)
@@ -149,15 +161,22 @@ func (c *chain) take(e *entry) {
 
 // earlier counts a change that stays.
 func (c *chain) earlier(e *entry) error {
+	gone := e.flags&flagGone != 0
+	switch { // the digest needs nothing of what came before
+	case e.seq != c.to:
+	case gone:
+		c.digests[0] -= store.Digest(c.ref.Kind, c.ref.ID, nil)
+	case !c.known:
+		c.untold(e.seq)
+	}
 	if !c.counted {
 		return nil
 	}
-	gone := e.flags&flagGone != 0
 	if c.before == 0 && !c.whole { // the last one that stays
 		switch {
 		case c.based:
 			return c.corrupt(e.seq, "no epoch keeps the state that batch %d deleted", c.lastSeq)
-		case c.known && !c.there && !gone && c.aside && !c.since: // it went without a change
+		case c.known && !c.there && !gone && c.aside && !c.missing() && e.seq < c.to: // it went without a change
 		case c.known && (c.there == gone || c.there && c.seq != e.seq):
 			if err := c.lose(e.seq, "it does not lead to the record"); err != nil {
 				return err
@@ -165,9 +184,6 @@ func (c *chain) earlier(e *entry) error {
 		}
 		if gone {
 			c.known, c.there = true, false
-		}
-		if e.seq == c.to && gone {
-			c.digests[0] -= store.Digest(c.ref.Kind, c.ref.ID, nil)
 		}
 		if !c.known && e.seq == c.to {
 			c.untold(e.seq)

@@ -49,8 +49,9 @@ func (w *waiting) close() (err error) {
 	return err
 }
 
-// add notes what a record waits for; changed: the source has another state of it.
-func (w *waiting) add(state core.State, r store.Record, changed bool) error {
+// add notes what a record waits for; changed: the source has another state of it; other: or another record
+// under its id.
+func (w *waiting) add(state core.State, r store.Record, changed, other bool) error {
 	if at := state.Deadline(); !at.IsZero() {
 		key := store.NewDueKey(at, r.ID)
 		if err := w.due.add(append(append(w.key[:0], key[:]...), r.Kind...), nil); err != nil {
@@ -75,7 +76,7 @@ func (w *waiting) add(state core.State, r store.Record, changed bool) error {
 			return err
 		}
 	}
-	return w.addRun(state, r.ID, changed)
+	return w.addRun(state, r.ID, changed, other)
 }
 
 // addEffect notes an outer effect as one that may have begun.
@@ -110,16 +111,19 @@ func effectOf(key, value []byte) (e store.OutboxEntry) {
 // everyAttempt of a run that the source has as it was.
 const everyAttempt = math.MaxUint32
 
-// addRun notes how many attempts of a run had ended: their logs stay.
-func (w *waiting) addRun(state core.State, id uuid.UUID, changed bool) error {
+// addRun notes how many attempts of a run had ended, or had their logs stored: these stay.
+func (w *waiting) addRun(state core.State, id uuid.UUID, changed, other bool) error {
 	if !core.KeepsLogs(state.Ref().Kind) {
 		return nil
 	}
 	ended := uint32(everyAttempt)
 	if o, ok := state.(core.Orchestrator); ok && changed {
-		if ended = o.RetryAttempt; o.State.Terminal() || o.State == core.OrchestratorRetrying {
+		if ended = o.RetryAttempt; o.State.Terminal() || o.State == core.OrchestratorRetrying || o.Logs.Stored {
 			ended++
 		}
+	}
+	if other {
+		ended = 0 // its logs went with it
 	}
 	w.value = binary.BigEndian.AppendUint32(w.value[:0], ended)
 	return w.runs.add(id[:], w.value)
