@@ -45,12 +45,14 @@ func (b *batch) expire() error {
 	if b.l.stopping {
 		return nil
 	}
-	if b.l.logged != nil && (r.due || r.hasMore()) && b.l.logged.LogStats().Fill >= restAt {
+	// The first batch after a start does not rest, however full a crash has left the log: it begins the epoch of
+	// this core, and what this core decides must not stand in the epoch of another one.
+	first := r.due && !r.more && r.checked.IsZero()
+	if !first && b.l.logged != nil && (r.due || r.hasMore()) && b.l.logged.LogStats().Fill >= restAt {
 		r.rests = b.mono.Add(restFor)
 		return nil
 	}
-	if r.due && !r.more && (r.checked.IsZero() || b.mono.Sub(r.checked) >= retentionEvery) {
-		first := r.checked.IsZero() // a stop may have come before all was dropped
+	if first || r.due && !r.more && b.mono.Sub(r.checked) >= retentionEvery {
 		*r = retention{more: true, checked: b.mono, drop: r.drop}
 		if err := b.rotateJournal(first); err != nil {
 			return err

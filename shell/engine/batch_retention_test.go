@@ -268,3 +268,24 @@ func TestAWalkOfRetentionThatRestsGoesOnSoon(t *testing.T) {
 		assert.Zero(t, left())
 	})
 }
+
+// After a crash the log may be half full as the daemon starts, be it of a newer version: what its core decides is
+// no part of the epoch of the one before.
+func TestAnotherCoreBeginsItsEpochHoweverFullTheLogIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &filling{Store: memory.New()}
+		st.fill.Store(90)
+		now := effects.TimeOf(time.Now())
+		write(t, st, func(tx store.Tx) error {
+			return errors.Join(tx.AppendJournal(1, now, core.NewEntry(1, now, "test").AppendJSON(nil)), tx.SetMeta("journal-core", []byte(`"of yesterday"`)))
+		})
+		begin(t, idle(t, engine.Options{Store: st, TickRate: time.Hour}))
+		<-time.After(time.Minute)
+		require.NoError(t, st.View(t.Context(), func(tx store.ReadTx) error {
+			epochs, err := tx.Epochs()
+			require.Len(t, epochs, 2)
+			assert.EqualValues(t, 2, epochs[1].First)
+			return err
+		}))
+	})
+}
