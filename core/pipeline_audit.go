@@ -29,9 +29,9 @@ func AuditedKinds() []effects.Kind {
 
 // AuditPipelines compares the pipelines of a store with the records that stand beside them, and
 // calls found for each that does not fit: counts of definitions, definitions and pages to which no pipeline
-// refers. each visits the states of [AuditedKinds], all pipelines before the others; load gives one state, nil if there is none.
-// Its memory grows with the definitions.
-func AuditPipelines(each func(visit func(State) error) error, load func(effects.Ref) (State, error), found func(Misfit) error) error {
+// refers. each visits the states of [AuditedKinds], all pipelines before the others; load gives the stored form of one, nil if
+// there is none. Nothing is said of the pages of a pipeline that cannot be decoded. Its memory grows with the definitions.
+func AuditPipelines(each func(visit func(State) error) error, load func(effects.Ref) ([]byte, error), found func(Misfit) error) error {
 	a := pipelineAudit{load: load, found: found, runs: map[uuid.UUID]*PipelineRuns{}}
 	if err := each(a.visit); err != nil {
 		return err
@@ -41,7 +41,7 @@ func AuditPipelines(each func(visit func(State) error) error, load func(effects.
 
 // pipelineAudit is one AuditPipelines.
 type pipelineAudit struct {
-	load  func(effects.Ref) (State, error)
+	load  func(effects.Ref) ([]byte, error)
 	found func(Misfit) error
 	runs  map[uuid.UUID]*PipelineRuns // as they should be; nil: there is such a record, which has been compared
 }
@@ -99,7 +99,7 @@ func (a *pipelineAudit) uncounted() error {
 		if r == nil {
 			continue
 		}
-		d, err := a.load(refOf(KindPipelineDefinition, id))
+		d, _, err := a.state(refOf(KindPipelineDefinition, id))
 		if err != nil {
 			return err
 		}
@@ -113,18 +113,31 @@ func (a *pipelineAudit) uncounted() error {
 
 func (a *pipelineAudit) page(s State, of uuid.UUID) error {
 	ref := refOf(KindPipeline, of)
-	owner, err := a.load(ref)
+	owner, there, err := a.state(ref)
 	if err != nil {
 		return err
 	}
 	p, ok := owner.(Pipeline)
 	switch {
+	case !ok && there: // nobody knows what it refers to
 	case !ok:
 		return a.found(Misfit{Ref: s.Ref(), Why: fmt.Sprintf("its pipeline, %s, is not there", of)})
 	case !p.hasPage(s):
 		return a.found(Misfit{Ref: s.Ref(), Why: fmt.Sprintf("its pipeline, %s, does not refer to it", of)})
 	}
 	return nil
+}
+
+// state gives a state; nil: it is not there, or it cannot be decoded.
+func (a *pipelineAudit) state(ref effects.Ref) (s State, there bool, err error) {
+	stored, err := a.load(ref)
+	if err != nil || stored == nil {
+		return nil, false, err
+	}
+	if s, err = DecodeState(ref.Kind, stored); err != nil {
+		return nil, true, nil //nolint:nilerr // whoever meets it sets it aside
+	}
+	return s, true, nil
 }
 
 // hasPage reports whether a page is one of the pipeline's.

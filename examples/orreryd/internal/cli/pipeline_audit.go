@@ -17,11 +17,13 @@ import (
 // mendPipelines makes what stands beside pipelines fit to them. What does no harm is not worth the
 // journal, which would begin anew.
 func mendPipelines(m *bolt.Mending) error {
+	unread := false // a pipeline: what it refers to is to stay
 	each := func(visit func(core.State) error) error {
 		for _, kind := range core.AuditedKinds() {
 			err := m.Each(kind, func(_ uuid.UUID, stored []byte) error {
 				s, err := core.DecodeState(kind, stored)
 				if err != nil {
+					unread = unread || kind == core.KindPipeline
 					return nil //nolint:nilerr // whoever meets it sets it aside
 				}
 				return visit(s)
@@ -32,15 +34,9 @@ func mendPipelines(m *bolt.Mending) error {
 		}
 		return nil
 	}
-	load := func(ref effects.Ref) (core.State, error) {
-		stored, err := m.Load(ref.Kind, ref.ID)
-		if stored == nil {
-			return nil, err
-		}
-		return core.DecodeState(ref.Kind, stored)
-	}
+	load := func(ref effects.Ref) ([]byte, error) { return m.Load(ref.Kind, ref.ID) }
 	return core.AuditPipelines(each, load, func(found core.Misfit) error {
-		if !m.Anew && !found.Harmful {
+		if !found.Harmful && (!m.Anew || unread) {
 			return nil
 		}
 		var state []byte
@@ -52,8 +48,9 @@ func mendPipelines(m *bolt.Mending) error {
 }
 
 // auditPipelines gives what does not fit to the pipelines of a store: what takes something from them, and what is
-// left of others.
+// left of others; nothing if a record cannot be read, as nobody knows then who refers to what.
 func auditPipelines(ctx context.Context, st *bolt.Store) (wrong, left []string, err error) {
+	damaged := false
 	err = st.View(ctx, func(tx store.ReadTx) error {
 		each := func(visit func(core.State) error) error { // by kind, and in the order of their names
 			err := tx.Records(func(r store.Record) error {
@@ -66,19 +63,17 @@ func auditPipelines(ctx context.Context, st *bolt.Store) (wrong, left []string, 
 				}
 				return visit(s)
 			})
-			if errors.Is(err, store.ErrCorrupt) { // check has told of it
+			if damaged = errors.Is(err, store.ErrCorrupt); damaged { // check has told of it
 				return nil
 			}
 			return err
 		}
-		load := func(ref effects.Ref) (core.State, error) {
+		load := func(ref effects.Ref) ([]byte, error) {
 			r, err := tx.Get(ref.Kind, ref.ID)
 			if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
 				return nil, nil
-			} else if err != nil {
-				return nil, err
 			}
-			return core.DecodeState(ref.Kind, r.State)
+			return r.State, err
 		}
 		return core.AuditPipelines(each, load, func(found core.Misfit) error {
 			what := fmt.Sprintf("%s/%s: %s", found.Ref.Kind, found.Ref.ID, found.Why)
@@ -90,5 +85,8 @@ func auditPipelines(ctx context.Context, st *bolt.Store) (wrong, left []string, 
 			return nil
 		})
 	})
+	if damaged {
+		return nil, nil, err
+	}
 	return wrong, left, err
 }
