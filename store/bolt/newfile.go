@@ -37,23 +37,27 @@ func newScratch(path string) (*scratch, error) {
 			return nil, explain(err)
 		}
 		s := &scratch{dir: dir}
-		if s.lock, err = lockScratch(dir); err == nil {
-			if _, err = os.Lstat(s.lockPath()); err == nil {
-				return s, nil
-			}
-		}
-		// Another one may have taken the folder for what a killed one left, before the lock was there.
-		gone := errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrLocked)
-		if rerr := s.remove(); rerr != nil || !gone || tries == 10 {
-			return nil, errors.Join(err, rerr)
+		s.lock, err = lockScratch(dir)
+		switch {
+		case err == nil:
+			return s, nil
+		case tries < 10 && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrLocked)):
+			// Another one takes the folder for what a killed one left, since the lock was not there yet, and removes it.
+		default:
+			return nil, errors.Join(err, s.remove())
 		}
 	}
 }
 
 // lockScratch locks a folder with a bbolt file in it, since bbolt knows how to on each system. What has no
-// lock yet gets it.
+// lock yet gets it. [ErrLocked]: another one has the folder.
 func lockScratch(dir string) (*bbolt.DB, error) {
-	return openFile((&scratch{dir: dir}).lockPath(), Options{LockTimeout: -1, NoSync: true, MapSize: -1}, &identity{})
+	file := &identity{}
+	db, err := openFile((&scratch{dir: dir}).lockPath(), Options{LockTimeout: -1, NoSync: true, MapSize: -1}, file)
+	if err == nil && file.check(0) != nil { // it was removed between being opened and being locked
+		return nil, errors.Join(ErrLocked, closeFile(db))
+	}
+	return db, err
 }
 
 func (s *scratch) lockPath() string { return filepath.Join(s.dir, "lock") }
@@ -62,14 +66,38 @@ func (s *scratch) lockPath() string { return filepath.Join(s.dir, "lock") }
 func (s *scratch) file() string { return filepath.Join(s.dir, "file") }
 
 func (s *scratch) remove() error {
-	err := os.RemoveAll(s.dir) // while it is locked, or a maker could come in between
+	err := s.clear() // while it is locked, or a maker could come in between
 	if s.lock == nil {
 		return err
 	}
 	if cerr := closeFile(s.lock); err == nil || cerr != nil {
 		return errors.Join(err, cerr)
 	}
-	return os.RemoveAll(s.dir) // Windows removes no file that is open
+	return s.clear() // Windows removes no file that is open
+}
+
+// clear removes the folder, the lock last: whoever finds none there makes another, and then has the folder.
+func (s *scratch) clear() error {
+	found, err := os.ReadDir(s.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range found {
+		if path := filepath.Join(s.dir, e.Name()); path != s.lockPath() {
+			err = errors.Join(err, os.RemoveAll(path))
+		}
+	}
+	if err == nil {
+		err = os.RemoveAll(s.lockPath())
+	}
+	if err != nil {
+		return err
+	}
+	err = os.Remove(s.dir)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) { // another one has it, or had
+		err = nil
+	}
+	return err
 }
 
 // removeLeft removes the scratch folders that nobody has locked.

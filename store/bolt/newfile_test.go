@@ -14,6 +14,9 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -218,4 +221,31 @@ func TestAMakerThatIsKilledLeavesNoFileOrAWholeOneWithItsJournal(t *testing.T) {
 	t.Logf("%d kills left no file, %d a whole one", without, whole)
 	require.Positive(t, without)
 	require.Positive(t, whole)
+}
+
+// TestMakersOfOneNameAtOnceMakeOneFile: each takes what the others have just begun, or are about to remove, for what a killed
+// one has left, unless it is locked.
+func TestMakersOfOneNameAtOnceMakeOneFile(t *testing.T) {
+	for range 30 {
+		to := filepath.Join(t.TempDir(), "copy.db")
+		var makers sync.WaitGroup
+		var made atomic.Int64
+		for range 6 {
+			makers.Go(func() {
+				err := bolt.NewFile(to, func(w io.Writer) error {
+					_, err := w.Write([]byte("x"))
+					return err
+				})
+				if err == nil {
+					made.Add(1)
+				} else {
+					assert.ErrorIs(t, err, os.ErrExist)
+					assert.NotErrorIs(t, err, syscall.ENOTEMPTY) // which is an os.ErrExist, too
+				}
+			})
+		}
+		makers.Wait()
+		require.EqualValues(t, 1, made.Load())
+		require.Equal(t, []string{"copy.db"}, namesIn(t, filepath.Dir(to)))
+	}
 }
