@@ -50,7 +50,7 @@ const salvageIt = "stop the daemon and make a new file with orreryd salvage"
 // whyNotInFile says what keeps the log from being brought into the database file, without what only the
 // log of the daemon may hold; "": nothing does.
 func (s *Server) whyNotInFile() string {
-	err := s.checkpointErr()
+	err := s.logStats().Err
 	if err == nil {
 		return ""
 	}
@@ -61,12 +61,12 @@ func (s *Server) whyNotInFile() string {
 	return "the log cannot be brought into the database file, and grows until it is full: " + why
 }
 
-// checkpointErr is that of the last checkpoint, of a store that has them.
-func (s *Server) checkpointErr() error {
+// logStats are those of a store that has a log.
+func (s *Server) logStats() (l store.LogStats) {
 	if logged, ok := s.engine.Store().(store.Logged); ok {
-		return logged.LogStats().Err
+		l = logged.LogStats()
 	}
-	return nil
+	return l
 }
 
 // whyNotReady says what is wrong, without what only the log may hold.
@@ -78,7 +78,10 @@ func (s *Server) whyNotReady(err error) string {
 		return "the engine is stopped"
 	case errors.Is(err, shell.ErrReindexing):
 		return "the lists of a database of an earlier version are being built"
-	case errors.Is(err, store.ErrCorrupt) && errors.Is(s.checkpointErr(), store.ErrCorrupt):
+	case errors.Is(err, store.ErrCorrupt) && errors.Is(s.logStats().Err, store.ErrCorrupt):
+		if s.logStats().Fill < 1 { // what is damaged cannot be read either
+			return "a part of the database file is damaged: " + salvageIt
+		}
 		return "a part of the database file is damaged, and the log is full: " + salvageIt
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Sprintf("the engine did not answer within %s", readyTimeout)

@@ -175,12 +175,17 @@ func TestAnEngineThatDoesNotAnswerIsNotWaitedForForEver(t *testing.T) {
 // unwritten is a store whose checkpoints fail.
 type unwritten struct {
 	*failing
-	ill atomic.Pointer[error]
+	ill  atomic.Pointer[error]
+	full atomic.Bool
 }
 
 func (u *unwritten) LogStats() store.LogStats {
 	if err := u.ill.Load(); err != nil {
-		return store.LogStats{Err: *err}
+		l := store.LogStats{Err: *err}
+		if u.full.Load() {
+			l.Fill = 1.01
+		}
+		return l
 	}
 	return store.LogStats{}
 }
@@ -212,9 +217,12 @@ func TestReadinessTellsWhatKeepsTheLogFromTheFile(t *testing.T) {
 	st.ill.Store(&bad)
 	st.fail(fmt.Errorf("the log is full: %w", bad))
 	require.GreaterOrEqual(t, a.do("POST", "/v1/actions", `{"tool_name":"echo"}`).status, 500)
-	r := a.do("GET", "/readyz", nil)
-	assert.Equal(t, http.StatusServiceUnavailable, r.status)
-	assert.Equal(t, "not ready: a part of the database file is damaged, and the log is full: stop the daemon and make a new file with orreryd salvage", r.errorText())
+	for full, and := range map[bool]string{false: "", true: ", and the log is full"} {
+		st.full.Store(full)
+		r := a.do("GET", "/readyz", nil)
+		assert.Equal(t, http.StatusServiceUnavailable, r.status)
+		assert.Equal(t, "not ready: a part of the database file is damaged"+and+": stop the daemon and make a new file with orreryd salvage", r.errorText())
+	}
 	st.fail(nil)
 }
 
