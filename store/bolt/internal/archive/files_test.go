@@ -200,3 +200,28 @@ func TestAFileThatIsReplacedUnderItsReadersIsNotReadAsTruth(t *testing.T) {
 	s.Release()
 	require.NoError(t, a.Close())
 }
+
+// TestAFileThatCannotBeOpenedIsNotDropped: nobody knows whether it has something that is still asked for.
+func TestAFileThatCannotBeOpenedIsNotDropped(t *testing.T) {
+	d := disktest.New()
+	a, err := archive.Open(dir, archive.Position{}, few(d))
+	require.NoError(t, err)
+	put(t, a, 0, "journal", 7)
+	require.NoError(t, a.Begin(6, 0)) // of another table: it begins before the first file ends
+	require.NoError(t, a.Append("bases", key(6), nil))
+	at, err := a.Flush()
+	require.NoError(t, err)
+	a.Publish(at).Release()
+	first := paths(t, d)[0]
+	d.Fail = func(op disktest.Op) error {
+		if op.Kind == disktest.Open && op.Path == first {
+			return syscall.EMFILE
+		}
+		return nil
+	}
+	require.EqualValues(t, 1, put(t, a, 6, "journal", 8).First)
+	d.Fail = nil
+	require.EqualValues(t, 1, put(t, a, 7, "journal", 9).First)
+	require.EqualValues(t, 3, put(t, a, 8, "journal", 10).First, "it is, once all in it is older")
+	require.NoError(t, a.Close())
+}

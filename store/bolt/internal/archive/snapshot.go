@@ -8,6 +8,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/orrery-go/orrery/store/bolt/internal/disk"
 )
@@ -119,10 +120,10 @@ func (s *Snapshot) Position() Position {
 }
 
 // holds reports whether a key of the part has that number or a greater one. What cannot be
-// read holds nothing.
+// read holds nothing, unless only descriptors are wanting: then it may.
 func (p part) holds(number uint64) bool {
 	if _, err := p.index(""); err != nil {
-		return false
+		return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
