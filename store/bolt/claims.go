@@ -40,14 +40,18 @@ func (t *readTx) claim(name string) (c store.Claim, ok bool, err error) {
 // claim of a writer is parsed once: each batch checks the same one.
 func (t *tx) claim(name string) (c store.Claim, ok bool, err error) {
 	raw, ok := t.table(bucketClaims).Get([]byte(name))
-	if l := &t.s.learned; ok && l.claim.Name == name && bytes.Equal(l.rawClaim, raw) {
+	if !ok {
+		return c, false, nil
+	}
+	l := &t.s.learned
+	if l.claim.Name == name && bytes.Equal(l.rawClaim, raw) {
 		return l.claim, true, nil
 	}
-	c, ok, err = t.readTx.claim(name)
-	if ok {
-		t.s.learned.claim, t.s.learned.rawClaim = c, append(t.s.learned.rawClaim[:0], raw...)
+	if c, err = parseClaim([]byte(name), raw); err != nil {
+		return c, false, err
 	}
-	return c, ok, err
+	l.claim, l.rawClaim = c, append(l.rawClaim[:0], raw...)
+	return c, true, nil
 }
 
 func parseClaim(name, raw []byte) (store.Claim, error) {

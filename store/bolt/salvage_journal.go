@@ -65,11 +65,8 @@ func historyUpTo(l *span) uint64 {
 
 // hasHistory reports whether a replay needs what is in a table.
 func hasHistory(table string) bool {
-	switch table {
-	case bucketNames[bucketJournal], bucketNames[bucketEpochs], bucketNames[bucketChanges], bucketNames[bucketBases]:
-		return true
-	}
-	return strings.HasPrefix(table, basePrefix) || strings.HasPrefix(table, recordsPrefix)
+	return table == bucketNames[bucketEpochs] || slices.Contains(pastTables, table) ||
+		strings.HasPrefix(table, basePrefix) || strings.HasPrefix(table, recordsPrefix)
 }
 
 // unseenBatches is how many batches may have come after the last one that is known of: those that

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
 )
 
 // Mending are the records of a new file, for [SalvageOptions.Mend]. It is for one goroutine, until that returns.
@@ -30,30 +31,33 @@ func (m *Mending) Each(kind effects.Kind, fn func(id uuid.UUID, state []byte) er
 
 // Load gives the state of a record; nil: there is none.
 func (m *Mending) Load(kind effects.Kind, id uuid.UUID) (state []byte, err error) {
+	r, err := m.record(kind, id)
+	return r.State, err
+}
+
+// record gives a record; Version 0: there is none.
+func (m *Mending) record(kind effects.Kind, id uuid.UUID) (r store.Record, err error) {
 	b := m.s.bucketOf(recordsPrefix + string(kind))
 	if b == nil {
-		return nil, m.s.err
+		return r, m.s.err
 	}
 	raw := b.Get(id[:])
 	if raw == nil {
-		return nil, nil
+		return r, nil
 	}
-	r, err := parseRecord(kind, id, raw, new(texts))
-	return r.State, err
+	return parseRecord(kind, id, raw, new(texts))
 }
 
 // Replace gives a record another state, for that reason; nil: it is removed.
 func (m *Mending) Replace(kind effects.Kind, id uuid.UUID, state []byte, why string) error {
-	table, version, seq := recordsPrefix+string(kind), uint64(1), uint64(1) // of one that was not there
-	if b := m.s.bucketOf(table); b != nil {
-		if raw := b.Get(id[:]); raw != nil {
-			r, err := parseRecord(kind, id, raw, new(texts))
-			if err != nil {
-				return err
-			}
-			version, seq = r.Version, r.Seq
-		}
+	r, err := m.record(kind, id)
+	if err != nil {
+		return err
 	}
+	if r.Version == 0 {
+		r.Version, r.Seq = 1, 1
+	}
+	table := recordsPrefix + string(kind)
 	if m.s.mends++; len(m.s.mended) < MaxLost {
 		m.s.mended = append(m.s.mended, fmt.Sprintf("%s/%s: %s", kind, id, why))
 	}
@@ -61,7 +65,7 @@ func (m *Mending) Replace(kind effects.Kind, id uuid.UUID, state []byte, why str
 	if state == nil {
 		return m.s.delete(table, id[:])
 	}
-	m.s.put(table, id[:], appendRecord(nil, kind, id, version, seq, state))
+	m.s.put(table, id[:], appendRecord(nil, kind, id, r.Version, r.Seq, state))
 	return m.s.err
 }
 
