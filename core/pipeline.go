@@ -115,7 +115,8 @@ type pipelineTransition struct {
 	transition
 	Pipeline
 	before Pipeline
-	at     int // the index of the phase at which the pipeline stands; -1: of none
+	at     int         // the index of the phase at which the pipeline stands; -1: of none
+	met    []uuid.UUID // dependencies that are known to be done
 
 	recorded int      // records that the history has got
 	values   []string // names of the context that were given a value
@@ -123,12 +124,14 @@ type pipelineTransition struct {
 
 // Apply carries out one transition.
 func (p Pipeline) Apply(e PipelineEvent, c Clock) (Pipeline, []effects.Effect) {
-	t := p.transition(e, c)
+	t := p.transition(e, c, nil)
 	return concluded(p, t.Pipeline, t.transition)
 }
 
-func (p Pipeline) transition(e PipelineEvent, c Clock) *pipelineTransition {
-	t := &pipelineTransition{transition: transition{clock: c, event: e}, Pipeline: p, before: p}
+// transition applies an event; met are those of the pipelines on which this one depends that
+// are done, as far as the caller knows.
+func (p Pipeline) transition(e PipelineEvent, c Clock, met []uuid.UUID) *pipelineTransition {
+	t := &pipelineTransition{transition: transition{clock: c, event: e}, Pipeline: p, before: p, met: met}
 	t.UpdatedAt, t.at = c.Now, p.Definition.index(p.Phase.Name)
 	switch create, ok := e.(PipelineCreate); {
 	case p.ID != uuid.Nil:
@@ -222,16 +225,15 @@ func (t *pipelineTransition) create(e PipelineCreate) {
 	t.Pipeline = Pipeline{PipelineSpec: spec, Phase: Phase{Type: PhaseInit}, CreatedAt: t.clock.Now, UpdatedAt: t.clock.Now}
 }
 
-// start: 003 (Init, Start): init → blocked, while a dependency may not be done, else
-// → running the first phase.
+// start: 003 (Init, Start): init → blocked, while a dependency is not known to be done,
+// else → running the first phase.
 func (t *pipelineTransition) start() {
 	if len(t.Definition.Phases) == 0 {
 		t.conflict("only a pipeline that is init can be started")
 		return
 	}
 	t.StartedAt, t.EndsBy = t.clock.Now, t.timeLimit()
-	if len(t.DependsOn) > 0 {
-		t.Unmet = t.dependencies()
+	if t.Unmet = t.dependencies(); len(t.Unmet) > 0 {
 		t.block(t.Definition.Phases[0].Name)
 		return
 	}
@@ -240,26 +242,41 @@ func (t *pipelineTransition) start() {
 }
 
 // completePhase: 003 (Running, PhaseComplete): → running the next phase, or done.
-// The event is for a manual phase; any other one completes by an answer.
+// The event is for a phase that waits for an answer from outside; any other one completes
+// by what it waits for.
 func (t *pipelineTransition) completePhase(e PhaseComplete) outcome {
-	if !t.inManualPhase(e.Phase, e.Attempt) {
-		return t.conflict("no manual phase %q runs in attempt %d", clip(e.Phase), e.Attempt)
+	if !t.awaitsAnswer(e.Phase, e.Attempt) {
+		return t.noAnswerAwaited(e.Phase, e.Attempt)
 	}
 	return outcome{answer: e.Result}
 }
 
 // failPhase: 003 (Running, PhaseFailed): → failed, unless the definition has another
-// attempt or a way around. The event is for a manual phase; any other one fails by
-// an answer.
+// attempt or a way around. The event is for a phase that waits for an answer from
+// outside; any other one fails by what it waits for.
 func (t *pipelineTransition) failPhase(e PhaseFailed) outcome {
-	if !t.inManualPhase(e.Phase, e.Attempt) {
-		return t.conflict("no manual phase %q runs in attempt %d", clip(e.Phase), e.Attempt)
+	if !t.awaitsAnswer(e.Phase, e.Attempt) {
+		return t.noAnswerAwaited(e.Phase, e.Attempt)
 	}
 	return outcome{err: cmp.Or(e.Error, "failed without a reason"), final: e.Permanent, fatal: e.Permanent}
 }
 
-func (t *pipelineTransition) inManualPhase(phase string, attempt uint32) bool {
-	return t.waitsFor(WaitManual) && t.Phase.Name == phase && (attempt == 0 || attempt == t.Attempt)
+// awaitsAnswer reports whether the phase runs in that attempt, 0 for any, and waits for an
+// answer from outside: one by hand, a signal, or an approval. Rules before 8 had only
+// the first answered by [PhaseComplete] and [PhaseFailed].
+func (t *pipelineTransition) awaitsAnswer(phase string, attempt uint32) bool {
+	if t.Phase.Name != phase || attempt != 0 && attempt != t.Attempt {
+		return false
+	}
+	return t.waitsFor(WaitManual) || !t.clock.Rules.before(8) && (t.waitsFor(WaitSignal) || t.waitsFor(WaitApproval))
+}
+
+func (t *pipelineTransition) noAnswerAwaited(phase string, attempt uint32) outcome {
+	which := ""
+	if attempt != 0 {
+		which = fmt.Sprintf(" in attempt %d", attempt)
+	}
+	return t.conflict("no phase %q waits for an answer from outside%s", clip(phase), which)
 }
 
 // retry: 003 (Failed(recoverable), Retry): → running the phase that failed (D3), once

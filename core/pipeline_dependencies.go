@@ -10,13 +10,34 @@ import (
 	"github.com/orrery-go/orrery/effects/texts"
 )
 
-// dependencies are the pipelines that must be done first, none of which is known to be.
+// dependencies are the pipelines that must be done first, and are not known to be.
 func (t *pipelineTransition) dependencies() []Awaited {
 	list := slices.Clip(t.Unmet)
 	for _, id := range t.DependsOn {
-		list = append(list, Awaited{Ref: effects.Ref{Kind: KindPipeline, ID: id}})
+		if !slices.Contains(t.met, id) {
+			list = append(list, Awaited{Ref: effects.Ref{Kind: KindPipeline, ID: id}})
+		}
 	}
 	return list
+}
+
+// dependenciesDone gives those of the pipelines on which this one depends that are done when
+// it may start. Rules before 8 asked each of them, and so blocked a moment.
+func (p Pipeline) dependenciesDone(b *Batch) []uuid.UUID {
+	if p.Phase.Type != PhaseInit || b.clock.Rules.before(8) {
+		return nil
+	}
+	var done []uuid.UUID
+	for _, id := range p.DependsOn {
+		s, err := b.State(effects.Ref{Kind: KindPipeline, ID: id})
+		if err != nil {
+			continue // who asks the pipeline meets the error
+		}
+		if on, exists := s.(Pipeline); exists && on.Phase.Type == PhaseDone && on.Namespace == p.Namespace && on.Tenant == p.Tenant {
+			done = append(done, id)
+		}
+	}
+	return done
 }
 
 // block: → blocked. Each dependency is asked to tell when it is done.
@@ -67,6 +88,9 @@ func (t *pipelineTransition) applyDependencyEnd(i int, e ChildEnded) {
 		switch {
 		case len(t.Unmet) == 0:
 			t.Unmet = nil
+			if len(t.History) == 0 && !t.clock.Rules.before(8) { // else it began before it failed
+				t.announce("started", nil)
+			}
 			t.resume()
 		case !slices.ContainsFunc(t.Unmet, func(d Awaited) bool { return d.N == 0 }): // else the unknown one stays the reason
 			t.Phase.Reason = t.blockReason()

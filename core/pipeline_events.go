@@ -17,15 +17,16 @@ type (
 	}
 	// PipelineStart starts one that was held (003 Start).
 	PipelineStart struct{}
-	// PhaseComplete says that the running phase, a manual one, is done
-	// (003 PhaseComplete).
+	// PhaseComplete says that the running phase is done (003 PhaseComplete). It answers
+	// a phase that waits for an answer from outside: a [ManualPhase], a [SignalPhase] or an
+	// [ApprovalPhase].
 	PhaseComplete struct {
 		Phase   string          `json:"phase"`
 		Attempt uint32          `json:"attempt,omitempty"` // 0: whichever runs
 		Result  json.RawMessage `json:"result,omitempty"`
 	}
-	// PhaseFailed says that the running phase, a manual one, failed
-	// (003 PhaseFailed).
+	// PhaseFailed says that the running phase failed (003 PhaseFailed). It answers what
+	// [PhaseComplete] does.
 	PhaseFailed struct {
 		Phase   string `json:"phase"`
 		Attempt uint32 `json:"attempt,omitempty"` // 0: whichever runs

@@ -23,7 +23,7 @@ func (p Pipeline) applyIn(b *Batch, e Event) (State, []effects.Effect, error) {
 		next, effs := kinds[KindPipeline].apply(p, e, b.clock)
 		return next, effs, nil
 	}
-	t := p.transition(own, b.clock)
+	t := p.transition(own, b.clock, p.dependenciesDone(b))
 	next, effs := concluded(p, t.Pipeline, t.transition)
 	if t.refusal != nil {
 		return next, effs, nil

@@ -158,11 +158,11 @@ func pipelineAnswers(m machine[core.Pipeline]) []*cobra.Command {
 		verdict("approve", "Give an approval that a phase waits for", true),
 		verdict("reject", "Refuse an approval: the phase fails", false),
 		verb{
-			use: "complete ID PHASE", short: "Say that a manual phase is done", args: idAnd("PHASE"), path: "phases/{}/complete",
+			use: "complete ID PHASE", short: "Say that a phase is done that waits for an answer from outside", args: idAnd("PHASE"), path: "phases/{}/complete",
 			fields: []field{jsonField("result", "`JSON` that becomes the phase's result; @FILE or - for stdin")},
 		},
 		verb{
-			use: "fail ID PHASE", short: "Say that a manual phase failed", args: idAnd("PHASE"), path: "phases/{}/fail",
+			use: "fail ID PHASE", short: "Say that a phase failed that waits for an answer from outside", args: idAnd("PHASE"), path: "phases/{}/fail",
 			fields: []field{textField("error", "`text` that says why"), boolField("permanent", "no retry can help")},
 		},
 	)
