@@ -87,6 +87,7 @@ type Batch struct {
 	bounds   bounds
 	asking   bool // the delivery that is being made comes from outside
 	together bool // the input is one of several that count as one: see ApplyAll
+	program  map[string]Subscriber
 }
 
 // WithdrawnEffect names an outer effect that was taken back.
@@ -148,7 +149,9 @@ const (
 // values.
 func (t *Batch) Reset(l Loader, c Clock, seq uint64) {
 	if len(t.slots) > maxKept {
+		program := t.program
 		*t = *NewBatch(l, c, seq)
+		t.program = program
 		return
 	}
 	if cap(t.queue)+cap(t.undo) > maxKeptOfInput {
@@ -163,7 +166,7 @@ func (t *Batch) Reset(l Loader, c Clock, seq uint64) {
 		slots: t.slots, room: emptied(t.room), order: emptied(t.order),
 		outer: emptied(t.outer), withdraw: emptied(t.withdraw), events: emptied(t.events),
 		queue: t.queue[:0], undo: t.undo[:0], waking: t.waking, lists: t.lists,
-		bounds: t.bounds.emptied(),
+		bounds: t.bounds.emptied(), program: t.program,
 	}
 }
 

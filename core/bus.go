@@ -14,11 +14,12 @@ import (
 // Bus routes the events that machines announce to subscribers (003 EventBus, D7).
 // There is one.
 //
-//	            subscribe                 subscribe, unsubscribe
+//	            subscribe, register       subscribe, unsubscribe, register
 //	(empty) ────────────────▶ listening ──┐
 //	 │ ▲ ▲                      │  ▲ └────┘
-//	 └─┘ └── unsubscribe ───────┘  └─ publish
-//	publish   of the last one
+//	 └─┘ └── unsubscribe, ──────┘  └─ publish, heartbeat
+//	publish,  register: the last one goes
+//	heartbeat
 //
 // A [Batch] routes each event as soon as it is announced, and carries out what
 // comes of it in the same transaction. What the bus itself announces it does not
@@ -28,12 +29,15 @@ import (
 //   - Each subscriber has a name of its own, and is one that would be accepted.
 //   - There are at most MaxSubscribers, of at most MaxBusBytes together.
 //   - The successor of a subscriber stands where that one stood, a new one comes last.
-//   - Only a publication announces anything, and it changes nothing.
+//   - Only a publication or a heartbeat announces anything, and it changes nothing.
 //   - A bus without subscribers does not exist.
 type Bus struct {
 	ID          uuid.UUID      `json:"id"`
 	Subscribers []Subscription `json:"subscribers"` // in the order of subscription
 	CreatedAt   Time           `json:"created_at"`
+	// Program names the subscribers that the program brings along ([BusRegister]), in
+	// their order. They hear an event after the others.
+	Program []string `json:"program,omitempty"`
 }
 
 // BusRef names the one event bus.
@@ -88,6 +92,10 @@ func (s Bus) Apply(e BusEvent, c Clock) (Bus, []effects.Effect) {
 		return s.unsubscribe(e)
 	case BusPublish:
 		return s.publish(e)
+	case BusRegister:
+		return s.register(e, c)
+	case BusHeartbeat:
+		return s.heartbeat(e)
 	}
 	return s, refused(s.Ref(), e, effects.CodeInvalid, "a bus takes no event %q", e.EventType())
 }
@@ -131,10 +139,7 @@ func (s Bus) unsubscribe(e BusUnsubscribe) (Bus, []effects.Effect) {
 		return s, refused(s.Ref(), e, effects.CodeNotFound, "name: no subscriber is called %q", clip(e.Name))
 	}
 	s.Subscribers = without(s.Subscribers, i)
-	if s.Subscribers == nil {
-		return Bus{}, nil
-	}
-	return s, nil
+	return s.orNone(), nil
 }
 
 // publish announces an event from outside.
@@ -171,8 +176,9 @@ func (e BusPublish) validate() error {
 }
 
 // Route gives what the subscribers make of an event, in the order of their
-// subscription (003 EventBus). It is pure: the effects are carried out by
-// whoever asked. What the bus itself announces concerns nobody.
+// subscription (003 EventBus), but for those of the program, whose code a bus does not
+// have. It is pure: the effects are carried out by whoever asked. What the bus itself
+// announces concerns nobody.
 func (s Bus) Route(e effects.Event) []effects.Effect {
 	if len(s.Subscribers) == 0 || e.Source.ID == s.ID {
 		return nil
@@ -189,8 +195,13 @@ func (s Bus) Route(e effects.Event) []effects.Effect {
 
 // escalate is what the bus announces of an event that it routes no further.
 func (s Bus) escalate(e effects.Event) effects.Event {
+	return s.complain(e, fmt.Sprintf("event %s of %s %s arose from %d routings in a row and was not routed: subscribers feed one another", e.Kind, e.Source.Component, e.Source.ID, MaxRoutings))
+}
+
+// complain is what the bus announces of an event that went wrong.
+func (s Bus) complain(e effects.Event, message string) effects.Event {
 	data := begin(nil)
-	data.str("message", fmt.Sprintf("event %s of %s %s arose from %d routings in a row and was not routed: subscribers feed one another", e.Kind, e.Source.Component, e.Source.ID, MaxRoutings))
+	data.str("message", message)
 	data.id("event", e.ID)
 	return effects.Event{Kind: effects.KindEscalate, Source: effects.EventSource{Component: "bus", ID: s.ID}, Data: data.end()}
 }
@@ -211,5 +222,5 @@ func (s Bus) AppendJSON(b []byte) []byte { return appendMarshaled(b, s) }
 
 // busEvents are the events of Bus, as the journal has them.
 var busEvents = []eventType{
-	event[BusSubscribe](), event[BusUnsubscribe](), event[BusPublish](),
+	event[BusSubscribe](), event[BusUnsubscribe](), event[BusPublish](), event[BusRegister](), event[BusHeartbeat](),
 }

@@ -43,7 +43,11 @@ func drawSubscription(t *rapid.T) core.Subscription {
 }
 
 func drawBusEvent(t *rapid.T, _ core.State, _ core.Clock) core.Event {
-	switch rapid.IntRange(0, 5).Draw(t, "event") {
+	switch rapid.IntRange(0, 7).Draw(t, "event") {
+	case 6:
+		return core.BusHeartbeat{Instance: drawID(t, "instance"), EveryMS: rapid.SampledFrom([]int64{60_000, 1, 0, -1, 1 << 40}).Draw(t, "every")}
+	case 7:
+		return core.BusRegister{Names: rapid.SliceOfN(rapid.SampledFrom([]string{"a", "x", "y", "y", "", "\xff"}), 0, 3).Draw(t, "names")}
 	case 0:
 		return core.BusUnsubscribe{Name: rapid.SampledFrom([]string{"a", "b", "c", "", "\xff"}).Draw(t, "name")}
 	case 1:
@@ -93,6 +97,8 @@ func busEvents() []core.Event {
 	return append(out, core.BusUnsubscribe{Name: "wake"},
 		core.BusPublish{Kind: effects.Custom("deploy", "done"), Source: effects.EventSource{Component: "ci", ID: id(1)}, Data: json.RawMessage(` {"version": "<1>"} `)},
 		core.BusPublish{Kind: effects.Custom("deploy", "done"), Source: effects.EventSource{Component: "ci"}},
+		core.BusRegister{Names: []string{"billing", "<audit>"}}, core.BusRegister{},
+		core.BusHeartbeat{Instance: id(1), EveryMS: 60_000},
 	)
 }
 
@@ -133,15 +139,16 @@ var _ = register(core.KindBus, kit{
 			}
 			return unless(slices.Equal(was, is), "%s, want %s", strings.Join(is, ","), strings.Join(was, ","))
 		}),
-		on("Only a publication announces anything, and it changes nothing.", func(s step, b, a core.Bus) string {
+		on("Only a publication or a heartbeat announces anything, and it changes nothing.", func(s step, b, a core.Bus) string {
 			_, publish := s.event.(core.BusPublish)
-			if !publish || refusal(s.effs) != nil {
+			_, beats := s.event.(core.BusHeartbeat)
+			if !publish && !beats || refusal(s.effs) != nil {
 				return unless(s.emits() == 0, "%v", s.effs)
 			}
 			return unless(s.emits() == 1 && len(s.effs) == 1 && encoded(a) == encoded(b), "%v", s.effs)
 		}),
 		on("A bus without subscribers does not exist.", func(_ step, _, a core.Bus) string {
-			return unless(exists(a) == (len(a.Subscribers) > 0), "%d", len(a.Subscribers))
+			return unless(exists(a) == (len(a.Subscribers)+len(a.Program) > 0), "%d", len(a.Subscribers))
 		}),
 	},
 })

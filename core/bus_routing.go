@@ -34,6 +34,13 @@ func (t *Batch) emit(ev effects.Event, res *Result) error {
 		return nil
 	}
 	routed := bus.Route(ev)
+	if len(bus.Program) > 0 {
+		more, err := t.routeToProgram(bus, ev)
+		if err != nil {
+			return err
+		}
+		routed = append(routed, more...)
+	}
 	if len(routed) == 0 {
 		return nil
 	}

@@ -264,7 +264,7 @@ func TestReservedCategoriesAreThoseOfTheMachinesAndOf003(t *testing.T) {
 	for _, kind := range kinds {
 		assert.True(t, effects.ReservedCategory(string(kind)), kind)
 	}
-	for _, kind := range append(effects.Announced(), effects.KindHeartbeat) {
+	for _, kind := range effects.Announced() {
 		assert.True(t, effects.ReservedCategory(kind.Category), kind)
 	}
 	assert.False(t, effects.ReservedCategory("deploy"))

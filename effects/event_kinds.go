@@ -27,7 +27,7 @@ var (
 	KindStrategyExhausted = EventKind{Category: "strategy", Action: "exhausted"} // data: approach, error
 
 	KindEscalate  = EventKind{Category: "system", Action: "escalate"}  // data: message
-	KindHeartbeat = EventKind{Category: "system", Action: "heartbeat"} // no row of 003 emits it, and no machine does: see decision 11
+	KindHeartbeat = EventKind{Category: "system", Action: "heartbeat"} // data: every_ms
 )
 
 // Custom is the kind of an event of a runbook's own (003 Custom). Only the
@@ -68,7 +68,7 @@ func Announced() []EventKind {
 		}},
 		{"semaphore", []string{"acquired", "broken", "configured", "expired", "released"}},
 		{"strategy", []string{"cancelled", "exhausted", "fallback", "started", "success"}},
-		{"system", []string{"escalate"}},
+		{"system", []string{"escalate", "heartbeat"}},
 		{"task", []string{"cancelled", "complete", "failed", "input_lost", "recovered", "restarting", "started", "stuck"}},
 		{"worker", []string{"idle", "wake"}},
 	} {

@@ -40,6 +40,16 @@ type Options struct {
 	Limits Limits
 	// Webhooks are the routes of the webhook ingress.
 	Webhooks map[string]WebhookRoute
+	// Subscribers hear what machines announce, by name, within the transaction in which it is
+	// announced, and what they make of it is carried out there ([core.Batch.Subscribers]).
+	// Their methods must be pure: of the event alone follows what they give, or a replay parts
+	// from what was. The loop calls them, so they must be quick. Which ones there are is
+	// journaled with the first batch, and a replay needs the same ones ([replay.Options]). Those
+	// of the database, which [Engine.Subscribers] has, hear an event first.
+	Subscribers map[string]core.Subscriber
+	// HeartbeatEvery is how often the engine announces system:heartbeat (003), beginning with
+	// its start; 0: never. It is a whole number of milliseconds, at most a day.
+	HeartbeatEvery time.Duration
 
 	// TickRate is the longest gap between sweeps (default 60 s, 001).
 	TickRate time.Duration
@@ -135,8 +145,17 @@ func New(o Options) (*Engine, error) {
 	if o.Limits.bindsMachines() {
 		generic.Hooks.Allowed, generic.Hooks.Limited = e.allowed, e.limited
 	}
+	generic.Own = o.ownInputs()
+	generic.Hooks.Overtaken = e.skipClaimed
 	e.loop, err = engine.New(generic)
 	return e, err
+}
+
+// skipClaimed logs that another instance has dispatched an occurrence (002, section 8).
+func (e *Engine) skipClaimed(ref effects.Ref) {
+	if ref.Kind == core.KindRecurring {
+		e.log.Debug("recurring.skip_claimed", "recurring_id", ref.ID.String())
+	}
 }
 
 // beside is what goes on beside the loop, until ctx ends.
@@ -163,6 +182,7 @@ func (o Options) generic() engine.Options {
 			core.RetainMachines: o.ActionRetention, core.RetainHistory: o.HistoryRetention,
 		},
 		JournalRetention: o.JournalRetention, JournalBytes: o.JournalBytes, MaxBatch: o.MaxBatch, ScrubRate: o.ScrubRate, Clock: o.Clock, Logger: o.Logger,
+		Subscribers: o.Subscribers,
 	}
 }
 
@@ -182,6 +202,7 @@ func (o Options) withDefaults() (Options, engine.Options, error) {
 	fill("DefaultTimeout", &o.DefaultTimeout, 0)
 	fill("WatchEvery", &o.WatchEvery, 2*time.Second)
 	fill("EffectTimeout", &o.EffectTimeout, 10*time.Minute)
+	errs = append(errs, o.checkBus()...)
 	for name := range o.Tools {
 		if strings.HasPrefix(name, "@") {
 			errs = append(errs, fmt.Errorf("shell: Options.Tools[%q]: a name that begins with \"@\" is a lane's", name))

@@ -19,6 +19,7 @@ type backlog struct {
 	by      map[core.Scope]*dueQueue
 	entries int
 	touched bool // by a batch that was not committed so far
+	others  bool // another instance has written since it was read
 }
 
 // dueQueue is what one tenant has in the backlog, in the order of the due times.

@@ -51,6 +51,7 @@ type batch struct {
 	renewed  bool
 	recover  time.Time // when to look for lost holders again
 	sweep    sweep
+	own      []time.Time
 	nextDue  effects.Time
 	webhooks bool
 	retain   retention
@@ -72,18 +73,20 @@ func (b *batch) build() error {
 	}
 	if seq != l.lastSeq {
 		l.cache.init() // another instance wrote
+		l.backlog.others = l.backlog.entries > 0
 	}
 	b.sweep, b.nextDue, b.webhooks, b.retain, b.recover = l.sweep, l.nextDue, l.webhooks, l.retention, l.nextRecover
 	b.begun = true
 	l.unreserve() // what an attempt before this one took
 	b.fold.Reset(b, core.Clock{Now: b.now}, seq+1)
 	b.fold.Bound(l.allowed())
+	b.fold.Subscribers(l.e.o.Subscribers)
 	inputs := b.entry.Inputs
 	b.entry = core.NewEntry(seq+1, b.now, l.e.name)
 	b.entry.Inputs = inputs
 
 	for _, part := range []func() error{
-		b.renew, b.catchUp, b.takeRequests, b.takeOutcomes, b.recoverLost,
+		b.renew, b.catchUp, b.takeOwn, b.takeRequests, b.takeOutcomes, b.recoverLost,
 		b.sweepDue, b.readWebhooks, b.expire, b.dueNow, b.mendAtEnd,
 		b.write, b.outbox, b.startWaiting, b.conclude,
 	} {
@@ -214,6 +217,45 @@ func (b *batch) renew() error {
 		return err
 	}
 	b.renewed, b.dirty = true, true
+	return nil
+}
+
+// takeOwn tells machines what the engine tells them by itself.
+func (b *batch) takeOwn() error {
+	b.own = append(b.own[:0], b.l.own...)
+	if b.l.stopping {
+		return nil
+	}
+	for i, own := range b.l.e.o.Own {
+		if at := b.own[i]; at.IsZero() || at.After(b.mono) {
+			continue
+		}
+		if b.own[i] = (time.Time{}); own.Every > 0 {
+			b.own[i] = b.mono.Add(own.Every)
+		}
+		if err := b.applyOwn(own.Input(b.l.e.name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// applyOwn takes an input of the engine itself. That a machine refuses it, since it knows that
+// already, is no news.
+func (b *batch) applyOwn(in core.Input) error {
+	var res core.Result
+	err := b.decide(func() (err error) {
+		res, err = b.fold.Apply(in)
+		return err
+	})
+	switch {
+	case b.broken != nil:
+		return b.broken
+	case err != nil:
+		b.undecided(in, err)
+	case res.Changed:
+		b.taken(in, res)
+	}
 	return nil
 }
 

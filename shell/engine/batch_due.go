@@ -69,6 +69,9 @@ func (b *batch) due(d store.DueEntry, backlog bool) error {
 		_, _ = b.apply(core.Input{To: ref, Actor: "clock", Event: ev}) // what cannot be decided stays due
 		return b.broken
 	case backlog || before == nil && b.decided(ref):
+		if backlog && b.l.backlog.others && b.l.e.o.Hooks.Overtaken != nil {
+			b.l.e.o.Hooks.Overtaken(ref)
+		}
 		return nil // its entry went with what has happened since, or goes with this batch
 	case before != nil && ev != nil: // a sound record: only the entry is wrong
 		b.dirty = true

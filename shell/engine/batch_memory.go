@@ -58,7 +58,7 @@ func (b *batch) reset() {
 		entry:   core.Entry{Inputs: emptied(b.entry.Inputs)},
 		replies: emptied(b.replies), launches: emptied(b.launches), unwanted: emptied(b.unwanted),
 		requests: emptied(b.requests), outcomes: emptied(b.outcomes),
-		changes: emptied(b.changes), writes: emptied(b.writes),
+		changes: emptied(b.changes), writes: emptied(b.writes), own: b.own[:0],
 	}
 }
 

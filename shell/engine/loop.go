@@ -42,6 +42,7 @@ type loop struct {
 	nextRenew   time.Time
 	nextRecover time.Time    // zero: nobody to recover from
 	nextDue     effects.Time // zero: nothing waits
+	own         []time.Time  // when the next of each of [Options.Own] is due; zero: none follows
 	sightings   map[string]sighting
 	sweep       sweep
 	backlog     backlog
@@ -84,6 +85,7 @@ const claimPrefix = "instance/" // of the claims of instances
 func (l *loop) run(ctx context.Context) {
 	now := l.now()
 	l.nextTick, l.nextPaced, l.nextRecover = now, now, now
+	l.beginOwn()
 	l.webhooks = true
 	done := ctx.Done()
 	for !l.stopping || !l.finished() {
@@ -97,6 +99,9 @@ func (l *loop) run(ctx context.Context) {
 	}
 	l.refuseRest()
 }
+
+// beginOwn has the engine's own inputs told in the next batch.
+func (l *loop) beginOwn() { l.own = slices.Repeat([]time.Time{l.now()}, len(l.e.o.Own)) }
 
 // now is the steady time by which the loop plans its own waking; wall is the
 // time that the machines see.
@@ -299,6 +304,9 @@ func (l *loop) untilNext(now time.Time) time.Duration {
 	}
 	earlier(l.nextTick)
 	earlier(l.nextRecover)
+	for _, at := range l.own {
+		earlier(at)
+	}
 	if l.retention.hasMore() {
 		earlier(l.retention.rests)
 	}
@@ -436,6 +444,7 @@ func (l *loop) fenced(err error) {
 	l.outcomes = l.outcomes[:0]
 	l.cache.init()
 	l.lastSeq = 0
+	l.beginOwn()
 	if err := l.register(context.Background()); err != nil {
 		l.failed(err)
 	}

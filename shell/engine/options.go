@@ -57,7 +57,21 @@ type Options struct {
 	Clock  Clock        // default SystemClock
 	Logger *slog.Logger // default slog.Default()
 
+	// Own are inputs of the engine itself.
+	Own []OwnInput
+
+	// Subscribers are those that the program brings along: see [core.Batch.Subscribers].
+	Subscribers map[string]core.Subscriber
+
 	Hooks Hooks
+}
+
+// OwnInput is what the engine tells a machine by itself: before anything else is decided, and
+// from then on every Every; 0: once. Where the machine refuses it, nothing is done.
+type OwnInput struct {
+	Every time.Duration
+	// Input gives it, for the instance of that name. It is called by the loop.
+	Input func(instance string) core.Input
 }
 
 // Hooks are what the engine cannot know without knowing a machine. Each may be nil.
@@ -85,6 +99,10 @@ type Hooks struct {
 	// Limited is told of what machines did not make because of it. It is called by the
 	// loop, again if a transaction is repeated, and must be quick; nil: nobody asks.
 	Limited func(core.Input, []core.Full)
+	// Overtaken is told of a machine that was due when the loop looked, and is not any more when
+	// its turn comes, while another instance on the same store is at work. It is called by the
+	// loop, again if a transaction is repeated, and must be quick; nil: nobody asks.
+	Overtaken func(effects.Ref)
 	// Count is told what a batch has made true, once it is durable and before its inputs
 	// are answered, so that what follows an answer finds it counted. It is called by the
 	// loop, and must be quick; nil: nobody counts.

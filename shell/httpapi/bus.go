@@ -33,7 +33,7 @@ func (s *Server) listSubscribers(w http.ResponseWriter, r *http.Request, _ *call
 	if err != nil && !errors.Is(err, shell.ErrNotFound) {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, wire.SubscriberList{Subscribers: append([]core.Subscription{}, b.Subscribers...)})
+	return writeJSON(w, http.StatusOK, wire.SubscriberList{Subscribers: append([]core.Subscription{}, b.Subscribers...), Program: b.Program})
 }
 
 func (s *Server) putSubscriber(w http.ResponseWriter, r *http.Request, c *call) error {

@@ -13,10 +13,11 @@ import (
 
 // fold is one replay.
 type fold struct {
-	ctx    context.Context //nolint:containedctx // lives as long as one call of Verify
-	tx     *snapshot
-	limit  int
-	report Report
+	ctx     context.Context //nolint:containedctx // lives as long as one call of Verify
+	tx      *snapshot
+	limit   int
+	program map[string]core.Subscriber
+	report  Report
 
 	epochs []store.Epoch
 	epoch  int // index of the epoch that is being folded
@@ -108,6 +109,7 @@ func (f *fold) batch(d decoded) error {
 // none any more to delete.
 func (f *fold) apply(e core.Entry) (sum, lost uint64, err error) {
 	batch := core.NewBatch(f, core.Clock{Now: e.At, Rules: core.RulesOf(e.Core)}, e.Seq)
+	batch.Subscribers(f.program)
 	for i, in := range e.Inputs {
 		f.report.Inputs++
 		res, err := batch.Apply(in)

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/store"
 )
@@ -34,6 +35,9 @@ type Options struct {
 	// the end. Default: [os.TempDir]. It needs room for about the form in JSON of each
 	// machine that the journal touches.
 	Spill string
+	// Subscribers are those that the program brought along when the journal was written: see
+	// [shell.Options]. What they made of an event is made again.
+	Subscribers map[string]core.Subscriber
 }
 
 // Report is what a verification found.
@@ -101,7 +105,7 @@ var errEnough = errors.New("enough divergences")
 // bytes for each item that stands in a list of a queue.
 func Verify(ctx context.Context, st store.Store, o Options) (rep Report, err error) {
 	f := &fold{
-		ctx: ctx, limit: cmp.Or(max(o.MaxDivergences, 0), 100),
+		ctx: ctx, limit: cmp.Or(max(o.MaxDivergences, 0), 100), program: o.Subscribers,
 		states: newStates(cmp.Or(max(o.Memory, 0), DefaultMemory), o.Spill),
 		lists:  newLists(),
 		report: Report{OtherCores: map[string]uint64{}, OtherTZDBs: map[string]uint64{}},

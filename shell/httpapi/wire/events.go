@@ -10,6 +10,9 @@ import (
 // SubscriberList is the answer to GET /v1/subscribers: all of them.
 type SubscriberList struct {
 	Subscribers []core.Subscription `json:"subscribers"`
+	// Program names those that the daemon's program brings along: they hear an event after
+	// the others, and cannot be changed here.
+	Program []string `json:"program,omitempty"`
 }
 
 // SubscriberRequest is the body of PUT /v1/subscribers/{name}.

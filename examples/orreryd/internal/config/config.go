@@ -74,6 +74,7 @@ type engineConfig struct {
 	DefaultConcurrency    int     `toml:"default_concurrency"`
 	MaxBatch              int     `toml:"max_batch"`
 	ScrubRecordsPerSecond int     `toml:"scrub_records_per_second"` // 0: none
+	HeartbeatSeconds      float64 `toml:"heartbeat_seconds"`        // 0: never
 }
 
 // redactConfig is what read-only tokens do not see.
@@ -134,7 +135,7 @@ func defaultConfig() Config {
 		LogLevel:        "info",
 		LogFormat:       "text",
 		Background:      backgroundConfig{EnableRecurringActions: true, RecurringCheckIntervalSeconds: 5},
-		Engine:          engineConfig{LeaseTTLSeconds: 60, StopTimeoutSeconds: 30, DefaultConcurrency: 64, MaxBatch: 1024, ScrubRecordsPerSecond: 100},
+		Engine:          engineConfig{LeaseTTLSeconds: 60, StopTimeoutSeconds: 30, DefaultConcurrency: 64, MaxBatch: 1024, ScrubRecordsPerSecond: 100, HeartbeatSeconds: 60},
 		Retention:       retentionConfig{ActionsDays: 7, HistoryDays: 7, JournalDays: 7, JournalSize: 16 << 30, RedoSize: 16 << 30},
 		Redact:          redactConfig{Names: true, Paths: []string{}},
 		HTTP:            defaultHTTP(),
@@ -414,6 +415,9 @@ func (c *Config) validateEngine() error {
 	}
 	errs = append(errs, checkBetween("engine.max_batch", &e.MaxBatch, 1, 1<<16))
 	errs = append(errs, checkBetween("engine.scrub_records_per_second", &e.ScrubRecordsPerSecond, 0, 100_000))
+	if s := e.HeartbeatSeconds; s != 0 && !(s >= 1 && s <= 86_400) {
+		errs = append(errs, fmt.Errorf("engine.heartbeat_seconds: %v is neither 0, for never, nor between 1 and 86400", s))
+	}
 	return errors.Join(errs...)
 }
 

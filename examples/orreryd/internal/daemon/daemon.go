@@ -101,6 +101,7 @@ func openDaemon(ctx context.Context, c config.Config, log *slog.Logger) (_ *daem
 		JournalBytes:           c.Retention.JournalSize,
 		MaxBatch:               c.Engine.MaxBatch,
 		ScrubRate:              c.Engine.ScrubRecordsPerSecond,
+		HeartbeatEvery:         config.Seconds(c.Engine.HeartbeatSeconds).Truncate(time.Millisecond),
 		Logger:                 log,
 	}
 	if o.Secrets, err = c.NamedSecrets(); err != nil {
