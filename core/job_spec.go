@@ -349,6 +349,16 @@ func (s JobSpec) scheduleFrom(anchor Time) (*schedule.Schedule, error) {
 	return compiled, err
 }
 
+// Warnings says which parts of the schedule mean something else than they seem to, see
+// [schedule.Schedule.Warnings]. It is empty for a schedule that is refused.
+func (s JobSpec) Warnings() []string {
+	compiled, err := s.withDefaults().scheduleFrom(effects.MinTime)
+	if err != nil || compiled == nil {
+		return nil
+	}
+	return compiled.Warnings()
+}
+
 func (s JobSpec) startDeadline() int64 {
 	return cmp.Or(s.StartDeadlineSeconds, int64(DefaultStartDeadline/time.Second)) * 1000
 }

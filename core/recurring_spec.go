@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core/schedule"
+	"github.com/orrery-go/orrery/effects"
 )
 
 // RecurringSpec is what a creator says of a recurring action.
@@ -49,6 +52,16 @@ func (s RecurringSpec) withDefaults() RecurringSpec {
 		s.ActionTemplate.Payload = compact
 	}
 	return s
+}
+
+// Warnings says which parts of the cron expression mean something else than they seem
+// to, see [schedule.Schedule.Warnings]. It is empty for a schedule that is refused.
+func (s RecurringSpec) Warnings() []string {
+	compiled, err := schedule.Parse(s.CronExpr, zoneOr(s.Timezone), effects.MinTime)
+	if err != nil {
+		return nil
+	}
+	return compiled.Warnings()
 }
 
 // MaxStartDeadline bounds how late an occurrence may be dispatched; it also

@@ -1,6 +1,8 @@
 package schedule
 
 import (
+	"cmp"
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -16,8 +18,8 @@ const (
 type unit struct {
 	name     string
 	min, max int
-	size     int    // how many different values there are; 7 is another name of 0 in the day of week
-	names    string // three letters each, from min on
+	size     int      // how many different values there are; 7 is another name of 0 in the day of week
+	names    []string // from min on; the first three letters of each are its short name
 }
 
 // The fields in their canonical order.
@@ -38,17 +40,22 @@ var units = [fieldCount]unit{
 	minute:     {name: "minute", min: 0, max: 59, size: 60},
 	hour:       {name: "hour", min: 0, max: 23, size: 24},
 	dayOfMonth: {name: "day-of-month", min: 1, max: 31, size: 31},
-	month:      {name: "month", min: 1, max: 12, size: 12, names: "JANFEBMARAPRMAYJUNJULAUGSEPOCTNOVDEC"},
-	dayOfWeek:  {name: "day-of-week", min: 0, max: 7, size: 7, names: "SUNMONTUEWEDTHUFRISAT"},
-	year:       {name: "year", min: minYear, max: maxYear, size: maxYear - minYear + 1},
+	month: {name: "month", min: 1, max: 12, size: 12, names: []string{
+		"January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December",
+	}},
+	dayOfWeek: {name: "day-of-week", min: 0, max: 7, size: 7, names: []string{
+		"Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday",
+	}},
+	year: {name: "year", min: minYear, max: maxYear, size: maxYear - minYear + 1},
 }
 
 // A span is one plain item of a field: a value, a range, or either with a step.
 type span struct {
-	lo, hi int // as written; hi < lo wraps around
-	step   int // 1 where none is written
-	star   bool
-	ranged bool // written with "-", "*" or "/"
+	lo, hi  int // as written; hi < lo wraps around
+	step    int // 1 where none is written
+	stepped bool
+	star    bool
+	ranged  bool // written with "-", "*" or "/"
 }
 
 // A field is what one field of an expression says.
@@ -58,7 +65,8 @@ type field struct {
 	set   valueSet // the values that the spans name
 	every bool     // "*" or "?": nothing is restricted
 	// elapsed tells that a "*" or a step is in the field: R4 for the hour.
-	elapsed bool
+	elapsed  bool
+	warnings []string // one for each item whose step reaches no second value
 
 	last        bool     // day of month: L
 	lastWeekday bool     // day of month: LW
@@ -138,12 +146,34 @@ func (f *field) parse(i int, text string) error {
 		if err != nil {
 			return err
 		}
-		f.spans = append(f.spans, s)
 		f.elapsed = f.elapsed || s.star || strings.Contains(item, "/")
+		if s.stepped && s.step > s.length(u) {
+			s = span{lo: s.lo, hi: s.lo, step: 1}
+			f.warnings = append(f.warnings, stepWarning(u, text, item, s.lo))
+		}
+		f.spans = append(f.spans, s)
 		f.every = f.every || s.star && s.step == 1
 		f.add(u, s)
 	}
 	return nil
+}
+
+// length is how far the span's end is from its first value.
+func (s span) length(u *unit) int {
+	if s.hi < s.lo {
+		return s.hi - s.lo + u.size
+	}
+	return s.hi - s.lo
+}
+
+// stepWarning says what an item stands for whose step reaches no second value. Vixie
+// cron takes such items, and real crontabs have them.
+func stepWarning(u *unit, text, item string, v int) string {
+	value := strconv.Itoa(v)
+	if u.names != nil {
+		value += " (" + u.names[v-u.min] + ")"
+	}
+	return fmt.Sprintf("%s field %s: the step of %s leads beyond its range at once, so that it stands for %s alone", u.name, quote(text), quote(item), value)
 }
 
 // add puts the span's values into the set; a reversed range wraps around.
@@ -192,33 +222,28 @@ func parseSpan(u *unit, text, item string) (span, error) {
 	if !stepped {
 		return s, nil
 	}
-	s.step, err = parseStep(u, text, stepText, s, ranged)
-	return s, err
+	step, ok := parseStep(stepText)
+	switch {
+	case !ok:
+		return s, fieldError(u, text, "step %s is not a whole number", quote(stepText))
+	case step == 0:
+		return s, fieldError(u, text, "step 0 never advances: write a step of 1 or more")
+	}
+	s.step, s.stepped = step, true
+	return s, nil
 }
 
-// parseStep reads what follows the slash. A step that leads out of its range
-// at once is a mistake that others take silently.
-func parseStep(u *unit, text, stepText string, s span, ranged bool) (int, error) {
-	step, ok := number(stepText)
-	if !ok {
-		return 0, fieldError(u, text, "step %s is not a whole number", quote(stepText))
+// parseStep reads what follows the slash. What has more digits than a [number] is
+// longer than all ranges, and is cut to a value that is so too.
+func parseStep(s string) (step int, ok bool) {
+	const longest = 9999
+	if s == "" || strings.Trim(s, "0123456789") != "" {
+		return 0, false
 	}
-	most := u.size - 1
-	if ranged {
-		most = s.hi - s.lo
-		if most < 0 {
-			most += u.size
-		}
+	if step, ok = number(cmp.Or(strings.TrimLeft(s, "0"), "0")); !ok {
+		step = longest
 	}
-	switch {
-	case step == 0:
-		return 0, fieldError(u, text, "step 0 never advances: write a step of 1 or more")
-	case most == 0:
-		return 0, fieldError(u, text, "step %d is beyond the range, which has one value: write the value alone", step)
-	case step > most:
-		return 0, fieldError(u, text, "step %d is beyond the range: at most %d reaches a second value", step, most)
-	}
-	return step, nil
+	return step, true
 }
 
 // parseSpecial reads the items that count from the end of the month or by its
@@ -284,16 +309,13 @@ func (u *unit) value(text, s string) (int, error) {
 		}
 		return v, nil
 	}
-	if len(s) == 3 {
-		upper := strings.ToUpper(s)
-		for i := 0; i < len(u.names); i += 3 {
-			if u.names[i:i+3] == upper {
-				return u.min + i/3, nil
-			}
+	for i, name := range u.names {
+		if strings.EqualFold(s, name) || strings.EqualFold(s, name[:3]) {
+			return u.min + i, nil
 		}
 	}
-	if u.names != "" {
-		return 0, fieldError(u, text, "%s is neither a number from %d to %d nor a name %s-%s", quote(s), u.min, u.max, u.names[:3], u.names[len(u.names)-3:])
+	if n := len(u.names); n > 0 {
+		return 0, fieldError(u, text, "%s is neither a number from %d to %d nor a name from %s to %s, whole or its first three letters", quote(s), u.min, u.max, u.names[0], u.names[n-1])
 	}
 	return 0, fieldError(u, text, "%s is not a number from %d to %d", quote(s), u.min, u.max)
 }

@@ -18,7 +18,7 @@ func (s *Schedule) Describe() string {
 		return "Once, at " + s.at.String()
 	}
 	parts := describeTime(s.fields)
-	for _, part := range []string{describeDays(s.fields), describeMonths(&s.fields[month]), describeYears(&s.fields[year])} {
+	for _, part := range []string{describeDays(s.fields, s.spec.DayMatch), describeMonths(&s.fields[month]), describeYears(&s.fields[year])} {
 		if part != "" {
 			parts = append(parts, part)
 		}
@@ -158,14 +158,16 @@ func countedNoun(n int, noun string) string {
 	return noun + "s"
 }
 
-// describeDays puts the two day fields into words: where both are restricted,
-// either may match.
-func describeDays(c *cronFields) string {
+// describeDays puts the two day fields into words.
+func describeDays(c *cronFields, match DayMatch) string {
 	dom, dow := describeDaysOfMonth(&c[dayOfMonth]), describeDaysOfWeek(&c[dayOfWeek], c[dayOfMonth].every)
-	if dom != "" && dow != "" {
-		return dom + " or " + dow
+	switch {
+	case dom == "" || dow == "":
+		return dom + dow
+	case match == DayMatchBoth:
+		return dom + ", and only " + dow
 	}
-	return dom + dow
+	return dom + " or " + dow
 }
 
 func describeDaysOfMonth(f *field) string {

@@ -15,7 +15,8 @@ import (
 
 var seeds = []string{
 	"0 9 * * MON-FRI", "*/10 * * * * *", "0 0 0 L,LW,15W 2-11/3 MON#2,5L,FRI#L 2026-2030/2", "22-2 FRI-MON * * 7",
-	"2-@daily", "0 * 29 3 *", "0 0 30 2 *", "@every 90s", "@at 2026-02-10T14:00:00Z", "@reboot", ",,,, * * * *", "\x00", "\xff",
+	"2-@daily", "0 * 29 3 *", "0 0 30 2 *", "@every 90s", "@at 2026-02-10T14:00:00Z", "@reboot",
+	"*/90 9-15/10 */2 january Monday-SUN/9", ",,,, * * * *", "\x00", "\xff",
 }
 
 func FuzzParse(f *testing.F) {
@@ -36,9 +37,23 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		assert.NotEmpty(t, s.Describe())
+		assert.LessOrEqual(t, len(s.Warnings()), 11)
+		for _, w := range s.Warnings() {
+			assert.True(t, utf8.ValidString(w))
+			assert.Less(t, len(w), 600)
+		}
 		again, err := s.Spec().Compile()
 		require.NoError(t, err)
 		assert.Equal(t, s.Preview(0, 2), again.Preview(0, 2))
+		both := s.Spec()
+		both.DayMatch = schedule.DayMatchBoth
+		strict, err := both.Compile()
+		require.NoError(t, err)
+		for _, at := range strict.Preview(0, 2) { // a day that matches both matches either
+			next, ok := s.Next(at - 1)
+			assert.True(t, ok)
+			assert.Equal(t, at, next)
+		}
 	})
 }
 

@@ -107,7 +107,7 @@ func drawField(t *rapid.T, label string, lo, hi int, starShare int) drawnField {
 func drawItem(t *rapid.T, label string, lo, hi int) drawnField {
 	size := hi - lo + 1
 	a, b := rapid.IntRange(lo, hi).Draw(t, label+" a"), rapid.IntRange(lo, hi).Draw(t, label+" b")
-	step := rapid.IntRange(1, size-1).Draw(t, label+" step")
+	step := rapid.IntRange(1, size+9).Draw(t, label+" step")
 	if a != b && rapid.Bool().Draw(t, label+" short step") {
 		step = min(step, 1+step%4)
 	}
@@ -117,10 +117,6 @@ func drawItem(t *rapid.T, label string, lo, hi int) drawnField {
 	case 0:
 		return drawnField{fmt.Sprintf("%d-%d", a, b), func(v int) bool { return up(v) <= length }, false, false}
 	case 1:
-		if length == 0 {
-			break
-		}
-		step = min(step, length)
 		return drawnField{fmt.Sprintf("%d-%d/%d", a, b, step), func(v int) bool { return up(v) <= length && up(v)%step == 0 }, false, true}
 	case 2:
 		return drawnField{fmt.Sprintf("%d/%d", a, step), func(v int) bool { return v >= a && (v-a)%step == 0 }, false, true}
@@ -133,7 +129,7 @@ func drawItem(t *rapid.T, label string, lo, hi int) drawnField {
 }
 
 // drawDays draws both day fields and what they mean together.
-func drawDays(t *rapid.T, starShare int) (dom, dow string, match func(time.Time) bool) {
+func drawDays(t *rapid.T, starShare int, together schedule.DayMatch) (dom, dow string, match func(time.Time) bool) {
 	d, w := drawField(t, "dom", 1, 31, starShare), drawField(t, "dow", 0, 6, starShare)
 	domHas := func(at time.Time) bool { return d.has(at.Day()) }
 	dowHas := func(at time.Time) bool { return w.has(int(at.Weekday())) }
@@ -167,9 +163,15 @@ func drawDays(t *rapid.T, starShare int) (dom, dow string, match func(time.Time)
 			return w.every || dowHas(at)
 		case w.every:
 			return domHas(at)
+		case together == schedule.DayMatchBoth:
+			return domHas(at) && dowHas(at)
 		}
 		return domHas(at) || dowHas(at)
 	}
+}
+
+func drawDayMatch(t *rapid.T) schedule.DayMatch {
+	return rapid.SampledFrom([]schedule.DayMatch{"", schedule.DayMatchEither, schedule.DayMatchBoth, schedule.DayMatchBoth}).Draw(t, "day match")
 }
 
 // nearestWeekday looks at all days of the month for the weekday nearest to day
@@ -226,12 +228,13 @@ func TestTheOccurrencesAroundChangesOfTheClocksAreThoseOfTheRuleReadMinuteByMinu
 			hour = drawnField{fmt.Sprint(h), func(v int) bool { return v == h }, false, false}
 		}
 		month := drawField(t, "month", 1, 12, 85)
-		dom, dow, day := drawDays(t, 80)
+		together := drawDayMatch(t)
+		dom, dow, day := drawDays(t, 80, together)
 		expr := strings.Join([]string{minute.text, hour.text, dom, month.text, dow}, " ")
 		o := oracle{loc: loc, elapsed: hour.elapsed, step: 60, matches: func(w time.Time) bool {
 			return minute.has(w.Minute()) && hour.has(w.Hour()) && month.has(int(w.Month())) && day(w)
 		}}
-		checkAgainst(t, o, expr, zone, drawStart(t, loc, 30*3600, 60), 54*3600)
+		checkAgainst(t, o, schedule.Spec{Expr: expr, DayMatch: together}, zone, drawStart(t, loc, 30*3600, 60), 54*3600)
 	})
 }
 
@@ -244,20 +247,20 @@ func TestTheOccurrencesAroundChangesOfTheClocksAreThoseOfTheRuleReadSecondBySeco
 			return second.has(w.Second()) && minute.has(w.Minute()) && hour.has(w.Hour())
 		}}
 		expr := strings.Join([]string{second.text, minute.text, hour.text, "* * ?"}, " ")
-		checkAgainst(t, o, expr, zone, drawStart(t, loc, 3*3600, 1), 6*3600)
+		checkAgainst(t, o, schedule.Spec{Expr: expr}, zone, drawStart(t, loc, 3*3600, 1), 6*3600)
 	})
 }
 
 // checkAgainst compares the oracle's list with what one call and what a chain
 // of calls give.
-func checkAgainst(t *rapid.T, o oracle, expr string, zone *schedule.Zone, from, length int64) {
-	s, err := schedule.ParseIn(expr, zone, 0)
-	require.NoError(t, err, expr)
+func checkAgainst(t *rapid.T, o oracle, spec schedule.Spec, zone *schedule.Zone, from, length int64) {
+	s, err := spec.CompileIn(zone)
+	require.NoError(t, err, spec)
 	want := o.between(from, from+length)
 	start, end := effects.Time(from*1000), effects.Time((from+length)*1000)
 	got, more := s.Between(start, end, 1_000_000)
 	require.False(t, more)
-	require.Equal(t, want, got, "%q in %s from %s", expr, zone.Name(), start)
+	require.Equal(t, want, got, "%+v in %s from %s", spec, zone.Name(), start)
 
 	for range 8 {
 		checkNext(t, s, want, effects.Time(rapid.Int64Range(int64(start), int64(end)-1).Draw(t, "instant")), end)
@@ -285,9 +288,10 @@ func TestTheDaysOfManyYearsAreThoseOfTheFieldsReadDayByDay(t *testing.T) {
 			b := rapid.IntRange(a, 2099).Draw(t, "last year")
 			years = drawnField{text: fmt.Sprintf("%d-%d", a, b), has: func(v int) bool { return a <= v && v <= b }}
 		}
-		dom, dow, day := drawDays(t, 40)
+		together := drawDayMatch(t)
+		dom, dow, day := drawDays(t, 40, together)
 		expr := strings.Join([]string{"7 30 12", dom, month.text, dow, years.text}, " ")
-		s, err := schedule.Parse(expr, "UTC", 0)
+		s, err := schedule.Spec{Expr: expr, DayMatch: together}.Compile()
 		require.NoError(t, err, expr)
 		at := time.Date(rapid.IntRange(1970, 2101).Draw(t, "year"), 1, 1, 12, 30, 7, 0, time.UTC)
 		at = at.AddDate(0, 0, rapid.IntRange(0, 366).Draw(t, "day"))
@@ -298,7 +302,7 @@ func TestTheDaysOfManyYearsAreThoseOfTheFieldsReadDayByDay(t *testing.T) {
 				want = append(want, effects.TimeOf(d))
 			}
 		}
-		require.Equal(t, want, s.Preview(after, 20), "%q after %s", expr, after)
+		require.Equal(t, want, s.Preview(after, 20), "%q %s after %s", expr, together, after)
 		require.Equal(t, len(want) == 0, s.Impossible(after))
 	})
 }

@@ -22,7 +22,7 @@ import (
 // An Error says what is wrong with an expression, a zone or an anchor, and
 // what would be right.
 type Error struct {
-	// Field is what is wrong: "cron_expr", "timezone" or "anchor".
+	// Field is what is wrong: "cron_expr", "timezone", "anchor" or "day_match".
 	Field string
 	// Problem names the part, the bad value and what is accepted.
 	Problem string
@@ -54,19 +54,45 @@ type Spec struct {
 	// Anchor is the first occurrence of an "@every"; zero means
 	// 1970-01-01T00:00:00Z. Other schedules ignore it.
 	Anchor effects.Time `json:"anchor,omitzero"`
+	// DayMatch says which days a cron expression means that restricts both the day
+	// of the month and the day of the week; empty means [DayMatchEither]. Other
+	// schedules ignore it.
+	DayMatch DayMatch `json:"day_match,omitempty"`
 }
 
-// Compile checks the schedule and prepares it, as [Parse] does.
-func (s Spec) Compile() (*Schedule, error) {
-	zone := s.Zone
-	if zone == "" {
-		zone = "UTC"
+// DayMatch says which days a cron expression means that restricts both the day of
+// the month and the day of the week.
+type DayMatch string
+
+// The values of a [DayMatch].
+const (
+	DayMatchEither DayMatch = "either" // the days that match one of them, or both
+	DayMatchBoth   DayMatch = "both"   // the days that match both
+)
+
+func (m DayMatch) check() error {
+	if m == "" || m == DayMatchEither || m == DayMatchBoth {
+		return nil
 	}
-	return Parse(s.Expr, zone, s.Anchor)
+	return &Error{Field: "day_match", Problem: fmt.Sprintf("%s is unknown: write %q or %q", quote(string(m)), DayMatchEither, DayMatchBoth)}
+}
+
+// Compile checks the schedule and prepares it. All errors are of type [*Error].
+//
+// A schedule that can never fire is accepted; ask [Schedule.Impossible].
+func (s Spec) Compile() (*Schedule, error) {
+	if s.Zone == "" {
+		s.Zone = "UTC"
+	}
+	zone, err := LoadZone(s.Zone)
+	if err != nil {
+		return nil, err
+	}
+	return s.CompileIn(zone)
 }
 
 // A Schedule is a compiled schedule. It is immutable and safe for concurrent
-// use. Make one with [Parse], [ParseIn], [Every], [Once] or [Spec.Compile].
+// use. Make one with [Spec.Compile], [Parse], [Every] or [Once].
 //
 // Its JSON form is that of its [Spec].
 type Schedule struct {
@@ -80,11 +106,8 @@ type Schedule struct {
 	at     effects.Time  // "@at"
 }
 
-// Parse compiles an expression, to be read in the wall clock time of an IANA
-// time zone. The anchor is the first occurrence of an "@every" and ignored
-// otherwise; see [Spec]. All errors are of type [*Error].
-//
-// A schedule that can never fire is accepted; ask [Schedule.Impossible].
+// Parse compiles a [Spec] without options: an expression, to be read in the wall
+// clock time of an IANA time zone, and the first occurrence of an "@every".
 func Parse(expr, zone string, anchor effects.Time) (*Schedule, error) {
 	z, err := LoadZone(zone)
 	if err != nil {
@@ -93,17 +116,32 @@ func Parse(expr, zone string, anchor effects.Time) (*Schedule, error) {
 	return ParseIn(expr, z, anchor)
 }
 
-// ParseIn is [Parse] with a zone that is already loaded: schedules that share
-// a [Zone] share the memory that its rules take.
+// ParseIn is [Parse] with a zone that is already loaded.
 func ParseIn(expr string, zone *Zone, anchor effects.Time) (*Schedule, error) {
+	return Spec{Expr: expr, Anchor: anchor}.CompileIn(zone)
+}
+
+// CompileIn is [Spec.Compile] with a zone that is already loaded, which counts
+// instead of the spec's own: schedules that share a [Zone] share the memory that
+// its rules take.
+func (s Spec) CompileIn(zone *Zone) (*Schedule, error) {
+	expr, anchor := s.Expr, s.Anchor
 	if err := checkText(expr); err != nil {
 		return nil, err
 	}
 	if anchor < 0 || anchor > effects.MaxTime {
 		return nil, &Error{Field: "anchor", Problem: fmt.Sprintf("%d ms is out of range: it must be after 1970-01-01T00:00:00Z and before the year 10000", int64(anchor))}
 	}
-	s := &Schedule{spec: Spec{Expr: expr, Zone: zone.name, Anchor: anchor}, zone: zone}
-	word, rest, _ := strings.Cut(strings.Trim(expr, " \t"), " ")
+	if err := s.DayMatch.check(); err != nil {
+		return nil, err
+	}
+	s.Zone = zone.name
+	return compile(s, zone)
+}
+
+func compile(spec Spec, zone *Zone) (*Schedule, error) {
+	s := &Schedule{spec: spec, zone: zone}
+	word, rest, _ := strings.Cut(strings.Trim(spec.Expr, " \t"), " ")
 	rest = strings.Trim(rest, " \t")
 	var err error
 	switch strings.ToLower(word) {
@@ -114,8 +152,8 @@ func ParseIn(expr string, zone *Zone, anchor effects.Time) (*Schedule, error) {
 			err = exprError("@at: %v", err)
 		}
 	default:
-		if s.fields, err = parseCron(expr); err == nil {
-			s.cron, err = newCron(s.fields, zone)
+		if s.fields, err = parseCron(spec.Expr); err == nil {
+			s.cron, err = newCron(s.fields, zone, spec)
 		}
 	}
 	if err != nil {
@@ -160,6 +198,29 @@ func (s *Schedule) Zone() string { return s.spec.Zone }
 
 // Anchor gives the anchor as it was given.
 func (s *Schedule) Anchor() effects.Time { return s.spec.Anchor }
+
+// maxWarnings bounds what an expression of many odd items has to say.
+const maxWarnings = 10
+
+// Warnings says which parts of the expression mean something else than they seem
+// to, in the order of its fields: each names the field, its text, and what it stands
+// for. None of them keeps the schedule from being used.
+func (s *Schedule) Warnings() []string {
+	if s.cron == nil {
+		return nil
+	}
+	var all []string
+	for i := range s.fields {
+		all = append(all, s.fields[i].warnings...)
+	}
+	if w := s.fields.dayWarning(s.spec.DayMatch); w != "" {
+		all = append(all, w)
+	}
+	if n := len(all) - maxWarnings; n > 0 {
+		all = append(all[:maxWarnings:maxWarnings], fmt.Sprintf("%s more like these", plural(n, "warning")))
+	}
+	return all
+}
 
 // MarshalJSON encodes the schedule's [Spec].
 func (s *Schedule) MarshalJSON() ([]byte, error) { return json.Marshal(s.spec) }

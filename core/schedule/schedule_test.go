@@ -131,16 +131,82 @@ func TestWhatIsNoExpressionIsRefusedWithTheFieldAndTheReason(t *testing.T) {
 
 func TestDescriptionsReadAsEnglish(t *testing.T) {
 	datadriven.RunTest(t, "testdata/describe.txt", func(t *testing.T, d *datadriven.TestData) string {
-		zone := "UTC"
+		zone, match := "UTC", ""
 		d.MaybeScanArgs(t, "zone", &zone)
+		d.MaybeScanArgs(t, "day_match", &match)
 		var b strings.Builder
 		for line := range strings.Lines(d.Input) {
-			s, err := schedule.Parse(strings.TrimSuffix(line, "\n"), zone, 0)
+			s, err := schedule.Spec{Expr: strings.TrimSuffix(line, "\n"), Zone: zone, DayMatch: schedule.DayMatch(match)}.Compile()
 			require.NoError(t, err, line)
 			b.WriteString(s.Describe() + "\n")
 		}
 		return b.String()
 	})
+}
+
+func TestWhatMeansSomethingElseThanItSeemsToIsWarnedOf(t *testing.T) {
+	datadriven.RunTest(t, "testdata/warnings.txt", func(t *testing.T, d *datadriven.TestData) string {
+		match := ""
+		d.MaybeScanArgs(t, "day_match", &match)
+		var b strings.Builder
+		for line := range strings.Lines(d.Input) {
+			s, err := schedule.Spec{Expr: strings.TrimSuffix(line, "\n"), DayMatch: schedule.DayMatch(match)}.Compile()
+			require.NoError(t, err, line)
+			for _, w := range s.Warnings() {
+				b.WriteString(w + "\n")
+			}
+		}
+		if b.Len() == 0 {
+			return "none\n"
+		}
+		return b.String()
+	})
+}
+
+func TestAStepBeyondItsRangeStandsForTheFirstValueAlone(t *testing.T) {
+	for _, row := range []struct{ odd, plain string }{
+		{"9-15/10 * * * *", "9 * * * *"},
+		{"30 18-21/7 * * *", "30 18 * * *"},
+		{"*/90 * * * *", "0 * * * *"},
+		{"5/77 * * * *", "5 * * * *"},
+		{"*/123456 9 * * *", "0 9 * * *"},
+		{"0 22-2/5 * * *", "0 22 * * *"},
+		{"0 0 */40 * *", "0 0 1 * *"},
+		{"0 0 3-5/3,20 * *", "0 0 3,20 * *"},
+		{"0 0 1 11-2/4 *", "0 0 1 11 *"},
+		{"0 0 * * 5-7/3", "0 0 * * FRI"},
+		{"0 0 * * 7-7/3", "0 0 * * SUN"},
+		{"0 0 0 1 1 ? 2030-2035/6", "0 0 0 1 1 ? 2030"},
+	} {
+		from := instant(t, "2026-02-10T14:00:00Z")
+		assert.Equal(t, parse(t, row.plain).Preview(from, 50), parse(t, row.odd).Preview(from, 50), row.odd)
+		assert.Equal(t, parse(t, row.plain).Describe(), parse(t, row.odd).Describe(), row.odd)
+		assert.Len(t, parse(t, row.odd).Warnings(), 1, row.odd)
+		assert.Empty(t, parse(t, row.plain).Warnings())
+	}
+}
+
+func TestNamesMayBeWhole(t *testing.T) {
+	for _, row := range []struct{ whole, short string }{
+		{"0 0 * * Monday", "0 0 * * 1"},
+		{"0 0 * january *", "0 0 * 1 *"},
+		{"0 0 * * FRIDAY-sunday", "0 0 * * 5-7"},
+		{"0 0 * November-FEB/2 TUESDAY,Wed", "0 0 * 11-2/2 2,3"},
+		{"0 0 * * thursday#2,SATURDAYL,Monday#L", "0 0 * * 4#2,6L,1L"},
+		{"0 0 * May *", "0 0 * 5 *"},
+	} {
+		from := instant(t, "2026-02-10T14:00:00Z")
+		assert.Equal(t, parse(t, row.short).Preview(from, 50), parse(t, row.whole).Preview(from, 50), row.whole)
+		assert.Equal(t, parse(t, row.short).Describe(), parse(t, row.whole).Describe())
+	}
+}
+
+func TestADayMatchThatIsUnknownIsRefused(t *testing.T) {
+	_, err := schedule.Spec{Expr: "@daily", DayMatch: "and"}.Compile()
+	assert.EqualError(t, err, `day_match: "and" is unknown: write "either" or "both"`)
+	var bad *schedule.Error
+	require.ErrorAs(t, err, &bad)
+	assert.Equal(t, "day_match", bad.Field)
 }
 
 func TestAPeriodCountsFromItsAnchorWhichIsItsFirstOccurrence(t *testing.T) {
@@ -218,6 +284,7 @@ func TestASpecKeepsItsJSONFormAndComesBackEqual(t *testing.T) {
 		json string
 	}{
 		{schedule.Spec{Expr: "0 9 * * MON-FRI", Zone: "US/Eastern"}, `{"expr":"0 9 * * MON-FRI","timezone":"US/Eastern"}`},
+		{schedule.Spec{Expr: "0 9 */2 * MON", Zone: "UTC", DayMatch: schedule.DayMatchBoth}, `{"expr":"0 9 */2 * MON","timezone":"UTC","day_match":"both"}`},
 		{schedule.Spec{Expr: "@daily", Zone: "UTC"}, `{"expr":"@daily","timezone":"UTC"}`},
 		{schedule.Spec{Expr: "@every 1h0m0s", Zone: "UTC", Anchor: 1}, `{"expr":"@every 1h0m0s","timezone":"UTC","anchor":"1970-01-01T00:00:00.001Z"}`},
 	} {

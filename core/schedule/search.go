@@ -16,20 +16,31 @@ const never = math.MaxInt64
 // clock shows them, which is the rule of R4.
 type cron struct {
 	calendar cronexpr.Expression
-	zone     *Zone
+	// days are the fields with the days, where both day fields must match: cronexpr
+	// takes either. The calendar then names times of every day.
+	days *cronFields
+	zone *Zone
 	// elapsed is set where the hour field has a wildcard or step (R4).
 	elapsed bool
 	// impossible is set where no reading of the calendar matches.
 	impossible bool
 }
 
-func newCron(f *cronFields, zone *Zone) (*cron, error) {
-	canonical := f.canonical()
+func newCron(f *cronFields, zone *Zone, spec Spec) (*cron, error) {
+	searched, days := f, (*cronFields)(nil)
+	if spec.DayMatch == DayMatchBoth && f.restrictsBoth() {
+		times := *f
+		for _, i := range []int{dayOfMonth, month, dayOfWeek, year} {
+			times[i] = field{every: true}
+		}
+		searched, days = &times, f
+	}
+	canonical := searched.canonical()
 	parsed, err := cronexpr.Parse(canonical)
 	if err != nil { // our grammar admits nothing that cronexpr refuses
 		return nil, exprError("%s cannot be searched: %v", quote(canonical), err)
 	}
-	c := &cron{calendar: *parsed, zone: zone, elapsed: f[hour].elapsed}
+	c := &cron{calendar: *parsed, days: days, zone: zone, elapsed: f[hour].elapsed}
 	c.impossible = c.reading(-2*day) == never
 	return c, nil
 }
@@ -38,6 +49,19 @@ func newCron(f *cronFields, zone *Zone) (*cron, error) {
 // expression names, both in seconds as if the wall clock showed UTC; never
 // where the calendar ends before.
 func (c *cron) reading(after int64) int64 {
+	if c.days == nil {
+		return c.search(after)
+	}
+	for d := c.days.firstDay((after + 1) / day); d != never; d = c.days.firstDay(d + 1) {
+		if w := c.search(max(after, d*day-1)); w < (d+1)*day {
+			return w // on the first day its times may be over
+		}
+	}
+	return never
+}
+
+// search asks the calendar alone.
+func (c *cron) search(after int64) int64 {
 	// Next writes to the expression; it gets a copy, so that c is immutable. The
 	// maps and slices that the copy shares are only read.
 	calendar := c.calendar

@@ -85,7 +85,7 @@ func TestAFixedTimeFiresOnceAlsoWhereClocksAreSetBackTwiceInAShortTime(t *testin
 	z.segs = b.list
 	f, err := parseCron("30 0-23 * * *")
 	require.NoError(t, err)
-	c, err := newCron(f, z)
+	c, err := newCron(f, z, Spec{})
 	require.NoError(t, err)
 	// 05:30 is shown before the change; from 06:00 on nothing is new until the
 	// clocks, three hours behind by then, show 06:30.

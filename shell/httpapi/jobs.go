@@ -119,7 +119,7 @@ var ofTheJob = map[string]string{
 const nextTimes = 5
 
 func (s *Server) jobDetail(j core.Job) wire.Job {
-	d := wire.Job{Job: j, Active: append([]core.ActiveRun{}, j.Active...), NextTimes: []effects.Time{}}
+	d := wire.Job{Job: j, Active: append([]core.ActiveRun{}, j.Active...), NextTimes: []effects.Time{}, Warnings: j.Warnings()}
 	if j.Schedule == "" || j.Paused {
 		return d
 	}

@@ -96,6 +96,7 @@ func (s *Server) createRecurring(w http.ResponseWriter, r *http.Request, c *call
 	w.Header().Set("Location", "/v1/recurring/"+a.ID.String())
 	return writeJSON(w, http.StatusCreated, wire.RecurringCreated{
 		RecurringID: a.ID, NextExecution: a.NextExecutionAt, CronExpr: a.CronExpr, Timezone: a.Timezone, Enabled: a.Enabled,
+		Warnings: a.Warnings(),
 	})
 }
 
@@ -111,7 +112,7 @@ func summary(a core.RecurringAction) wire.RecurringSummary {
 func detail(a core.RecurringAction) wire.RecurringAction {
 	t := a.ActionTemplate
 	return wire.RecurringAction{
-		RecurringAction: a, Description: orNull(a.Description), Labels: orEmpty(a.Labels),
+		RecurringAction: a, Description: orNull(a.Description), Labels: orEmpty(a.Labels), Warnings: a.Warnings(),
 		ActionTemplate: wire.RecurringActionTemplate{RecurringActionTemplate: t, Metadata: orEmpty(t.Metadata), DedupKey: orNull(t.DedupKey)},
 	}
 }
@@ -399,5 +400,5 @@ func previewOf(expr, zone string, anchor, after effects.Time, n int) (wire.Previ
 		return wire.Preview{}, err
 	}
 	times := append([]effects.Time{}, sched.Preview(after, n)...) // [] and not null
-	return wire.Preview{CronExpr: expr, Timezone: zone, Description: sched.Describe(), Times: times}, nil
+	return wire.Preview{CronExpr: expr, Timezone: zone, Description: sched.Describe(), Times: times, Warnings: sched.Warnings()}, nil
 }

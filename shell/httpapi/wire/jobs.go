@@ -40,6 +40,7 @@ type Job struct {
 	Active []core.ActiveRun `json:"active"`
 	// NextTimes are the next times of the schedule; none while the job is paused.
 	NextTimes []effects.Time `json:"next_times"`
+	Warnings  []string       `json:"warnings,omitempty"` // what of the schedule means something else than it seems to
 }
 
 // JobPlanned is the answer to PUT /v1/jobs/{id}?dry_run=true: what the request would do.

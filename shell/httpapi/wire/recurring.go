@@ -37,6 +37,7 @@ type RecurringCreated struct {
 	CronExpr      string       `json:"cron_expr"`
 	Timezone      string       `json:"timezone"`
 	Enabled       bool         `json:"enabled"`
+	Warnings      []string     `json:"warnings,omitempty"` // what of the expression means something else than it seems to
 }
 
 // RecurringSummary is a recurring action as lists show it (002 section 4).
@@ -68,6 +69,7 @@ type RecurringAction struct {
 	Description    *string                 `json:"description"`
 	Labels         map[string]string       `json:"labels"`
 	ActionTemplate RecurringActionTemplate `json:"action_template"`
+	Warnings       []string                `json:"warnings,omitempty"` // what of the expression means something else than it seems to
 }
 
 // RecurringActionTemplate is what a recurring action makes its actions of, with null and {}
@@ -98,6 +100,7 @@ type Preview struct {
 	Timezone    string         `json:"timezone"`
 	Description string         `json:"description"`
 	Times       []effects.Time `json:"times"`
+	Warnings    []string       `json:"warnings,omitempty"` // what of the expression means something else than it seems to
 }
 
 // RecurringPatch is the body of PUT /v1/recurring/{id} (002 section 4): what is

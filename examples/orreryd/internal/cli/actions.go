@@ -54,7 +54,7 @@ func (w *when) addFlags(cmd *cobra.Command) {
 }
 
 // fields gives the trigger, if it is not now, and the recurrence, if there is one.
-func (w *when) fields(now time.Time) (map[string]any, error) {
+func (w *when) fields(a *app, now time.Time) (map[string]any, error) {
 	given := w.cmd.Flags().Changed
 	body := map[string]any{}
 	var first effects.Time
@@ -88,6 +88,7 @@ func (w *when) fields(now time.Time) (map[string]any, error) {
 		if err != nil {
 			return nil, err
 		}
+		a.warn(s.Warnings())
 		body["recurrence"] = core.CronRecurrence(w.cron, cmp.Or(w.tz, "UTC"))
 		if first.IsZero() { // an action without a time fires at once, a schedule at its next time
 			next, ok := s.Next(effects.TimeOf(now))
@@ -117,7 +118,7 @@ func (a *app) actionsAdd(m machine[core.Action]) *cobra.Command {
 		}
 		return body, err
 	}
-	due := field{add: t.addFlags, value: func(*app, []string) (any, error) { return t.fields(time.Now()) }}
+	due := field{add: t.addFlags, value: func(a *app, _ []string) (any, error) { return t.fields(a, time.Now()) }}
 	cmd := m.sending(verb{
 		use:   "add [flags] [-- COMMAND [ARG...]]",
 		short: "Add an action, for now or for later",

@@ -99,6 +99,13 @@ func parseCron(expr, zone string) (*schedule.Schedule, error) {
 	return s, cronError(err)
 }
 
+// warn says on stderr which parts of a schedule mean something else than they seem to.
+func (a *app) warn(warnings []string) {
+	for _, w := range warnings {
+		text.Sayf(a.err, "orreryd: warning: %s\n", text.Clean(w))
+	}
+}
+
 // cronError names the flag that a schedule's error is about.
 func cronError(err error) error {
 	wrong, ok := errors.AsType[*schedule.Error](err)

@@ -69,6 +69,7 @@ repeated. A job without namespace and tenant belongs to those of --namespace and
 			if plans[i], err = j.send(ctx, c, r, true); err != nil {
 				return refused(r, err)
 			}
+			j.warn(r)
 		}
 		for i, r := range read {
 			if plans[i].DryRun = dryRun; !dryRun && plans[i].Action != "keep" {
@@ -132,6 +133,9 @@ func (j *jobCommands) printChecked(read []readJob, wrong jobfile.Errors) error {
 		}
 		ids[r.file] = append(ids[r.file], text.Clean(r.spec.ID))
 	}
+	for _, r := range read {
+		j.warn(r)
+	}
 	var says strings.Builder
 	for _, e := range wrong {
 		fmt.Fprintln(&says, text.Clean(e.Error()))
@@ -140,6 +144,13 @@ func (j *jobCommands) printChecked(read []readJob, wrong jobfile.Errors) error {
 		fmt.Fprintf(&says, "%s: ok: %s\n", text.Clean(file), strings.Join(ids[file], ", "))
 	}
 	return j.a.show(map[string]any{"files": files, "jobs": len(read), "errors": append(jobfile.Errors{}, wrong...)}, says.String())
+}
+
+// warn says on stderr what of a job's schedule means something else than it seems to.
+func (j *jobCommands) warn(r readJob) {
+	for _, w := range r.spec.Warnings() {
+		text.Sayf(j.a.err, "%s: warning: job %q: schedule: %s\n", text.Clean(r.file), text.Clean(r.spec.ID), text.Clean(w))
+	}
 }
 
 // unusable is the error where something is wrong with job files.

@@ -145,6 +145,7 @@ or 7 (years last); try one with: orreryd recurring preview --cron "0 9 * * MON-F
 		if err != nil {
 			return err
 		}
+		r.a.warn(created.Warnings)
 		next := timeText(created.NextExecution)
 		if !created.Enabled {
 			next = "none: it is disabled"
@@ -202,7 +203,13 @@ from now and never makes a past time due. An empty --ends-at, --dedup-key or
 			return usagef("say what to change, such as --cron \"0 10 * * *\"")
 		}
 		q.body = body
-		return r.send(ctx, c, q, nil)
+		var changed wire.RecurringAction
+		raw, err := c.json(ctx, q, &changed)
+		if err != nil {
+			return err
+		}
+		r.a.warn(changed.Warnings)
+		return r.a.print(raw, r.view(changed.RecurringAction))
 	}), fields)
 }
 
@@ -353,10 +360,11 @@ func previewOf(expr, zone string, n int, now effects.Time) (wire.Preview, error)
 	if err != nil {
 		return wire.Preview{}, err
 	}
-	return wire.Preview{CronExpr: expr, Timezone: zone, Description: s.Describe(), Times: s.Preview(now, n)}, nil
+	return wire.Preview{CronExpr: expr, Timezone: zone, Description: s.Describe(), Times: s.Preview(now, n), Warnings: s.Warnings()}, nil
 }
 
 func (r *recurring) printPreview(p wire.Preview) error {
+	r.a.warn(p.Warnings)
 	rows := rowsOf(p.Times, func(t effects.Time) []string {
 		return []string{t.Std().Format("Mon 2006-01-02 15:04:05"), localTime(t, p.Timezone)}
 	})
