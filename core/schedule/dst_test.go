@@ -2,6 +2,7 @@ package schedule_test
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,18 +17,19 @@ import (
 
 func TestOccurrencesAroundChangesOfTheClocks(t *testing.T) {
 	datadriven.RunTest(t, "testdata/dst.txt", func(t *testing.T, d *datadriven.TestData) string {
-		var zoneName, from, to, anchor string
+		var zoneName, from, to, anchor, rule string
 		d.ScanArgs(t, "zone", &zoneName)
 		d.ScanArgs(t, "from", &from)
 		d.ScanArgs(t, "to", &to)
 		d.MaybeScanArgs(t, "anchor", &anchor)
+		d.MaybeScanArgs(t, "dst", &rule)
 		zone, err := schedule.LoadZone(zoneName)
 		require.NoError(t, err)
 		var start effects.Time
 		if anchor != "" {
 			start = instant(t, anchor)
 		}
-		s, err := schedule.ParseIn(d.Input, zone, start)
+		s, err := schedule.Spec{Expr: d.Input, Anchor: start, DST: schedule.DST(rule)}.CompileIn(zone)
 		require.NoError(t, err)
 		times, more := s.Between(instant(t, from), instant(t, to), 20)
 		require.False(t, more)
@@ -44,7 +46,9 @@ func TestOccurrencesAroundChangesOfTheClocks(t *testing.T) {
 
 // TestTheTableInTheDocumentationIsTrue reads the rows
 //
-//	| zone | local date | `expression` | occurrences of that date |
+//	| zone | local date | `expression` | rule | occurrences of that date |
+//
+// and those without a rule.
 func TestTheTableInTheDocumentationIsTrue(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/cron.md")
 	require.NoError(t, err)
@@ -54,7 +58,10 @@ func TestTheTableInTheDocumentationIsTrue(t *testing.T) {
 		for i := range cells {
 			cells[i] = strings.Trim(strings.TrimSpace(cells[i]), "`")
 		}
-		if len(cells) != 4 {
+		if len(cells) == 4 {
+			cells = slices.Insert(cells, 3, "")
+		}
+		if len(cells) != 5 {
 			continue
 		}
 		date, err := time.Parse(time.DateOnly, cells[1])
@@ -65,7 +72,7 @@ func TestTheTableInTheDocumentationIsTrue(t *testing.T) {
 		zone, err := schedule.LoadZone(cells[0])
 		require.NoError(t, err)
 		loc := zone.Location()
-		s, err := schedule.ParseIn(cells[2], zone, 0)
+		s, err := schedule.Spec{Expr: cells[2], DST: schedule.DST(cells[3])}.CompileIn(zone)
 		require.NoError(t, err)
 		var fires []string
 		times, _ := s.Between(effects.TimeOf(date.AddDate(0, 0, -2)), effects.TimeOf(date.AddDate(0, 0, 3)), 1000)
@@ -78,9 +85,12 @@ func TestTheTableInTheDocumentationIsTrue(t *testing.T) {
 		if len(fires) > 6 {
 			got = strings.Join(fires[:6], ", ") + ", ..."
 		}
-		assert.Equal(t, cells[3], got, "%s", line)
+		if got == "" {
+			got = "not at all"
+		}
+		assert.Equal(t, cells[4], got, "%s", line)
 	}
-	assert.Greater(t, rows, 12)
+	assert.Greater(t, rows, 22)
 }
 
 // TestTheExamplesInTheDocumentationAreDescribedAsItSays reads the rows

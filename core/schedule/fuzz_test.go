@@ -54,6 +54,16 @@ func FuzzParse(f *testing.F) {
 			assert.True(t, ok)
 			assert.Equal(t, at, next)
 		}
+		once, twice := map[effects.Time]bool{}, s.Spec()
+		twice.DST = schedule.DSTTwice
+		often, err := twice.Compile()
+		require.NoError(t, err)
+		for _, at := range often.Preview(0, 50) {
+			once[at] = true
+		}
+		for i, at := range s.Preview(0, 50) { // what fires once is among what fires twice
+			assert.True(t, once[at] || i >= 25, "%s", at)
+		}
 	})
 }
 

@@ -32,6 +32,7 @@ var hardZones = []string{
 type oracle struct {
 	loc     *time.Location
 	elapsed bool                   // wildcard or step in the hour field
+	dst     schedule.DST           // of fixed times
 	matches func(w time.Time) bool // on a wall clock reading, carried as UTC
 	step    int64                  // seconds between looks
 }
@@ -46,14 +47,15 @@ func (o oracle) between(from, to int64) []effects.Time {
 	for t := first; t <= to; t += o.step {
 		w := wall(o.loc, t)
 		fire := false
+		shown := o.matches(time.Unix(w, 0).UTC())
 		if o.elapsed {
-			fire = o.matches(time.Unix(w, 0).UTC())
+			fire = shown
 		} else {
 			for skipped := previous + o.step; skipped < w; skipped += o.step {
-				fire = !passed[skipped] && o.matches(time.Unix(skipped, 0).UTC()) || fire
+				fire = o.dst != schedule.DSTSkip && !passed[skipped] && o.matches(time.Unix(skipped, 0).UTC()) || fire
 				passed[skipped] = true
 			}
-			fire = !passed[w] && o.matches(time.Unix(w, 0).UTC()) || fire
+			fire = shown && (!passed[w] || o.dst == schedule.DSTTwice) || fire
 			passed[w] = true
 		}
 		if fire && t > from {
@@ -170,6 +172,10 @@ func drawDays(t *rapid.T, starShare int, together schedule.DayMatch) (dom, dow s
 	}
 }
 
+func drawDST(t *rapid.T) schedule.DST {
+	return rapid.SampledFrom([]schedule.DST{"", schedule.DSTOnceShifted, schedule.DSTSkip, schedule.DSTTwice}).Draw(t, "dst")
+}
+
 func drawDayMatch(t *rapid.T) schedule.DayMatch {
 	return rapid.SampledFrom([]schedule.DayMatch{"", schedule.DayMatchEither, schedule.DayMatchBoth, schedule.DayMatchBoth}).Draw(t, "day match")
 }
@@ -231,10 +237,10 @@ func TestTheOccurrencesAroundChangesOfTheClocksAreThoseOfTheRuleReadMinuteByMinu
 		together := drawDayMatch(t)
 		dom, dow, day := drawDays(t, 80, together)
 		expr := strings.Join([]string{minute.text, hour.text, dom, month.text, dow}, " ")
-		o := oracle{loc: loc, elapsed: hour.elapsed, step: 60, matches: func(w time.Time) bool {
+		o := oracle{loc: loc, elapsed: hour.elapsed, dst: drawDST(t), step: 60, matches: func(w time.Time) bool {
 			return minute.has(w.Minute()) && hour.has(w.Hour()) && month.has(int(w.Month())) && day(w)
 		}}
-		checkAgainst(t, o, schedule.Spec{Expr: expr, DayMatch: together}, zone, drawStart(t, loc, 30*3600, 60), 54*3600)
+		checkAgainst(t, o, schedule.Spec{Expr: expr, DayMatch: together, DST: o.dst}, zone, drawStart(t, loc, 30*3600, 60), 54*3600)
 	})
 }
 
@@ -243,11 +249,11 @@ func TestTheOccurrencesAroundChangesOfTheClocksAreThoseOfTheRuleReadSecondBySeco
 		zone, loc := drawZone(t)
 		second, minute := drawField(t, "second", 0, 59, 10), drawField(t, "minute", 0, 59, 20)
 		hour := drawField(t, "hour", 0, 23, 30)
-		o := oracle{loc: loc, elapsed: hour.elapsed, step: 1, matches: func(w time.Time) bool {
+		o := oracle{loc: loc, elapsed: hour.elapsed, dst: drawDST(t), step: 1, matches: func(w time.Time) bool {
 			return second.has(w.Second()) && minute.has(w.Minute()) && hour.has(w.Hour())
 		}}
 		expr := strings.Join([]string{second.text, minute.text, hour.text, "* * ?"}, " ")
-		checkAgainst(t, o, schedule.Spec{Expr: expr}, zone, drawStart(t, loc, 3*3600, 1), 6*3600)
+		checkAgainst(t, o, schedule.Spec{Expr: expr, DST: o.dst}, zone, drawStart(t, loc, 3*3600, 1), 6*3600)
 	})
 }
 

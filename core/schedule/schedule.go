@@ -11,6 +11,7 @@ package schedule
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -22,7 +23,7 @@ import (
 // An Error says what is wrong with an expression, a zone or an anchor, and
 // what would be right.
 type Error struct {
-	// Field is what is wrong: "cron_expr", "timezone", "anchor" or "day_match".
+	// Field is what is wrong: "cron_expr", "timezone", "anchor", "day_match" or "dst".
 	Field string
 	// Problem names the part, the bad value and what is accepted.
 	Problem string
@@ -58,6 +59,10 @@ type Spec struct {
 	// of the month and the day of the week; empty means [DayMatchEither]. Other
 	// schedules ignore it.
 	DayMatch DayMatch `json:"day_match,omitempty"`
+	// DST says when fixed times fire that the clocks skip or repeat; empty means
+	// [DSTOnceShifted]. It concerns cron expressions whose hour field has neither a
+	// "*" nor a step, and no others.
+	DST DST `json:"dst,omitempty"`
 }
 
 // DayMatch says which days a cron expression means that restricts both the day of
@@ -69,6 +74,29 @@ const (
 	DayMatchEither DayMatch = "either" // the days that match one of them, or both
 	DayMatchBoth   DayMatch = "both"   // the days that match both
 )
+
+// DST says when the fixed times of a cron expression fire that the clocks skip or
+// repeat, when they are set forward or back. See docs/cron.md.
+type DST string
+
+// The values of a [DST].
+const (
+	// DSTOnceShifted: each time fires once; one that is skipped fires at the end of the
+	// gap, one that is repeated fires the first time (R4).
+	DSTOnceShifted DST = "once_shifted"
+	// DSTSkip: one that is skipped does not fire, one that is repeated fires the first time.
+	DSTSkip DST = "skip"
+	// DSTTwice: one that is skipped fires at the end of the gap, one that is repeated
+	// fires each time.
+	DSTTwice DST = "twice"
+)
+
+func (d DST) check() error {
+	if d == "" || d == DSTOnceShifted || d == DSTSkip || d == DSTTwice {
+		return nil
+	}
+	return &Error{Field: "dst", Problem: fmt.Sprintf("%s is unknown: write %q, %q or %q", quote(string(d)), DSTOnceShifted, DSTSkip, DSTTwice)}
+}
 
 func (m DayMatch) check() error {
 	if m == "" || m == DayMatchEither || m == DayMatchBoth {
@@ -132,7 +160,7 @@ func (s Spec) CompileIn(zone *Zone) (*Schedule, error) {
 	if anchor < 0 || anchor > effects.MaxTime {
 		return nil, &Error{Field: "anchor", Problem: fmt.Sprintf("%d ms is out of range: it must be after 1970-01-01T00:00:00Z and before the year 10000", int64(anchor))}
 	}
-	if err := s.DayMatch.check(); err != nil {
+	if err := cmp.Or(s.DayMatch.check(), s.DST.check()); err != nil {
 		return nil, err
 	}
 	s.Zone = zone.name

@@ -201,6 +201,11 @@ func TestNamesMayBeWhole(t *testing.T) {
 	}
 }
 
+func TestARuleForChangesOfTheClocksThatIsUnknownIsRefused(t *testing.T) {
+	_, err := schedule.Spec{Expr: "@daily", DST: "never"}.Compile()
+	assert.EqualError(t, err, `dst: "never" is unknown: write "once_shifted", "skip" or "twice"`)
+}
+
 func TestADayMatchThatIsUnknownIsRefused(t *testing.T) {
 	_, err := schedule.Spec{Expr: "@daily", DayMatch: "and"}.Compile()
 	assert.EqualError(t, err, `day_match: "and" is unknown: write "either" or "both"`)
@@ -285,6 +290,7 @@ func TestASpecKeepsItsJSONFormAndComesBackEqual(t *testing.T) {
 	}{
 		{schedule.Spec{Expr: "0 9 * * MON-FRI", Zone: "US/Eastern"}, `{"expr":"0 9 * * MON-FRI","timezone":"US/Eastern"}`},
 		{schedule.Spec{Expr: "0 9 */2 * MON", Zone: "UTC", DayMatch: schedule.DayMatchBoth}, `{"expr":"0 9 */2 * MON","timezone":"UTC","day_match":"both"}`},
+		{schedule.Spec{Expr: "30 2 * * *", Zone: "US/Eastern", DST: schedule.DSTSkip}, `{"expr":"30 2 * * *","timezone":"US/Eastern","dst":"skip"}`},
 		{schedule.Spec{Expr: "@daily", Zone: "UTC"}, `{"expr":"@daily","timezone":"UTC"}`},
 		{schedule.Spec{Expr: "@every 1h0m0s", Zone: "UTC", Anchor: 1}, `{"expr":"@every 1h0m0s","timezone":"UTC","anchor":"1970-01-01T00:00:00.001Z"}`},
 	} {

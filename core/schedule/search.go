@@ -22,6 +22,7 @@ type cron struct {
 	zone *Zone
 	// elapsed is set where the hour field has a wildcard or step (R4).
 	elapsed bool
+	dst     DST // of fixed times
 	// impossible is set where no reading of the calendar matches.
 	impossible bool
 }
@@ -40,7 +41,7 @@ func newCron(f *cronFields, zone *Zone, spec Spec) (*cron, error) {
 	if err != nil { // our grammar admits nothing that cronexpr refuses
 		return nil, exprError("%s cannot be searched: %v", quote(canonical), err)
 	}
-	c := &cron{calendar: *parsed, days: days, zone: zone, elapsed: f[hour].elapsed}
+	c := &cron{calendar: *parsed, days: days, zone: zone, elapsed: f[hour].elapsed, dst: spec.DST}
 	c.impossible = c.reading(-2*day) == never
 	return c, nil
 }
@@ -79,8 +80,37 @@ func (c *cron) next(t int64) (int64, bool) {
 		return 0, false
 	case c.elapsed:
 		return c.nextElapsed(t)
+	case c.dst == DSTSkip:
+		return c.nextShown(t)
+	case c.dst == DSTTwice:
+		return c.nextOfEither(t)
 	}
 	return c.nextFixed(t)
+}
+
+// nextOfEither finds the next occurrence under [DSTTwice]: the shifted ones are those
+// of nextFixed, the repeated ones those of nextElapsed, and all others are in both.
+func (c *cron) nextOfEither(t int64) (int64, bool) {
+	shown, ok := c.nextElapsed(t)
+	fixed, also := c.nextFixed(t)
+	if !ok || also && fixed < shown {
+		return fixed, also
+	}
+	return shown, true
+}
+
+// nextShown finds the next occurrence under [DSTSkip]: that of nextFixed, unless the
+// wall clock does not show the reading then, which was skipped.
+func (c *cron) nextShown(t int64) (int64, bool) {
+	for w := c.reading(c.zone.reached(c.zone.segmentAt(t), t)); w != never; {
+		at := c.zone.firstShown(w)
+		shown := at + c.zone.segs[c.zone.segmentAt(at)].off
+		if shown == w {
+			return at, true
+		}
+		w = c.reading(shown - 1) // the gap ends at this reading
+	}
+	return 0, false
 }
 
 // nextFixed finds the next occurrence of fixed times: each fires once, when
