@@ -87,7 +87,11 @@ type Batch struct {
 	bounds   bounds
 	asking   bool // the delivery that is being made comes from outside
 	together bool // the input is one of several that count as one: see ApplyAll
-	program  map[string]Subscriber
+
+	program map[string]Subscriber
+	muted   bool // the program's subscribers are not asked
+	heeded  bool // one of them has given effects in this attempt
+	lost    bool // the loader has failed in this attempt
 }
 
 // WithdrawnEffect names an outer effect that was taken back.
@@ -203,12 +207,12 @@ func (t *Batch) Clock() Clock { return t.clock }
 func (t *Batch) Apply(in Input) (Result, error) {
 	t.clock.Step = t.seq<<stepBits + t.taken
 	t.bounds.begin(in)
-	res, err := t.attempt(in)
+	res, err := t.try(in)
 	if errors.Is(err, errHalf) {
 		if due, ok := in.Event.(interface{ afterRefusal(reason string) Event }); ok {
 			refused := res.Refused
 			in.Event = due.afterRefusal(refused.Reason)
-			res, err = t.attempt(in)
+			res, err = t.try(in)
 			res.Refused = refused
 		}
 	}
@@ -240,6 +244,7 @@ func (t *Batch) attempt(in Input) (Result, error) {
 		t.undo = t.undo[:0]
 	}
 	before := t.mark()
+	t.heeded, t.lost = false, false
 	t.bounds.retry()
 	res, err := t.run(in)
 	if err != nil || !res.Changed {
@@ -416,6 +421,7 @@ func (t *Batch) slot(ref effects.Ref) (*slot, error) {
 	}
 	state, err := t.loader.Load(ref)
 	if err != nil {
+		t.lost = true
 		return nil, fmt.Errorf("load %s: %w", ref, err)
 	}
 	if state, err = Whole(state, t.State); err != nil {

@@ -195,15 +195,17 @@ func (s Bus) Route(e effects.Event) []effects.Effect {
 
 // escalate is what the bus announces of an event that it routes no further.
 func (s Bus) escalate(e effects.Event) effects.Event {
-	return s.complain(e, fmt.Sprintf("event %s of %s %s arose from %d routings in a row and was not routed: subscribers feed one another", e.Kind, e.Source.Component, e.Source.ID, MaxRoutings))
+	return s.complain(e.ID, fmt.Sprintf("event %s of %s %s arose from %d routings in a row and was not routed: subscribers feed one another", e.Kind, e.Source.Component, e.Source.ID, MaxRoutings))
 }
 
-// complain is what the bus announces of an event that went wrong.
-func (s Bus) complain(e effects.Event, message string) effects.Event {
+// complain is what the bus announces of an event that went wrong, or of an input.
+func (s Bus) complain(event uuid.UUID, message string) effects.Event {
 	data := begin(nil)
 	data.str("message", message)
-	data.id("event", e.ID)
-	return effects.Event{Kind: effects.KindEscalate, Source: effects.EventSource{Component: "bus", ID: s.ID}, Data: data.end()}
+	if event != uuid.Nil {
+		data.id("event", event)
+	}
+	return effects.Event{Kind: effects.KindEscalate, Source: effects.EventSource{Component: "bus", ID: BusRef().ID}, Data: data.end()}
 }
 
 // Ref names the bus.

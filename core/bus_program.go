@@ -1,6 +1,7 @@
 package core
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -78,28 +79,50 @@ func (s Bus) heartbeat(e BusHeartbeat) (Bus, []effects.Effect) {
 // cannot decide. What [Subscriber.Handle] gives is carried out as if a machine had: it may
 // hold what stays inside, that is [effects.Send] of an [Event], [effects.Emit] of a custom kind
 // and other [effects.Inner] effects. One that gives something else, or panics, has done
-// nothing, and an escalation says so.
+// nothing, and an escalation says so. So it is with all of them where an input cannot be
+// carried out because of what they gave: it is carried out without that.
 func (t *Batch) Subscribers(program map[string]Subscriber) { t.program = program }
 
 // routeToProgram gives what the subscribers of the program make of an event, in the order of
 // their names.
 func (t *Batch) routeToProgram(bus Bus, e effects.Event) (effs []effects.Effect, err error) {
-	if e.Source.ID == bus.ID {
+	if t.muted || e.Source.ID == bus.ID {
 		return nil, nil
 	}
 	for _, name := range bus.Program {
 		s, known := t.program[name]
 		if !known {
+			t.lost = true
 			return nil, fmt.Errorf("subscriber %q of the program hears events, and is not here: give it as it was registered", name)
 		}
 		made, problem := handled(s, e)
 		if problem != "" {
-			t.announce(bus.complain(e, fmt.Sprintf("subscriber %q of the program %s: it has done nothing", name, problem)))
+			t.announce(bus.complain(e.ID, fmt.Sprintf("subscriber %q of the program %s: it has done nothing", name, problem)))
 			continue
 		}
 		effs = append(effs, made...)
 	}
+	t.heeded = t.heeded || len(effs) > 0
 	return effs, nil
+}
+
+// try runs one input; without what the program's subscribers make of it, if it is they for whom
+// it cannot be carried out: its sender knows nothing of them.
+func (t *Batch) try(in Input) (Result, error) {
+	res, err := t.attempt(in)
+	if err == nil || !t.heeded || t.lost {
+		return res, err
+	}
+	reason := err.Error()
+	if errors.Is(err, errHalf) {
+		reason = res.Refused.Reason
+	}
+	t.muted = true
+	defer func() { t.muted = false }()
+	if res, err = t.attempt(in); err == nil && res.Changed {
+		t.announce(Bus{}.complain(uuid.Nil, fmt.Sprintf("what subscribers of the program made of %q to %s cannot be carried out: %s: they have done nothing", in.Event.EventType(), in.To, reason)))
+	}
+	return res, err
 }
 
 // handled asks a subscriber of the program, which may panic or give what it must not. Of a

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
@@ -127,4 +128,49 @@ func TestSubscribersOfTheProgramThatFeedOneAnotherAreStopped(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, b.Events(), core.MaxRoutings+2)
 	assert.Equal(t, effects.KindEscalate, b.Events()[core.MaxRoutings+1].Kind)
+}
+
+func TestAnInputIsCarriedOutWithoutWhatTheProgramMadeOfItWhereThatCannotBe(t *testing.T) {
+	taken := core.ActionSpec{ID: id(7), ToolName: "command", Trigger: core.Scheduled(start.Add(time.Hour))}
+	create := func(to uuid.UUID, spec core.ActionSpec) effects.Effect {
+		return effects.Send{To: effects.Ref{Kind: core.KindAction, ID: to}, Event: core.ActionCreate{Spec: spec}}
+	}
+	for want, gives := range map[string]effects.Effect{
+		"exists already": create(taken.ID, taken),
+		"would make":     create(id(8), taken),
+		"tool_name":      create(id(8), core.ActionSpec{ID: id(8), Trigger: core.Scheduled(start)}),
+	} {
+		t.Run(want, func(t *testing.T) {
+			w, seq := registered(t, "fine", "wrong"), uint64(1)
+			require.Nil(t, w.send(t, effects.Ref{Kind: core.KindAction, ID: taken.ID}, core.ActionCreate{Spec: taken}, start, &seq).Refused)
+			run := core.ActionSpec{ID: id(6), ToolName: "command", Trigger: core.Scheduled(start)}
+			to := effects.Ref{Kind: core.KindAction, ID: run.ID}
+			require.Nil(t, w.send(t, to, core.ActionCreate{Spec: run}, start, &seq).Refused)
+			require.Nil(t, w.send(t, to, core.ActionDue{}, start, &seq).Refused)
+			program := map[string]core.Subscriber{
+				"wrong": heard{ofCategory("action"), func(effects.Event) []effects.Effect { return []effects.Effect{gives} }},
+				"fine": heard{ofCategory("action"), func(effects.Event) []effects.Effect {
+					return []effects.Effect{effects.Emit{Event: effects.Event{Kind: effects.Custom("by", "fine"), Source: effects.EventSource{Component: "test"}}}}
+				}},
+			}
+			b := core.NewBatch(w, core.Clock{Now: start}, seq+1)
+			b.Subscribers(program)
+			res, err := b.Apply(core.Input{To: to, Actor: "tool", Event: core.ActionComplete{Run: 1}})
+			require.NoError(t, err)
+			assert.Nil(t, res.Refused, "whoever ran the tool knows nothing of subscribers")
+			assert.True(t, res.Changed)
+			ended, err := b.State(to)
+			require.NoError(t, err)
+			assert.Equal(t, core.StatusCompleted, ended.(core.Action).Status.Type)
+			require.Len(t, b.Events(), 2, "the end, and the escalation alone")
+			assert.Equal(t, effects.KindEscalate, b.Events()[1].Kind)
+			assert.Contains(t, string(b.Events()[1].Data), want)
+			assert.Len(t, b.Changes(), 1)
+
+			delete(program, "wrong")
+			b.Reset(w, core.Clock{Now: start}, seq+1)
+			_, err = b.Apply(core.Input{To: to, Actor: "tool", Event: core.ActionComplete{Run: 1}})
+			assert.ErrorContains(t, err, `subscriber "wrong" of the program hears events, and is not here`, "what is missing is no defect of theirs")
+		})
+	}
 }

@@ -194,6 +194,7 @@ func (w *window) cursors(l queueList, of uuid.UUID) []Cursor {
 func (t *Batch) fetch(list *windowList, l queueList, of uuid.UUID) error {
 	page, err := t.loader.Scan(l.kind(), l.term(of), list.last, list.size)
 	if err != nil {
+		t.lost = true
 		return err
 	}
 	list.page, list.end = page, len(page) < list.size

@@ -389,3 +389,36 @@ func ExampleClock() {
 	// pending
 	// completed 2030-01-02T12:00:00.000Z <nil>
 }
+
+// pager asks for a person where an action fails. Its methods are pure: what they give follows
+// from the event alone, so that a replay makes it again.
+type pager struct{}
+
+func (pager) Matches(e effects.Event) bool { return e.Kind.String() == "action:failed" }
+
+func (pager) Handle(e effects.Event) []effects.Effect {
+	id := core.ChildID(e.ID, "page", 0, 0) // derived, so that it is the same in a replay
+	return []effects.Effect{effects.Send{To: effects.Ref{Kind: core.KindAction, ID: id}, Event: core.ActionCreate{Spec: core.ActionSpec{
+		ID: id, ToolName: "page", Label: "look at it", Trigger: core.Scheduled(e.Timestamp),
+	}}}}
+}
+
+// A subscriber of one's own hears what machines announce, and what it makes of it is
+// carried out in the same transaction: the action that pages is stored with the failure.
+func ExampleOptions_subscribers() {
+	paged := make(chan string)
+	engine, stop := launch(shell.Options{
+		Subscribers: map[string]core.Subscriber{"pager": pager{}},
+		Tools: map[string]shell.Tool{
+			"fail": shell.ToolFunc(func(context.Context, shell.Call) (json.RawMessage, error) { return nil, errors.New("no route to host") }),
+			"page": shell.ToolFunc(func(_ context.Context, c shell.Call) (json.RawMessage, error) { paged <- c.Label; return nil, nil }),
+		},
+	})
+	defer stop()
+
+	if _, err := engine.Actions().Create(context.Background(), core.ActionSpec{ToolName: "fail"}); err != nil {
+		panic(err)
+	}
+	fmt.Println(<-paged)
+	// Output: look at it
+}
