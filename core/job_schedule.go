@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/orrery-go/orrery/core/schedule"
+	"github.com/orrery-go/orrery/effects"
 )
 
 // clockWasWrong: see [maxClockLead].
@@ -75,8 +76,41 @@ func (j Job) isTime(at Time) bool {
 	if err != nil || s == nil {
 		return false
 	}
-	next, ok := s.Next(at - 1)
-	return ok && next == at
+	for range s.Due(at-1, at) {
+		return true
+	}
+	return false
+}
+
+// Upcoming gives the next times at which the job runs if nothing is changed meanwhile, at
+// most n: those of the runs that wait for their time, and those of its schedule for which no
+// run was made. Of a paused job they are those at which it would run if it were resumed
+// now. Times that are to be skipped are among them. It is empty for a job without a
+// schedule, and for one whose schedule this build refuses.
+func (j Job) Upcoming(now Time, n int) []Time {
+	s, err := j.schedule()
+	if err != nil || s == nil || n <= 0 {
+		return nil
+	}
+	after := max(now, j.LastDueAt)
+	if j.Paused && j.LastDueAt.After(now.Add(maxClockLead)) {
+		after = now
+	}
+	var times []Time
+	for _, a := range j.Active {
+		if a.Stage == StageWaiting && !a.Manual && !a.Dropped && a.ScheduledAt.After(now) {
+			times = append(times, a.ScheduledAt)
+		}
+	}
+	slices.Sort(times)
+	times = times[:min(n, len(times))]
+	for t := range s.Due(after, effects.MaxTime) {
+		if len(times) >= n {
+			break
+		}
+		times = append(times, t)
+	}
+	return times
 }
 
 // makeScheduled makes the run of a time, unless an edit of the schedule has left one.
@@ -111,7 +145,7 @@ func (t *jobTransition) missOverdue(reason string) {
 // miss records the times in [from, to] that have no run as one occurrence.
 func (t *jobTransition) miss(s *schedule.Schedule, from, to Time, reason string) {
 	n, first, last, capped := uint64(0), Time(0), Time(0), false
-	for at, ok := s.Next(from - 1); ok && !at.After(to); at, ok = s.Next(at) {
+	for at := range s.Due(from-1, to) {
 		if capped = n == MaxMissedCounted; capped {
 			last = to // not a time of the schedule, but none after it was missed
 			break

@@ -35,10 +35,30 @@ func (r RecurringAction) occur(s *schedule.Schedule, refusal string, c Clock) (R
 // lastWithin gives the last time of s in [from, to]. The span is at most a
 // start deadline long, and a schedule has at most one time a second.
 func lastWithin(s *schedule.Schedule, from, to Time) (last Time, found bool) {
-	for t, ok := s.Next(from - 1); ok && !t.After(to); t, ok = s.Next(t) {
+	for t := range s.Due(from-1, to) {
 		last, found = t, true
 	}
 	return last, found
+}
+
+// Upcoming gives the next times at which the definition fires if nothing is changed
+// meanwhile, at most n: those of its schedule that are not decided, before its end. Of a
+// disabled one they are those at which it would fire if it were resumed now. It is empty
+// for a schedule that this build refuses.
+func (r RecurringAction) Upcoming(now Time, n int) []Time {
+	s, err := r.schedule()
+	if err != nil {
+		return nil
+	}
+	if !r.Enabled {
+		r = r.fromNow(Clock{Now: now})
+	}
+	until := effects.MaxTime
+	if !r.EndsAt.IsZero() {
+		until = r.EndsAt - 1
+	}
+	times, _ := s.Between(max(now, r.LastDueAt), until, n)
+	return times
 }
 
 // overdue records the times that have come, before the end, and were not yet
@@ -65,7 +85,7 @@ func (r RecurringAction) overdue(reason string, c Clock) (RecurringAction, []eff
 // occurrence.
 func (r RecurringAction) miss(s *schedule.Schedule, from, to Time, reason string, c Clock) (RecurringAction, []effects.Effect) {
 	n, last, capped := uint64(0), Time(0), false
-	for t, ok := s.Next(from - 1); ok && !t.After(to); t, ok = s.Next(t) {
+	for t := range s.Due(from-1, to) {
 		if capped = n == MaxMissedCounted; capped {
 			last = to // not a time of the schedule, but none after it was missed
 			break

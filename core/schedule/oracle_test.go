@@ -353,3 +353,32 @@ func TestEveryHardZoneFollowsTheRuleAtAllItsChanges(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatIsDueInASpanIsWhatIsDueInItsParts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		zone, loc := drawZone(t)
+		dom, dow, _ := drawDays(t, 80, "")
+		spec := schedule.Spec{
+			Expr:     strings.Join([]string{drawField(t, "minute", 0, 59, 15).text, drawField(t, "hour", 0, 23, 30).text, dom, "*", dow}, " "),
+			DayMatch: drawDayMatch(t), DST: drawDST(t),
+		}
+		if rapid.IntRange(0, 9).Draw(t, "period") == 0 {
+			spec = schedule.Spec{Expr: fmt.Sprintf("@every %ds", rapid.IntRange(1, 9999).Draw(t, "seconds")), Anchor: effects.Time(rapid.IntRange(0, 1e12).Draw(t, "anchor"))}
+		}
+		s, err := spec.CompileIn(zone)
+		require.NoError(t, err, spec)
+		from := effects.Time(drawStart(t, loc, 20*3600, 1) * 1000)
+		length := rapid.Int64Range(0, 40*3600_000).Draw(t, "length")
+		to := from + effects.Time(length)
+		at := from + effects.Time(rapid.Int64Range(0, length).Draw(t, "border"))
+		whole := slices.Collect(s.Due(from, to))
+		if len(whole) > 0 && rapid.Bool().Draw(t, "on an occurrence") {
+			at = rapid.SampledFrom(whole).Draw(t, "occurrence")
+		}
+		parts := slices.AppendSeq(slices.Collect(s.Due(from, at)), s.Due(at, to))
+		require.True(t, slices.Equal(whole, parts), "%+v in %s, (%s, %s] at %s", spec, zone.Name(), from, to, at)
+		for _, due := range whole {
+			require.True(t, due > from && due <= to)
+		}
+	})
+}

@@ -14,6 +14,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"strings"
 	"time"
 
@@ -302,11 +303,22 @@ func (s *Schedule) Impossible(after effects.Time) bool {
 	return !ok
 }
 
-// Between gives the occurrences in (from, to], oldest first, at most limit;
-// more reports whether others follow in that range. It is the one function
-// that live runs, catch-up and backfill share (G3).
+// Due gives the occurrences in (from, to], oldest first. It is the one function that
+// live runs, catch-up and previews share, and whatever else asks what is due (G3): what
+// is due in a span is what is due in its parts. A caller bounds how many it takes, since
+// a span may have one for each second.
+func (s *Schedule) Due(from, to effects.Time) iter.Seq[effects.Time] {
+	return func(yield func(effects.Time) bool) {
+		for t, ok := s.Next(from); ok && t <= to && yield(t); {
+			t, ok = s.Next(t)
+		}
+	}
+}
+
+// Between lists the occurrences of [Schedule.Due], at most limit; more reports whether
+// others follow in that range.
 func (s *Schedule) Between(from, to effects.Time, limit int) (times []effects.Time, more bool) {
-	for t, ok := s.Next(from); ok && t <= to; t, ok = s.Next(t) {
+	for t := range s.Due(from, to) {
 		if len(times) >= limit {
 			return times, true
 		}
@@ -318,7 +330,7 @@ func (s *Schedule) Between(from, to effects.Time, limit int) (times []effects.Ti
 // Count counts the occurrences in (from, to] up to limit; capped reports
 // whether there are more.
 func (s *Schedule) Count(from, to effects.Time, limit int) (n int, capped bool) {
-	for t, ok := s.Next(from); ok && t <= to; t, ok = s.Next(t) {
+	for range s.Due(from, to) {
 		if n >= limit {
 			return n, true
 		}

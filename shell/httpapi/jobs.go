@@ -120,11 +120,8 @@ const nextTimes = 5
 
 func (s *Server) jobDetail(j core.Job) wire.Job {
 	d := wire.Job{Job: j, Active: append([]core.ActiveRun{}, j.Active...), NextTimes: []effects.Time{}, Warnings: j.Warnings()}
-	if j.Schedule == "" || j.Paused {
-		return d
-	}
-	if sched, err := schedule.Parse(j.Schedule, j.Timezone, j.CreatedAt); err == nil {
-		d.NextTimes = append(d.NextTimes, sched.Preview(effects.TimeOf(s.o.Clock.Now()), nextTimes)...)
+	if !j.Paused {
+		d.NextTimes = append(d.NextTimes, j.Upcoming(effects.TimeOf(s.o.Clock.Now()), nextTimes)...)
 	}
 	return d
 }
@@ -377,6 +374,8 @@ func (s *Server) previewJob(w http.ResponseWriter, r *http.Request, c *call) err
 	if j.Schedule == "" {
 		return writeJSON(w, http.StatusOK, wire.Preview{Timezone: j.Timezone, Description: "When it is triggered by hand", Times: []effects.Time{}})
 	}
-	p, err := previewOf(j.Schedule, j.Timezone, j.CreatedAt, effects.TimeOf(s.o.Clock.Now()), n)
+	p, err := previewOf(schedule.Spec{Expr: j.Schedule, Zone: j.Timezone}, func(*schedule.Schedule) []effects.Time {
+		return j.Upcoming(effects.TimeOf(s.o.Clock.Now()), n)
+	})
 	return reply(w, p, err)
 }

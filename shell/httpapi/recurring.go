@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"net/http"
-	"slices"
 
 	"github.com/google/uuid"
 
@@ -369,7 +368,7 @@ func (s *Server) previewCron(w http.ResponseWriter, r *http.Request, _ *call) er
 		return err
 	}
 	now := effects.TimeOf(s.o.Clock.Now())
-	p, err := previewOf(expr, zone, now, now, n)
+	p, err := previewOf(schedule.Spec{Expr: expr, Zone: zone, Anchor: now}, func(s *schedule.Schedule) []effects.Time { return s.Preview(now, n) })
 	return reply(w, p, err)
 }
 
@@ -384,21 +383,22 @@ func (s *Server) previewRecurring(w http.ResponseWriter, r *http.Request, c *cal
 	if err != nil {
 		return err
 	}
-	p, err := previewOf(a.CronExpr, a.Timezone, a.CreatedAt, max(effects.TimeOf(s.o.Clock.Now()), a.LastDueAt), n)
-	if err != nil {
-		return err
-	}
-	if end := slices.IndexFunc(p.Times, func(t effects.Time) bool { return !t.Before(a.EndsAt) }); !a.EndsAt.IsZero() && end >= 0 {
-		p.Times = p.Times[:end]
-	}
-	return writeJSON(w, http.StatusOK, p)
+	p, err := previewOf(schedule.Spec{Expr: a.CronExpr, Zone: a.Timezone}, func(*schedule.Schedule) []effects.Time {
+		return a.Upcoming(effects.TimeOf(s.o.Clock.Now()), n)
+	})
+	return reply(w, p, err)
 }
 
-func previewOf(expr, zone string, anchor, after effects.Time, n int) (wire.Preview, error) {
-	sched, err := schedule.Parse(expr, zone, anchor)
+// previewOf shows a schedule with the times that next gives of it.
+func previewOf(spec schedule.Spec, next func(*schedule.Schedule) []effects.Time) (wire.Preview, error) {
+	zone, err := schedule.LoadZone(spec.Zone) // which refuses an empty name
 	if err != nil {
 		return wire.Preview{}, err
 	}
-	times := append([]effects.Time{}, sched.Preview(after, n)...) // [] and not null
-	return wire.Preview{CronExpr: expr, Timezone: zone, Description: sched.Describe(), Times: times, Warnings: sched.Warnings()}, nil
+	sched, err := spec.CompileIn(zone)
+	if err != nil {
+		return wire.Preview{}, err
+	}
+	times := append([]effects.Time{}, next(sched)...) // [] and not null
+	return wire.Preview{CronExpr: spec.Expr, Timezone: spec.Zone, Description: sched.Describe(), Times: times, Warnings: sched.Warnings()}, nil
 }

@@ -1,0 +1,108 @@
+package core_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/core/schedule"
+	"github.com/orrery-go/orrery/effects"
+)
+
+// drawTimes draws a schedule and the zone in which it is read.
+func drawTimes(t *rapid.T) (expr, zone string) {
+	return rapid.SampledFrom([]string{
+			"0 9 * * MON-FRI", "*/10 * * * * *", "30 2 * * *", "0 */2 * * *", "0 0 13 * FRI", "*/90 9-15/10 * * *", "@every 90s", "@hourly",
+		}).Draw(t, "schedule"),
+		rapid.SampledFrom([]string{"UTC", "Europe/Berlin", "Australia/Lord_Howe"}).Draw(t, "zone")
+}
+
+// drawJump draws how far the clock is from where it was: mostly a little later, and
+// sometimes set back.
+func drawJump(t *rapid.T) time.Duration {
+	return time.Duration(rapid.Int64Range(-int64(30*time.Hour), int64(90*24*time.Hour)).Draw(t, "jump")).Truncate(time.Millisecond)
+}
+
+func TestTheTimesOfAPreviewAreThoseAtWhichARecurringActionFires(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		spec := goldenRecurringSpec()
+		spec.CronExpr, spec.Timezone = drawTimes(t)
+		spec.EndsAt = 0
+		if rapid.Bool().Draw(t, "ends") {
+			s, err := schedule.Parse(spec.CronExpr, spec.Timezone, start)
+			require.NoError(t, err)
+			at := rapid.SampledFrom(s.Preview(start, 7)).Draw(t, "end") // a time of the schedule itself, or near one
+			spec.EndsAt = at + core.Time(rapid.IntRange(-1, 1).Draw(t, "beside"))
+		}
+		now := start
+		r, effs := core.RecurringAction{}.Apply(core.RecurringCreate{Spec: spec}, core.Clock{Now: now})
+		require.False(t, r.CreatedAt.IsZero(), "%v", effs)
+		for round := range 3 {
+			promised := r.Upcoming(now, 5)
+			for _, want := range promised {
+				now = r.Deadline()
+				r, effs = r.Apply(core.RecurringDue{}, core.Clock{Now: now, Step: uint64(now)})
+				require.Equal(t, []core.Time{want}, dispatchedIn(effs), "%s in %s, round %d", spec.CronExpr, spec.Timezone, round)
+			}
+			if len(promised) < 5 { // the end comes
+				require.Equal(t, spec.EndsAt, r.Deadline())
+				return
+			}
+			if now = now.Add(drawJump(t)); now.After(r.NextExecutionAt) || r.EndsAt != 0 {
+				return // what passed meanwhile is missed
+			}
+		}
+	})
+}
+
+// dispatchedIn gives the times of the dispatches that are recorded.
+func dispatchedIn(effs []effects.Effect) (times []core.Time) {
+	for _, e := range effs {
+		if send, ok := e.(effects.Send); ok {
+			if record, ok := send.Event.(core.OccurrenceRecord); ok && record.Occurrence.Verdict == core.VerdictDispatched {
+				times = append(times, record.Occurrence.DueAt)
+			}
+		}
+	}
+	return times
+}
+
+func TestTheTimesOfAPreviewAreThoseAtWhichAJobRuns(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		spec := goldenJobSpec()
+		spec.Schedule, spec.Timezone = drawTimes(t)
+		spec.Overlap = core.OverlapAllow
+		spec.CreateAheadMS = rapid.Int64Range(1, core.MaxCreateAheadMS).Draw(t, "ahead")
+		now := start
+		j, effs := core.Job{}.Apply(core.JobApply{Spec: spec}, core.Clock{Now: now})
+		require.False(t, j.CreatedAt.IsZero(), "%v", effs)
+		for range 3 {
+			promised := j.Upcoming(now, 6)
+			require.Len(t, promised, 6)
+			made := waitingAfter(j, now)
+			for len(made) < 5 {
+				now = max(now, j.Deadline())
+				before := len(j.Active)
+				j, _ = j.Apply(core.JobDue{}, core.Clock{Now: now, Step: uint64(now)})
+				require.Len(t, j.Active, before+1)
+				made = append(made, j.Active[before].ScheduledAt)
+			}
+			require.Equal(t, promised[:len(made)], made, "%s in %s", spec.Schedule, spec.Timezone)
+			// The clock may be set back, not beyond what would be missed.
+			now = now.Add(min(drawJump(t), 0))
+		}
+	})
+}
+
+// waitingAfter gives the times after now for which runs were made ahead.
+func waitingAfter(j core.Job, now core.Time) (times []core.Time) {
+	for _, a := range j.Active {
+		if a.ScheduledAt.After(now) {
+			times = append(times, a.ScheduledAt)
+		}
+	}
+	return times
+}
