@@ -363,7 +363,7 @@ func TestWhatIsDueInASpanIsWhatIsDueInItsParts(t *testing.T) {
 			DayMatch: drawDayMatch(t), DST: drawDST(t),
 		}
 		if rapid.IntRange(0, 9).Draw(t, "period") == 0 {
-			spec = schedule.Spec{Expr: fmt.Sprintf("@every %ds", rapid.IntRange(1, 9999).Draw(t, "seconds")), Anchor: effects.Time(rapid.IntRange(0, 1e12).Draw(t, "anchor"))}
+			spec = schedule.Spec{Expr: fmt.Sprintf("@every %ds", rapid.IntRange(1, 9999).Draw(t, "seconds")), Anchor: effects.Time(rapid.Int64Range(0, 1e12).Draw(t, "anchor"))}
 		}
 		s, err := spec.CompileIn(zone)
 		require.NoError(t, err, spec)
