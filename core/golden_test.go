@@ -47,6 +47,8 @@ func goldenRecurringSpec() core.RecurringSpec {
 	}
 }
 
+var goldenAbsences = []core.Absence{{From: start, To: start.Add(time.Minute), Cause: core.AbsentKilled}, {From: start.Add(time.Hour), To: start.Add(2 * time.Hour), Cause: core.AbsentClockSet}}
+
 func goldenStates() []core.State {
 	clock := core.Clock{Now: start}
 	pending, _ := core.Action{}.Apply(core.ActionCreate{Spec: goldenActionSpec()}, clock)
@@ -101,6 +103,8 @@ func goldenEvents() map[effects.Kind][]core.Event {
 				Policy: &core.RunPolicy{OnInterrupt: core.InterruptFail, MaxAttempts: 1},
 			}},
 			core.RecurringPause{By: "ann", Reason: "holidays"}, core.RecurringResume{}, core.RecurringTrigger{}, core.RecurringDelete{}, core.RecurringDeduplicated{}, core.RecurringDeduplicated{LastExecutedAt: start},
+			core.RecurringDue{Refusal: "id: action exists already", Absences: goldenAbsences}, core.RecurringUpdate{Absences: goldenAbsences},
+			core.RecurringPause{By: "ann", Reason: "holidays", Absences: goldenAbsences}, core.RecurringDelete{Absences: goldenAbsences},
 		},
 		core.KindOccurrence: {
 			core.OccurrenceRecord{Occurrence: core.Occurrence{ID: id(5), RecurringID: id(3), DueAt: start, LastDueAt: start, DecidedAt: start, Verdict: core.VerdictDispatched, Count: 1, ActionID: id(1)}},

@@ -134,7 +134,7 @@ func (t *jobTransition) apply(e JobEvent) {
 	case JobApply:
 		t.configure(e)
 	case JobDue:
-		t.due()
+		t.due(e)
 	case JobTrigger:
 		t.trigger(e)
 	case JobPause:
@@ -174,7 +174,7 @@ func (t *jobTransition) configure(e JobApply) {
 	}
 	was := t.JobSpec
 	if spec.Schedule != was.Schedule || spec.Timezone != was.Timezone || t.clockWasWrong() {
-		t.missOverdue("the schedule was changed before it was dispatched")
+		t.missOverdue("the schedule was changed before it was dispatched", e.Absences)
 		t.JobSpec, t.compiled = spec, nil
 		if t.invalid(t.reschedule()) {
 			return
@@ -192,7 +192,7 @@ func (t *jobTransition) configure(e JobApply) {
 
 // due makes the run of the next time. Of the times that have passed, the last one
 // gets a run unless it is too late; all others are missed.
-func (t *jobTransition) due() {
+func (t *jobTransition) due(e JobDue) {
 	at, now := t.Deadline(), t.clock.Now
 	if !t.isDue("job "+clip(t.ID), at) {
 		return
@@ -212,7 +212,7 @@ func (t *jobTransition) due() {
 		if found {
 			until = due - 1
 		}
-		t.miss(s, t.NextRunAt, until, fmt.Sprintf("no run was made within the start deadline of %s", lengthText(t.startDeadline())))
+		t.miss(s, t.NextRunAt, until, t.lateReason(e.Absences))
 	}
 	if found {
 		t.makeScheduled(due)
@@ -231,7 +231,7 @@ func (t *jobTransition) pause(e JobPause) {
 		t.refuse(effects.CodeConflict, "job %s is paused already: %s", clip(t.ID), t.PausedReason)
 		return
 	}
-	t.missOverdue("paused before it was dispatched")
+	t.missOverdue("paused before it was dispatched", e.Absences)
 	t.Paused, t.PausedReason, t.NextRunAt, t.UpdatedAt = true, boundedReason(e.Reason, "paused"), 0, t.clock.Now
 	t.announce("paused", nil)
 }
@@ -258,7 +258,7 @@ func (t *jobTransition) resume() {
 // clean up without it.
 func (t *jobTransition) remove(e JobDelete) {
 	reason := boundedReason(e.Reason, "the job was deleted")
-	t.missOverdue("deleted before it was dispatched")
+	t.missOverdue("deleted before it was dispatched", e.Absences)
 	for _, a := range t.Active {
 		if a.Stage == StageWaiting || a.Stage == StageAsked {
 			t.recordVerdict(VerdictSkipped, a, reason)

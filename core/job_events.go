@@ -13,10 +13,15 @@ type JobEvent interface {
 type (
 	// JobApply makes a job, or gives it a new configuration.
 	JobApply struct {
-		Spec JobSpec `json:"spec"`
+		Spec     JobSpec   `json:"spec"`
+		Absences []Absence `json:"absences,omitempty"` // as of [JobDue]
 	}
 	// JobDue says that the run of the next time is to be made.
-	JobDue struct{}
+	JobDue struct {
+		// Absences are those in which times came that are decided now. The engine gives
+		// them, see [Informed].
+		Absences []Absence `json:"absences,omitempty"`
+	}
 	// JobTrigger makes a run now, beside those of the schedule. Answered by [JobTriggered].
 	JobTrigger struct {
 		By string `json:"by"`
@@ -28,13 +33,15 @@ type (
 	}
 	// JobPause makes no more runs until it is resumed.
 	JobPause struct {
-		Reason string `json:"reason"`
+		Reason   string    `json:"reason"`
+		Absences []Absence `json:"absences,omitempty"` // as of [JobDue]
 	}
 	// JobResume lets a paused job make runs from now on.
 	JobResume struct{}
 	// JobDelete removes the job, and cancels its runs, which go on to clean up.
 	JobDelete struct {
-		Reason string `json:"reason"`
+		Reason   string    `json:"reason"`
+		Absences []Absence `json:"absences,omitempty"` // as of [JobDue]
 	}
 	// JobSkipNext skips one more of the next times of the schedule, also where its
 	// run waits already.
@@ -100,12 +107,19 @@ func (JobKill) EventType() string     { return "kill" }
 func (JobAdmit) EventType() string    { return "admit" }
 func (JobRunEnded) EventType() string { return "run_ended" }
 
-func (e JobApply) stored() Event { return JobApply{e.Spec.withDefaults()} }
+func (e JobApply) informed(absences []Absence) Event { return JobApply{e.Spec, absences} }
+func (JobDue) informed(absences []Absence) Event     { return JobDue{absences} }
+func (e JobPause) informed(absences []Absence) Event { return JobPause{e.Reason, absences} }
+func (e JobDelete) informed(absences []Absence) Event {
+	return JobDelete{e.Reason, absences}
+}
+
+func (e JobApply) stored() Event { return JobApply{e.Spec.withDefaults(), e.Absences} }
 func (e JobTrigger) stored() Event {
 	return JobTrigger{validText(e.By), validText(e.DedupKey), e.Owner}
 }
-func (e JobPause) stored() Event    { return JobPause{validText(e.Reason)} }
-func (e JobDelete) stored() Event   { return JobDelete{validText(e.Reason)} }
+func (e JobPause) stored() Event    { return JobPause{validText(e.Reason), e.Absences} }
+func (e JobDelete) stored() Event   { return JobDelete{validText(e.Reason), e.Absences} }
 func (e JobSkipNext) stored() Event { return JobSkipNext{validText(e.Reason)} }
 func (e JobKill) stored() Event     { return JobKill{e.Except, e.All, validText(e.Reason)} }
 func (e JobRunEnded) stored() Event {

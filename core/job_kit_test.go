@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
@@ -180,6 +181,8 @@ func goldenJobStates() []core.State {
 func goldenJobEvents() []core.Event {
 	code := int32(137)
 	return []core.Event{
+		core.JobDue{Absences: goldenAbsences}, core.JobPause{Reason: "holidays", Absences: goldenAbsences},
+		core.JobDelete{Absences: goldenAbsences}, core.JobApply{Spec: core.JobSpec{ID: "late"}, Absences: goldenAbsences},
 		core.JobApply{Spec: goldenJobSpec()}, core.JobApply{Spec: core.JobSpec{ID: "by hand"}}, core.JobDue{}, core.JobTrigger{By: "ann", DedupKey: "release 7", Owner: core.Owner{Ref: core.RunRef("", "", "a:b"), N: 2}},
 		core.JobPause{Reason: "<holidays>"}, core.JobResume{}, core.JobDelete{Reason: "not needed"}, core.JobSkipNext{Reason: "late"}, core.JobKill{Except: id(1), All: true, Reason: "full"},
 		core.JobAdmit{Run: id(1)}, core.JobRunEnded{Run: id(1), State: core.OrchestratorFailed, ExitCode: &code, Error: "OOMKilled"},
@@ -187,7 +190,7 @@ func goldenJobEvents() []core.Event {
 	}
 }
 
-func drawJobEvent(t *rapid.T, state core.State, _ core.Clock) core.Event {
+func drawJobEvent(t *rapid.T, state core.State, c core.Clock) core.Event {
 	j := state.(core.Job)
 	if !exists(j) && rapid.IntRange(0, 9).Draw(t, "make") > 0 {
 		return core.JobApply{Spec: drawJobSpec(t)}
@@ -200,7 +203,7 @@ func drawJobEvent(t *rapid.T, state core.State, _ core.Clock) core.Event {
 		"due", "due", "due", "due", "trigger", "trigger", "admit", "admit", "admit", "admit", "ended", "ended", "refused", "skip", "kill", "apply", "pause", "resume", "delete",
 	}).Draw(t, "event") {
 	case "due":
-		return core.JobDue{}
+		return core.JobDue{Absences: drawAbsences(t, c.Now.Add(-time.Hour), c.Now)}
 	case "trigger":
 		return core.JobTrigger{
 			By: drawText(t, "by"), Owner: drawOwner(t),

@@ -130,35 +130,47 @@ func (j Job) hasRunAt(at Time) bool {
 
 // missOverdue records the times that have come, and for which no run was made, when
 // the job is paused, deleted or gets another schedule: none will be.
-func (t *jobTransition) missOverdue(reason string) {
-	if t.Paused || t.NextRunAt.IsZero() || t.NextRunAt.After(t.clock.Now) {
+func (t *jobTransition) missOverdue(reason string, absences []Absence) {
+	if t.overdueSince(t.clock.Now).IsZero() {
 		return
 	}
 	s, err := t.schedule()
 	if err != nil || s == nil {
 		return // the job has no times
 	}
-	t.miss(s, t.NextRunAt, t.clock.Now, reason)
+	t.miss(s, t.NextRunAt, t.clock.Now, t.missReason(reason, reason, absences))
 	t.LastDueAt = max(t.LastDueAt, t.clock.Now)
 }
 
-// miss records the times in [from, to] that have no run as one occurrence.
-func (t *jobTransition) miss(s *schedule.Schedule, from, to Time, reason string) {
-	n, first, last, capped := uint64(0), Time(0), Time(0), false
-	for at := range s.Due(from-1, to) {
-		if capped = n == MaxMissedCounted; capped {
-			last = to // not a time of the schedule, but none after it was missed
-			break
-		}
-		if t.hasRunAt(at) { // which gets a verdict of its own
-			continue
-		}
-		if n == 0 {
-			first = at
-		}
-		n, last = n+1, at
+// overdueSince is the first time that has come, and for which no run was made; zero: none has.
+func (j Job) overdueSince(now Time) Time {
+	if j.Paused {
+		return 0
 	}
-	if n > 0 {
-		t.record(Occurrence{DueAt: first, LastDueAt: last, Verdict: VerdictMissed, Count: n, CountCapped: capped, Reason: reason})
+	return overdueIf(j.NextRunAt, now)
+}
+
+// lateReason is why a time passes that is decided about too late.
+func (t *jobTransition) lateReason(absences []Absence) missReason {
+	deadline := lengthText(t.startDeadline())
+	return t.missReason(
+		"of the times that passed only the latest gets a run, and only within the start deadline of "+deadline,
+		"no run was made within the start deadline of "+deadline, absences)
+}
+
+// missReason is why a time passes without a run: by which policy; old is what builds before
+// [absenceRules] said.
+func (t *jobTransition) missReason(policy, old string, absences []Absence) missReason {
+	if t.clock.Rules.before(absenceRules) {
+		return missReason{fixed: old}
+	}
+	return missReason{policy: policy, absences: absences, until: t.clock.Now}
+}
+
+// miss records the times in [from, to] that have no run as one occurrence for each of the
+// reasons. A run gets a verdict of its own.
+func (t *jobTransition) miss(s *schedule.Schedule, from, to Time, why missReason) {
+	for _, m := range why.missed(s, from, to, t.hasRunAt) {
+		t.record(Occurrence{DueAt: m.First, LastDueAt: m.Last, Verdict: VerdictMissed, Count: m.Count, CountCapped: m.Capped, Reason: m.Reason})
 	}
 }

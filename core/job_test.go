@@ -293,7 +293,7 @@ func TestTheTimesAtWhichNobodyWasThereAreMissedAndTheLastOneRunsWhereItIsNotTooL
 	assert.Equal(t, core.JobCounts{Dispatched: 1, Missed: 59}, job.Counts)
 	missed := load[core.Orchestrator](w, core.KindOrchestrator)[effects.Ref{Kind: core.KindOrchestrator, ID: runAt(spec, start.Add(time.Minute))}]
 	assert.Equal(t, core.OrchestratorFailed, missed.State)
-	assert.Equal(t, "missed: it has no place 59m30s after its time, and its start deadline is 2m0s", missed.Error)
+	assert.Equal(t, "missed: the daemon was behind by 59m30s; a run begins within its start deadline of 2m0s", missed.Error)
 	assert.Equal(t, []core.RunStage{core.StageWaiting, core.StageAdmitted}, []core.RunStage{job.Active[0].Stage, job.Active[1].Stage})
 }
 

@@ -289,9 +289,9 @@ func drawRecurringEvent(t *rapid.T, r core.RecurringAction, c core.Clock) core.E
 	}
 	switch rapid.SampledFrom([]string{"due", "due", "due", "due", "update", "update", "pause", "resume", "resume", "trigger", "deduplicated", "delete", "create"}).Draw(t, "event") {
 	case "due":
-		return core.RecurringDue{Refusal: rapid.SampledFrom([]string{"", "", "", "id: action exists already", "\xff"}).Draw(t, "refusal")}
+		return core.RecurringDue{Refusal: rapid.SampledFrom([]string{"", "", "", "id: action exists already", "\xff"}).Draw(t, "refusal"), Absences: drawAbsences(t, c.Now.Add(-time.Hour), c.Now)}
 	case "update":
-		return core.RecurringUpdate{Patch: drawPatch(t, c)}
+		return core.RecurringUpdate{Patch: drawPatch(t, c), Absences: drawAbsences(t, c.Now.Add(-time.Hour), c.Now)}
 	case "pause":
 		return core.RecurringPause{By: drawText(t, "by"), Reason: drawText(t, "reason")}
 	case "resume":
@@ -301,7 +301,7 @@ func drawRecurringEvent(t *rapid.T, r core.RecurringAction, c core.Clock) core.E
 	case "deduplicated":
 		return core.RecurringDeduplicated{LastExecutedAt: c.Now}
 	case "delete":
-		return core.RecurringDelete{}
+		return core.RecurringDelete{Absences: drawAbsences(t, c.Now.Add(-time.Hour), c.Now)}
 	}
 	return core.RecurringCreate{Spec: drawRecurringSpec(t, c)}
 }

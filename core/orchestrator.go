@@ -236,9 +236,9 @@ func (t *orchestratorTransition) due(e OrchestratorDue) {
 	}
 	switch t.State {
 	case OrchestratorPreRun:
-		t.awaitSlot()
+		t.awaitSlot(e)
 	case OrchestratorPending:
-		t.missStart()
+		t.missStart("")
 	case OrchestratorContainerCreating:
 		t.failPodStart()
 	case OrchestratorRunning:
@@ -336,19 +336,38 @@ func (t *orchestratorTransition) configure(e OrchestratorConfigure) {
 
 // awaitSlot: pre_run → pending, where the run asks its job for a slot; → failed if it
 // is too late for that.
-func (t *orchestratorTransition) awaitSlot() {
+func (t *orchestratorTransition) awaitSlot(e OrchestratorDue) {
+	missed := !t.overdueSince(t.clock.Now).IsZero()
 	t.to(OrchestratorPending)
-	if !t.Manual && betweenMS(t.ScheduledAt, t.clock.Now) >= t.Config.startDeadline() {
-		t.missStart()
+	if !missed {
+		t.send(t.job(), JobAdmit{Run: t.ID})
 		return
 	}
-	t.send(t.job(), JobAdmit{Run: t.ID})
+	why := missReason{absences: e.Absences, until: t.clock.Now, policy: "a run begins within its start deadline of " + lengthText(t.Config.startDeadline())}
+	if t.clock.Rules.before(absenceRules) {
+		t.missStart("")
+		return
+	}
+	t.missStart(why.text(t.ScheduledAt))
 }
 
-// missStart: pending → failed: the job gave the run no slot until its start deadline.
-func (t *orchestratorTransition) missStart() {
-	t.fail(fmt.Sprintf("missed: it has no place %s after its time, and its start deadline is %s",
-		lengthText(betweenMS(t.ScheduledAt, t.clock.Now)), lengthText(t.Config.startDeadline())), true)
+// overdueSince is the time of a run that has not asked for a slot within its start deadline;
+// zero: the run is none of those.
+func (o Orchestrator) overdueSince(now Time) Time {
+	if o.State != OrchestratorPreRun || o.Manual || betweenMS(o.ScheduledAt, now) < o.Config.startDeadline() {
+		return 0
+	}
+	return o.ScheduledAt
+}
+
+// missStart: pending → failed: the run has missed its start deadline, for that reason; or, if
+// there is none, as its job gave it no slot until then.
+func (t *orchestratorTransition) missStart(reason string) {
+	if reason == "" {
+		reason = fmt.Sprintf("it has no place %s after its time, and its start deadline is %s",
+			lengthText(betweenMS(t.ScheduledAt, t.clock.Now)), lengthText(t.Config.startDeadline()))
+	}
+	t.fail("missed: "+reason, true)
 }
 
 // admit: the job has given the run a slot, and its first attempt begins.

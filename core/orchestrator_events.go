@@ -26,6 +26,9 @@ type (
 		// Seen: its runner has looked at it now, and the run was told what there is: a limit
 		// of its pod that has come, and was put off until then, counts at once.
 		Seen bool `json:"seen,omitempty"`
+		// Absences are those in which the run's time came. The engine gives them to a run that
+		// has missed its start, see [Informed].
+		Absences []Absence `json:"absences,omitempty"`
 	}
 	// OrchestratorAdmit says that the job has a slot for the run, and has recorded
 	// so. The job alone sends it.
@@ -110,6 +113,10 @@ func (EffectInterrupted) orchestratorEvent()      {}
 func (EffectHandedBack) orchestratorEvent()       {}
 
 func (e OrchestratorCreate) owner() Owner { return e.Owner }
+
+func (e OrchestratorDue) informed(absences []Absence) Event {
+	return OrchestratorDue{e.Unseen, e.Seen, absences}
+}
 
 // askedFor: a run by hand.
 func (e OrchestratorCreate) askedFor() bool { return e.Spec.Manual }

@@ -101,7 +101,7 @@ func (r RecurringAction) Apply(e RecurringEvent, c Clock) (RecurringAction, []ef
 	case RecurringTrigger:
 		return r.trigger(c)
 	case RecurringDelete:
-		r, effs := r.overdue("deleted before it was dispatched", c)
+		r, effs := r.overdue("deleted before it was dispatched", e.Absences, c)
 		return RecurringAction{}, append(effs, r.announce("deleted"))
 	case RecurringDeduplicated:
 		return r.deduplicated(e)
@@ -160,13 +160,13 @@ func (r RecurringAction) due(e RecurringDue, c Clock) (RecurringAction, []effect
 	}
 	r.UpdatedAt = c.Now
 	if r.ended(c.Now) {
-		return r.expire(c)
+		return r.expire(e, c)
 	}
 	s, err := r.schedule()
 	if err != nil { // stored by a build that took this expression
 		return r.disable("cron_expr: " + err.Error()), []effects.Effect{r.announce("no_next")}
 	}
-	r, effs := r.occur(s, e.Refusal, c)
+	r, effs := r.occur(s, e, c)
 	next, ok := s.Next(max(c.Now, r.LastDueAt))
 	if !ok {
 		r = r.disable(fmt.Sprintf("cron_expr %q has no occurrence after %s", clip(r.CronExpr), c.Now))
@@ -222,7 +222,7 @@ func (r RecurringAction) pause(e RecurringPause, c Clock) (RecurringAction, []ef
 	if e.Reason != "" {
 		reason += ": " + reasonOr(e.Reason, "")
 	}
-	r, effs := r.overdue("paused before it was dispatched", c)
+	r, effs := r.overdue("paused before it was dispatched", e.Absences, c)
 	r.UpdatedAt = c.Now
 	return r.disable(reason), append(effs, r.announce("paused"))
 }
@@ -284,7 +284,7 @@ func (r RecurringAction) update(e RecurringUpdate, c Clock) (RecurringAction, []
 	lifted := r.Enabled && r.ended(c.Now) && n.EndsAt != r.EndsAt // what the end held back must not be due now
 	if n.CronExpr != r.CronExpr || n.Timezone != r.Timezone || n.Enabled != r.Enabled || lifted {
 		var was RecurringAction
-		was, effs = r.overdue("the schedule was changed before it was dispatched", c)
+		was, effs = r.overdue("the schedule was changed before it was dispatched", e.Absences, c)
 		n.MissedCount, n.Sequence, n.LastDueAt = was.MissedCount, was.Sequence, was.LastDueAt
 		var err error
 		if n, err = n.fromNow(c).scheduled(c); err != nil {
@@ -310,8 +310,8 @@ func (r RecurringAction) validatePatched(before RecurringAction, c Clock) error 
 
 // expire: the end is reached (C6). A time that was due before the end and not
 // dispatched by then is missed.
-func (r RecurringAction) expire(c Clock) (RecurringAction, []effects.Effect) {
-	r, effs := r.overdue("ends_at was reached before it was dispatched", c)
+func (r RecurringAction) expire(e RecurringDue, c Clock) (RecurringAction, []effects.Effect) {
+	r, effs := r.overdue("ends_at was reached before it was dispatched", e.Absences, c)
 	r = r.disable(fmt.Sprintf("ends_at %s was reached", r.EndsAt))
 	return r, append(effs, r.announce("expired"))
 }

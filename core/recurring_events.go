@@ -21,22 +21,29 @@ type (
 		// gives one, see [Batch.Apply]: the time then counts as missed, instead of
 		// being due for ever.
 		Refusal string `json:"refusal"`
+		// Absences are those in which times came that are decided now. The engine gives
+		// them, see [Informed]; so it does with the events below.
+		Absences []Absence `json:"absences,omitempty"`
 	}
 	// RecurringUpdate changes the given fields.
 	RecurringUpdate struct {
-		Patch RecurringPatch `json:"patch"`
+		Patch    RecurringPatch `json:"patch"`
+		Absences []Absence      `json:"absences,omitempty"`
 	}
 	// RecurringPause disables.
 	RecurringPause struct {
-		By     string `json:"by"`
-		Reason string `json:"reason"`
+		By       string    `json:"by"`
+		Reason   string    `json:"reason"`
+		Absences []Absence `json:"absences,omitempty"`
 	}
 	// RecurringResume enables, from now on.
 	RecurringResume struct{}
 	// RecurringTrigger dispatches one occurrence now, outside of the schedule.
 	RecurringTrigger struct{}
 	// RecurringDelete ends the definition; what it made goes on.
-	RecurringDelete struct{}
+	RecurringDelete struct {
+		Absences []Absence `json:"absences,omitempty"`
+	}
 	// RecurringDeduplicated says that the last dispatch met a live dedup key.
 	RecurringDeduplicated struct {
 		LastExecutedAt Time `json:"last_executed_at"`
@@ -73,7 +80,16 @@ func (RecurringDeduplicated) recurringEvent() {}
 func (RecurringDeduplicated) belongsToDispatch() bool { return true }
 
 // afterRefusal gives the event that records a missed time instead: see [Batch.Apply].
-func (RecurringDue) afterRefusal(reason string) Event { return RecurringDue{Refusal: reason} }
+func (e RecurringDue) afterRefusal(reason string) Event { return RecurringDue{reason, e.Absences} }
+
+func (e RecurringDue) informed(absences []Absence) Event { return RecurringDue{e.Refusal, absences} }
+func (e RecurringUpdate) informed(absences []Absence) Event {
+	return RecurringUpdate{e.Patch, absences}
+}
+func (e RecurringPause) informed(absences []Absence) Event {
+	return RecurringPause{e.By, e.Reason, absences}
+}
+func (RecurringDelete) informed(absences []Absence) Event { return RecurringDelete{absences} }
 
 // EventType gives the discriminator in the journal.
 func (RecurringCreate) EventType() string       { return "create" }
@@ -98,18 +114,20 @@ func (e RecurringCreate) stored() Event {
 	return e
 }
 
-func (e RecurringUpdate) stored() Event { return RecurringUpdate{e.Patch.withoutNilMaps()} }
+func (e RecurringUpdate) stored() Event { return RecurringUpdate{e.Patch.withoutNilMaps(), e.Absences} }
 
 func (e RecurringDue) appendFields(o object) object {
 	if e.Refusal != "" {
 		o.str("refusal", e.Refusal)
 	}
+	o.absences(e.Absences)
 	return o
 }
 
 func (e RecurringPause) appendFields(o object) object {
 	o.str("by", e.By)
 	o.str("reason", e.Reason)
+	o.absences(e.Absences)
 	return o
 }
 

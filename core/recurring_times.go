@@ -10,7 +10,7 @@ import (
 // occur decides the times from NextExecutionAt to now: the last one is
 // dispatched unless it is later than the start deadline, or its action was
 // refused; all others are missed (C5).
-func (r RecurringAction) occur(s *schedule.Schedule, refusal string, c Clock) (RecurringAction, []effects.Effect) {
+func (r RecurringAction) occur(s *schedule.Schedule, e RecurringDue, c Clock) (RecurringAction, []effects.Effect) {
 	first := r.NextExecutionAt
 	earliest := c.Now.Add(-r.startDeadline())
 	last, found := lastWithin(s, max(first, earliest), c.Now)
@@ -18,18 +18,28 @@ func (r RecurringAction) occur(s *schedule.Schedule, refusal string, c Clock) (R
 	if found {
 		until = last - 1
 	}
-	r, effs := r.miss(s, first, until, fmt.Sprintf("not dispatched within the start deadline of %s", r.startDeadline()), c)
-	r.LastDueAt = c.Now
-	if !found {
-		return r, append(effs, r.announce("missed"))
+	why := missReason{absences: e.Absences, until: c.Now, policy: fmt.Sprintf(
+		"of the times that passed only the latest is dispatched, and only within the start deadline of %s", r.startDeadline())}
+	old := c.Rules.before(absenceRules)
+	if old {
+		why = missReason{fixed: fmt.Sprintf("not dispatched within the start deadline of %s", r.startDeadline())}
 	}
-	var decided []effects.Effect
-	if refusal == "" {
+	r, effs := r.miss(s, first, until, why, c)
+	r.LastDueAt = c.Now
+	switch {
+	case found && e.Refusal == "":
+		var decided []effects.Effect
 		r, decided = r.dispatch(last, false, c)
 		return r, append(effs, decided...)
+	case found:
+		var decided []effects.Effect
+		r, decided = r.miss(s, last, last, missReason{fixed: "its action was refused: " + validText(e.Refusal)}, c)
+		effs = append(effs, decided...)
 	}
-	r, decided = r.miss(s, last, last, "its action was refused: "+validText(refusal), c)
-	return r, append(append(effs, decided...), r.announce("missed"))
+	if old {
+		effs = append(effs, r.announce("missed"))
+	}
+	return r, effs
 }
 
 // lastWithin gives the last time of s in [from, to]. The span is at most a
@@ -64,47 +74,69 @@ func (r RecurringAction) Upcoming(now Time, n int) []Time {
 // overdue records the times that have come, before the end, and were not yet
 // dispatched when the definition is paused, changed or deleted, or ends: they
 // will not be.
-func (r RecurringAction) overdue(reason string, c Clock) (RecurringAction, []effects.Effect) {
-	until := c.Now
-	if r.ended(c.Now) {
-		until = r.EndsAt - 1
-	}
-	if !r.Enabled || r.NextExecutionAt.IsZero() || r.NextExecutionAt.After(until) {
+func (r RecurringAction) overdue(reason string, absences []Absence, c Clock) (RecurringAction, []effects.Effect) {
+	if r.overdueSince(c.Now).IsZero() {
 		return r, nil
 	}
+	until := r.overdueUntil(c.Now)
 	s, err := r.schedule()
 	if err != nil {
 		return r, nil // it has no times
 	}
-	r, effs := r.miss(s, r.NextExecutionAt, until, reason, c)
+	why := missReason{policy: reason, absences: absences, until: c.Now}
+	if c.Rules.before(absenceRules) {
+		why = missReason{fixed: reason}
+	}
+	r, effs := r.miss(s, r.NextExecutionAt, until, why, c)
 	r.LastDueAt = max(r.LastDueAt, until)
 	return r, effs
 }
 
+// overdueUntil is the latest instant that may have times which were due.
+func (r RecurringAction) overdueUntil(now Time) Time {
+	if r.ended(now) {
+		return r.EndsAt - 1
+	}
+	return now
+}
+
+// overdueSince is the first time that has come, before the end, and was not dispatched; zero:
+// none has.
+func (r RecurringAction) overdueSince(now Time) Time {
+	if !r.Enabled {
+		return 0
+	}
+	return overdueIf(r.NextExecutionAt, r.overdueUntil(now))
+}
+
 // miss records the times in [from, to], which pass without a dispatch, as one
-// occurrence.
-func (r RecurringAction) miss(s *schedule.Schedule, from, to Time, reason string, c Clock) (RecurringAction, []effects.Effect) {
-	n, last, capped := uint64(0), Time(0), false
-	for t := range s.Due(from-1, to) {
-		if capped = n == MaxMissedCounted; capped {
-			last = to // not a time of the schedule, but none after it was missed
-			break
+// occurrence for each of the reasons.
+func (r RecurringAction) miss(s *schedule.Schedule, from, to Time, why missReason, c Clock) (RecurringAction, []effects.Effect) {
+	var effs []effects.Effect
+	for i, m := range why.missed(s, from, to, func(Time) bool { return false }) {
+		if i == 0 {
+			m.First = from
 		}
-		n, last = n+1, t
+		r.MissedCount = saturatingAdd(r.MissedCount, m.Count)
+		r.Sequence++
+		id := ChildID(r.ID, "occurrence", c.Step, r.Sequence)
+		effs = append(effs, effects.Send{
+			To: effects.Ref{Kind: KindOccurrence, ID: id},
+			Event: OccurrenceRecord{Occurrence{
+				ID: id, RecurringID: r.ID, DueAt: m.First, LastDueAt: m.Last, DecidedAt: c.Now,
+				Verdict: VerdictMissed, Count: m.Count, CountCapped: m.Capped, Reason: m.Reason,
+			}},
+		})
+		if !c.Rules.before(absenceRules) {
+			effs = append(effs, announcement("recurring", "recurring", "missed", r.ID, announcementData(struct {
+				DueAt  Time   `json:"due_at"`
+				Until  Time   `json:"until"`
+				Count  uint64 `json:"count"`
+				Reason string `json:"reason"`
+			}{m.First, m.Last, m.Count, m.Reason})))
+		}
 	}
-	if n == 0 {
-		return r, nil
-	}
-	r.MissedCount = saturatingAdd(r.MissedCount, n)
-	r.Sequence++
-	id := ChildID(r.ID, "occurrence", c.Step, r.Sequence)
-	return r, []effects.Effect{effects.Send{
-		To: effects.Ref{Kind: KindOccurrence, ID: id},
-		Event: OccurrenceRecord{Occurrence{
-			ID: id, RecurringID: r.ID, DueAt: from, LastDueAt: last, DecidedAt: c.Now,
-			Verdict: VerdictMissed, Count: n, CountCapped: capped, Reason: reason,
-		}},
-	}}
+	return r, effs
 }
 
 // dispatch makes the action of one time, by way of its dedup key where it has

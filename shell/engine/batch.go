@@ -42,9 +42,10 @@ type batch struct {
 	shared  []effects.Ref // records that were read and that others refer to, too
 	expired uint64
 
-	replies  []Reply    // one for each gathered request that it takes
-	requests []*request // those, once it is staged, and
-	outcomes []outcome  // the outcomes that it has taken
+	absences []core.Absence // as of this batch
+	replies  []Reply        // one for each gathered request that it takes
+	requests []*request     // those, once it is staged, and
+	outcomes []outcome      // the outcomes that it has taken
 	launches []launch
 	unwanted []store.EffectKey // what runs although the store no longer has it
 	waiting  map[string]bool   // queues of the outbox of which it changes whether they have entries
@@ -86,7 +87,7 @@ func (b *batch) build() error {
 	b.entry.Inputs = inputs
 
 	for _, part := range []func() error{
-		b.renew, b.catchUp, b.takeOwn, b.takeRequests, b.takeOutcomes, b.recoverLost,
+		b.presence, b.renew, b.catchUp, b.takeOwn, b.takeRequests, b.takeOutcomes, b.recoverLost,
 		b.sweepDue, b.readWebhooks, b.expire, b.dueNow, b.mendAtEnd,
 		b.write, b.outbox, b.startWaiting, b.conclude,
 	} {
@@ -159,6 +160,7 @@ func (b *batch) Scan(kind effects.Kind, term string, after core.Cursor, limit in
 // something. A record that it meets and that cannot be decoded is moved out of its
 // way. An error says that the input alone cannot be decided, unless b.broken is set.
 func (b *batch) apply(in core.Input) (core.Result, error) {
+	in = b.informed(in)
 	var res core.Result
 	err := b.decide(func() (err error) {
 		res, err = b.fold.Apply(in)

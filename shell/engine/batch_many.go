@@ -57,6 +57,9 @@ func (b *batch) applyMany(r *request) Reply {
 func (b *batch) applyAsOne(r *request) Reply {
 	var results []core.Result
 	refused := -1
+	for i, in := range r.Inputs {
+		r.Inputs[i] = b.informed(in)
+	}
 	err := b.decide(func() (err error) {
 		results, refused, err = b.fold.ApplyAll(r.Inputs, r.Many.MayPass)
 		return err

@@ -249,6 +249,7 @@ func (l *loop) carryOver(b *batch) *stagedBatch {
 	l.sweep, l.webhooks, l.retention, l.nextRecover = b.sweep, b.webhooks, b.retain, b.recover
 	l.nextDue = b.nextDue
 	copy(l.own, b.own)
+	l.watch.absences, l.watch.open, l.watch.unsaved = b.absences, false, false
 	l.backlog.touched = false
 	if b.renewed {
 		l.nextRenew = b.mono.Add(l.renewEvery())

@@ -15,6 +15,15 @@ type Clock interface {
 	Timer(d time.Duration) (c <-chan time.Time, stop func())
 }
 
+// SuspendClock is a [Clock] that tells a machine that was suspended from a wall clock that was
+// set: a steady clock stands still while the machine is suspended.
+type SuspendClock interface {
+	Clock
+	// Suspended gives how long the machine has been suspended in all; below 0: not known.
+	// Only differences between two readings count.
+	Suspended() time.Duration
+}
+
 // SystemClock is the machine's clock.
 type SystemClock struct{}
 
@@ -23,6 +32,10 @@ func (SystemClock) Now() time.Time { return time.Now() }
 
 // Steady gives the machine's time, which carries a monotonic reading.
 func (SystemClock) Steady() time.Time { return time.Now() }
+
+// Suspended gives how long the machine has been suspended since it booted, where its system
+// tells (Linux), and else -1.
+func (SystemClock) Suspended() time.Duration { return suspended() }
 
 // Timer starts a timer of the runtime.
 func (SystemClock) Timer(d time.Duration) (<-chan time.Time, func()) {

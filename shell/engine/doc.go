@@ -26,6 +26,7 @@
 //   - outbox.go: lanes and executions.
 //   - batch_recover.go: the outer effects of an instance that is gone;
 //     batch_retention.go: what is forgotten; batch_damage.go: records that cannot be read.
+//   - absence.go: when nobody was there to decide, and why.
 //   - bus.go: who is told in this process; cache.go, clock.go, stats.go.
 //
 // # What holds

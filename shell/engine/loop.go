@@ -23,6 +23,8 @@ type loop struct {
 	lastSeq uint64 // the batch that this instance last saw: another number means that another one wrote
 	cache   cache
 
+	watch watch // when it was there
+
 	lanes    map[string]*lane
 	reserved []*share // of which the batch that is being built takes slots
 	running  map[store.EffectKey]*execution
@@ -84,6 +86,7 @@ const claimPrefix = "instance/" // of the claims of instances
 
 func (l *loop) run(ctx context.Context) {
 	now := l.now()
+	l.look(time.Time{})
 	l.nextTick, l.nextPaced, l.nextRecover = now, now, now
 	l.beginOwn()
 	l.webhooks = true
@@ -116,6 +119,9 @@ func (l *loop) register(ctx context.Context) error {
 			return err
 		}
 		now := l.now()
+		if err := l.cameBack(tx, l.wall()); err != nil {
+			return err
+		}
 		for n := 0; ; n++ {
 			name := claimPrefix + strconv.Itoa(n)
 			if c, err := tx.Claim(name); err == nil && c.Holder != "" {
@@ -146,7 +152,12 @@ func (l *loop) renewEvery() time.Duration {
 }
 
 func (l *loop) release() error {
-	err := l.e.store.Update(context.Background(), func(tx store.Tx) error { return tx.Release(l.claim, l.token) })
+	err := l.e.store.Update(context.Background(), func(tx store.Tx) error {
+		if err := tx.Release(l.claim, l.token); err != nil {
+			return err
+		}
+		return presence{Absences: l.watch.absences, Stopped: l.wall(), Off: l.watch.off}.note(tx)
+	})
 	if errors.Is(err, store.ErrFenced) {
 		return nil // somebody took us for gone, and told the machines
 	}
@@ -185,15 +196,18 @@ func (l *loop) onePays() bool { return l.pace.pays(len(l.requests) + len(l.outco
 // await waits until something happens: for the disk only, or for anything. It reports
 // whether it is time for a batch.
 func (l *loop) await(done <-chan struct{}, diskOnly bool) bool {
-	inbox, result, timer := l.e.inbox, l.e.result, (<-chan time.Time)(nil)
+	inbox, result, timer, planned := l.e.inbox, l.e.result, (<-chan time.Time)(nil), time.Time{}
+	defer func() { l.look(planned) }()
 	if diskOnly || l.flight != nil && !l.onePays() { // to be woken for each costs more than it brings
 		inbox, result = nil, nil
 	}
 	if !diskOnly {
-		d := l.untilNext(l.now())
+		now := l.now()
+		d := l.untilNext(now)
 		if d <= 0 {
 			return true
 		}
+		planned = now.Add(d)
 		var stop func()
 		timer, stop = l.e.o.Clock.Timer(d)
 		defer stop()
@@ -331,7 +345,7 @@ func (l *loop) step() {
 	rest := l.leaveHalf()
 	b := l.newBatch()
 	durable, err := l.commit(func(tx store.Tx) error {
-		b.begin(tx, l.wall(), now)
+		b.begin(tx, l.look(time.Time{}), now)
 		return b.build()
 	})
 	nothing := errors.Is(err, errNothing)
@@ -422,6 +436,7 @@ func (l *loop) failed(err error) {
 	} else {
 		l.e.log.Error("commit failed; what was not acknowledged is undone", "error", err, "retry_in", retry)
 	}
+	l.watch.open, l.watch.unsaved = false, len(l.watch.absences) > 0 // the daemon is there, and cannot decide
 	for _, r := range l.requests {
 		r.answer(Reply{Err: fmt.Errorf("%s: %w", became, err)})
 	}

@@ -17,6 +17,8 @@ func MetaAt(name string, value []byte, decidedBy string) []byte {
 			return nil // the first start begins an epoch
 		}
 		return []byte(strconv.Quote(decidedBy))
+	case metaPresence:
+		return nil // the daemon of that batch is gone
 	case reindexMeta:
 		if raw, err := json.Marshal(indexes{Version: core.IndexVersion, Done: true}); err == nil {
 			return raw
