@@ -22,15 +22,21 @@ import (
 //	│                cancelled ◀┘ cancel│
 //	└───────────────────────────────────┘
 //	   complete or fail of a recurring one; hand_back;
+//	   fail where on_failure is retry, after a wait;
 //	   interrupt where on_interrupt is retry
 //
 // expire leads from completed, failed and cancelled out of existence.
 //
 // Invariants, held by property tests:
-//   - Only a pending action has a deadline, and it is its trigger's key time.
+//   - Only a pending action has a deadline, and it is retry_at while it waits for its next
+//     attempt, else its trigger's key time.
 //   - Run never decreases, and grows by one with each entry into running, which
 //     alone emits [effects.RunTool], carrying the new Run.
 //   - Attempt is at most Policy.MaxAttempts, and at least 1 while running.
+//   - It begins to wait for its next attempt only with a failure that is not permanent, under
+//     on_failure retry and with attempts left; no longer than its policy's max_ms.
+//   - Attempts are the last ones of the present cycle that did not succeed, in order, at most
+//     [MaxAttemptsKept], and none of an action that is never tried again.
 //   - An answer (complete, fail, interrupt, hand_back) changes something only
 //     while running, and only where it carries the current Run.
 //   - A terminal status is never left, but for expire.
@@ -56,6 +62,12 @@ type Action struct {
 	FinishedAt Time     `json:"finished_at"` // of the last run
 	LastRun    *LastRun `json:"last_run"`    // how the cycle before ended; recurring actions only
 	ResumeAt   Time     `json:"resume_at"`   // the time that a trigger by hand put aside; recurring actions only
+	// RetryAt is when the next attempt begins after a failure; zero if it does not wait for one.
+	// The trigger's time stays: all attempts of a cycle stand for the same time.
+	RetryAt Time `json:"retry_at,omitzero"`
+	// Attempts are those of the present cycle that did not succeed, the last [MaxAttemptsKept] of
+	// them; of an action whose policy lets nothing be tried again there are none.
+	Attempts []Attempt `json:"attempts,omitempty"`
 }
 
 // StatusType tells the statuses apart.
@@ -92,6 +104,8 @@ type LastRun struct {
 	DueAt      Time   `json:"due_at"`
 	StartedAt  Time   `json:"started_at"`
 	FinishedAt Time   `json:"finished_at"`
+	// Attempts are those of the cycle that did not succeed, as in [Action].
+	Attempts []Attempt `json:"attempts,omitempty"`
 }
 
 // Apply carries out one transition.
@@ -125,7 +139,7 @@ func (a *Action) apply(e ActionEvent, c Clock) []effects.Effect {
 		return a.refuseStale(e, e.Run)
 	case ActionFail:
 		if a.answers(e.Run) {
-			return a.finish(Status{Type: StatusFailed, Reason: reasonOr(e.Reason, "failed without a reason"), Result: storedResult(e.Result)}, c)
+			return a.fail(&e, c)
 		}
 		return a.refuseStale(e, e.Run)
 	case ActionInterrupt:
@@ -189,7 +203,7 @@ func (a *Action) due(e ActionDue, c Clock) []effects.Effect {
 // trigger: pending → running before its time, which is now from here on, so that
 // a run that is given back is not put off. What recurs keeps its schedule.
 func (a *Action) trigger(c Clock) []effects.Effect {
-	if at := a.Trigger.NextTickAt; at.After(c.Now) {
+	if at := a.Trigger.NextTickAt; at.After(c.Now) && a.RetryAt.IsZero() { // the time of a cycle that has begun stays
 		if !a.Recurrence.IsZero() && a.ResumeAt.IsZero() {
 			a.ResumeAt = at
 		}
@@ -205,6 +219,7 @@ func (a *Action) start(c Clock) []effects.Effect {
 	a.Attempt++
 	a.Status = Status{Type: StatusRunning}
 	a.StartedAt, a.FinishedAt, a.UpdatedAt = c.Now, 0, c.Now
+	a.RetryAt = 0
 	return []effects.Effect{a.runTool()}
 }
 
@@ -229,6 +244,9 @@ func (a *Action) complete(e ActionComplete, c Clock) []effects.Effect {
 // remain, otherwise → failed (A9, R3).
 func (a *Action) interrupt(e ActionInterrupt, c Clock) []effects.Effect {
 	reason := reasonOr(e.Reason, ReasonRecovered)
+	if !c.Rules.before(8) {
+		a.keepAttempt(CauseInterrupted, reason, nil, c)
+	}
 	if a.Policy.OnInterrupt != InterruptRetry || a.Attempt >= a.Policy.MaxAttempts {
 		effs := a.finish(Status{Type: StatusFailed, Reason: reason}, c)
 		if a.Policy.OnInterrupt != InterruptRetry {
@@ -276,7 +294,7 @@ func (a *Action) cancel(e ActionCancel, c Clock) []effects.Effect {
 		return refused(a.Ref(), e, effects.CodeConflict, "action %s is %s already", a.ID, a.Status.Type)
 	}
 	running := a.Status.Type == StatusRunning
-	a.Status, a.UpdatedAt = status, c.Now
+	a.Status, a.UpdatedAt, a.RetryAt = status, c.Now, 0
 	effs := a.tellEnd(status)
 	if running {
 		effs = append(effs, effects.Withdraw{N: a.Run})
@@ -289,11 +307,11 @@ func (a *Action) cancel(e ActionCancel, c Clock) []effects.Effect {
 func (a *Action) finish(status Status, c Clock) []effects.Effect {
 	a.FinishedAt, a.UpdatedAt = c.Now, c.Now
 	if next, ok := a.nextCycle(c); ok {
-		a.LastRun = &LastRun{Cycle: a.Cycle, Status: status, DueAt: a.Trigger.KeyTime(), StartedAt: a.StartedAt, FinishedAt: a.FinishedAt}
+		a.LastRun = &LastRun{Cycle: a.Cycle, Status: status, DueAt: a.Trigger.KeyTime(), StartedAt: a.StartedAt, FinishedAt: a.FinishedAt, Attempts: a.Attempts}
 		a.Trigger, a.ResumeAt = Scheduled(next), 0
 		a.Status = Status{Type: StatusPending}
 		a.Cycle++
-		a.Attempt = 0
+		a.Attempt, a.Attempts = 0, nil
 		return []effects.Effect{a.announce(status)}
 	}
 	a.Status = status
@@ -381,10 +399,14 @@ func (a *Action) runTool() effects.Outer { return effects.RunTool{Run: a.Run, To
 // pacedWith: see [PacedWith].
 func (a Action) pacedWith() bool { return a.Occurrence != uuid.Nil }
 
-// Deadline is the trigger's key time while the action is pending.
+// Deadline is when a pending action is due: the time of its next attempt, or else its
+// trigger's key time.
 func (a Action) Deadline() Time {
 	if a.Status.Type != StatusPending {
 		return 0
+	}
+	if !a.RetryAt.IsZero() {
+		return a.RetryAt
 	}
 	return max(a.Trigger.KeyTime(), effects.MinTime)
 }

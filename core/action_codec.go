@@ -21,6 +21,13 @@ func (a Action) AppendJSON(b []byte) []byte {
 		o.b = a.LastRun.appendJSON(o.b)
 	}
 	o.time("resume_at", a.ResumeAt)
+	if !a.RetryAt.IsZero() {
+		o.time("retry_at", a.RetryAt)
+	}
+	if len(a.Attempts) > 0 {
+		o.key("attempts")
+		o.b = appendAttempts(o.b, a.Attempts)
+	}
 	return o.end()
 }
 
@@ -57,8 +64,18 @@ func (p RunPolicy) appendJSON(b []byte) []byte {
 	o.str("on_interrupt", string(p.OnInterrupt))
 	o.num("max_attempts", uint64(p.MaxAttempts))
 	o.int("timeout_ms", p.TimeoutMS)
+	if p.OnFailure != "" {
+		o.str("on_failure", string(p.OnFailure))
+	}
+	if p.Backoff != nil {
+		o.value("backoff", p.Backoff.appendJSON)
+	}
 	return o.end()
 }
+
+func (w Backoff) appendJSON(b []byte) []byte { return appendMarshaled(b, w) }
+
+func appendAttempts(b []byte, attempts []Attempt) []byte { return appendMarshaled(b, attempts) }
 
 func (s Status) appendJSON(b []byte) []byte {
 	o := begin(b)
@@ -83,6 +100,10 @@ func (r LastRun) appendJSON(b []byte) []byte {
 	o.time("due_at", r.DueAt)
 	o.time("started_at", r.StartedAt)
 	o.time("finished_at", r.FinishedAt)
+	if len(r.Attempts) > 0 {
+		o.key("attempts")
+		o.b = appendAttempts(o.b, r.Attempts)
+	}
 	return o.end()
 }
 

@@ -36,6 +36,11 @@ type (
 		Run    uint32          `json:"run"`
 		Reason string          `json:"reason"`
 		Result json.RawMessage `json:"result"` // what the tool gave nevertheless; may be empty
+		// Permanent says that trying again is pointless, TimedOut that the run reached its time limit.
+		Permanent bool `json:"permanent"`
+		TimedOut  bool `json:"timed_out"`
+		// RetryAfterMS is how long the other side asks to be left alone, in milliseconds.
+		RetryAfterMS int64 `json:"retry_after_ms"`
 	}
 	// ActionInterrupt says that a run's holder is gone, so that nobody knows how
 	// far it came (A9).
@@ -110,6 +115,15 @@ func (e ActionFail) appendFields(o object) object {
 	o = o.runReason(e.Run, e.Reason)
 	if result := storedResult(e.Result); result != nil {
 		o.raw("result", result)
+	}
+	if e.Permanent {
+		o.bool("permanent", true)
+	}
+	if e.TimedOut {
+		o.bool("timed_out", true)
+	}
+	if e.RetryAfterMS != 0 {
+		o.int("retry_after_ms", e.RetryAfterMS)
 	}
 	return o
 }

@@ -32,6 +32,9 @@ func (p RunPolicy) withDefaults() RunPolicy {
 	if p.MaxAttempts == 0 {
 		p.MaxAttempts = DefaultMaxAttempts
 	}
+	if p.OnFailure == FailureFail {
+		p.OnFailure = "" // as it is stored
+	}
 	return p
 }
 
@@ -80,6 +83,15 @@ func (t Trigger) validate() error {
 	}
 }
 
+// Validate tells what is wrong with the policy, with its defaults in the place of what it
+// leaves out, and with the bounds of [Given].
+func (p RunPolicy) Validate() error {
+	if err := p.withDefaults().validate(); err != nil {
+		return err
+	}
+	return p.checkGiven()
+}
+
 func (p RunPolicy) validate() error {
 	if p.OnInterrupt != InterruptFail && p.OnInterrupt != InterruptRetry {
 		return fmt.Errorf("policy.on_interrupt: %q is unknown: use %q or %q", clip(string(p.OnInterrupt)), InterruptFail, InterruptRetry)
@@ -90,7 +102,7 @@ func (p RunPolicy) validate() error {
 	if p.TimeoutMS < 0 || p.TimeoutMS > MaxTimeout.Milliseconds() {
 		return fmt.Errorf("policy.timeout_ms: %d is not between 0 and %d", p.TimeoutMS, MaxTimeout.Milliseconds())
 	}
-	return nil
+	return p.validateFailure()
 }
 
 // ActionSpec is what a creator says of an action.
@@ -168,9 +180,16 @@ const MaxTimeout = 30 * 24 * time.Hour
 // RunPolicy says how an action is run (R3).
 type RunPolicy struct {
 	OnInterrupt OnInterrupt `json:"on_interrupt"` // default fail
-	MaxAttempts uint32      `json:"max_attempts"` // runs per cycle, the first included; default 3
+	// MaxAttempts bounds the runs of one cycle, those that failed and those that were interrupted
+	// together, the first included; default 3. By itself it lets nothing be tried again (R19).
+	MaxAttempts uint32 `json:"max_attempts"`
 	// TimeoutMS is the time limit of one run in milliseconds; 0: the tool's own.
 	TimeoutMS int64 `json:"timeout_ms"`
+	// OnFailure says whether a run that failed is tried again (R19); empty: [FailureFail].
+	OnFailure OnFailure `json:"on_failure,omitempty"`
+	// Backoff is the wait before that, with [FailureRetry] only; nil: the zero Backoff. It must
+	// not be written to.
+	Backoff *Backoff `json:"backoff,omitempty"`
 }
 
 // Timeout gives the time limit of one run; 0: the tool's own.

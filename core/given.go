@@ -30,6 +30,16 @@ func Given(in Input) (Input, error) {
 
 func bounded(e Event) (Event, error) {
 	switch e := e.(type) {
+	case ActionCreate:
+		return e, e.Spec.Policy.checkGiven()
+	case DedupClaim:
+		return e, e.Create.Policy.checkGiven()
+	case RecurringCreate:
+		return e, e.Spec.Policy.checkGiven()
+	case RecurringUpdate:
+		if p := e.Patch.Policy; p != nil {
+			return e, p.checkGiven()
+		}
 	case PipelineCreate:
 		return e, e.Spec.Definition.checkGiven("definition")
 	case StrategyCreate:

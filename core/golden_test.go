@@ -65,6 +65,13 @@ func goldenStates() []core.State {
 	failed, _ := completed.Apply(core.ActionInterrupt{Run: 1}, clock) // pending again: it retries
 	failed, _ = failed.Apply(core.ActionDue{}, clock)
 	failed, _ = failed.Apply(core.ActionFail{Run: 2, Reason: "no\nroute", Result: json.RawMessage(`{"status":502}`)}, clock)
+	retried := goldenActionSpec()
+	retried.Policy.OnFailure, retried.Policy.Backoff = core.FailureRetry, &core.Backoff{InitialMS: 5000, FactorPercent: 150, MaxMS: 60_000, JitterPercent: 20, NoRetry: []string{"^no such <b>"}}
+	waiting, _ := core.Action{}.Apply(core.ActionCreate{Spec: retried}, clock)
+	waiting, _ = waiting.Apply(core.ActionDue{}, clock)
+	waiting, _ = waiting.Apply(core.ActionFail{Run: 1, Reason: "exited <1>", TimedOut: true, RetryAfterMS: 7000, Result: json.RawMessage(`{"exit_code":1,"stdout":"","stderr":"no\nroute"}`)}, clock)
+	cycled, _ := waiting.Apply(core.ActionTrigger{}, core.Clock{Now: start.Add(7 * time.Second)})
+	cycled, _ = cycled.Apply(core.ActionComplete{Run: 2}, core.Clock{Now: start.Add(8 * time.Second)})
 	completed, _ = completed.Apply(core.ActionComplete{Run: 1, Result: json.RawMessage(` {"ok": true} `)}, clock)
 	cancelled, _ := bare.Apply(core.ActionCancel{}, clock)
 
@@ -76,7 +83,7 @@ func goldenStates() []core.State {
 		Count: math.MaxUint64, CountCapped: true, Manual: true, ActionID: id(1), Outcome: "failed", Reason: "r", StartedAt: start, FinishedAt: start,
 	}
 	held, _ := core.Dedup{}.Apply(core.DedupClaim{Create: goldenActionSpec()}, clock)
-	out := []core.State{pending, running, again, bare, completed, failed, cancelled, recurring, fired, paused, full, core.Occurrence{ID: id(6)}, held}
+	out := []core.State{pending, running, again, bare, completed, failed, cancelled, waiting, cycled, recurring, fired, paused, full, core.Occurrence{ID: id(6)}, held}
 	for _, kind := range kinds {
 		if k, ok := kits[kind]; ok {
 			out = append(out, k.states()...)
@@ -93,7 +100,8 @@ func goldenEvents() map[effects.Kind][]core.Event {
 		core.KindAction: {
 			core.ActionCreate{Spec: goldenActionSpec()}, core.ActionDue{}, core.ActionTrigger{}, core.ActionCancel{Reason: "not needed"},
 			core.ActionComplete{Run: 1, Result: json.RawMessage(`{"ok":true}`)}, core.ActionComplete{Run: math.MaxUint32, Result: json.RawMessage("{")}, core.ActionComplete{},
-			core.ActionFail{Run: 1, Reason: "exit status 1"}, core.ActionFail{Run: 1, Reason: "exit status 1", Result: json.RawMessage(`{"exit_code":1}`)}, core.ActionInterrupt{Run: 1, Reason: core.ReasonRecovered}, core.ActionHandBack{Run: 1}, core.ActionExpire{},
+			core.ActionFail{Run: 1, Reason: "exit status 1"}, core.ActionFail{Run: 1, Reason: "exit status 1", Result: json.RawMessage(`{"exit_code":1}`)},
+			core.ActionFail{Run: 2, Reason: "answered 503", Result: json.RawMessage(`{"status":503}`), RetryAfterMS: 7000}, core.ActionFail{Run: 2, Reason: "not found", Permanent: true, TimedOut: true}, core.ActionInterrupt{Run: 1, Reason: core.ReasonRecovered}, core.ActionHandBack{Run: 1}, core.ActionExpire{},
 		},
 		core.KindRecurring: {
 			core.RecurringCreate{Spec: goldenRecurringSpec()}, core.RecurringDue{}, core.RecurringDue{Refusal: "id: action exists already"}, core.RecurringUpdate{},

@@ -3,6 +3,7 @@ package core_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -22,7 +23,7 @@ type step struct {
 func (s step) emits() int {
 	n := 0
 	for _, e := range s.effs {
-		if emit, ok := e.(effects.Emit); ok && emit.Event.Kind.Action != "dispatched" { // of an action: who made it, not its end
+		if emit, ok := e.(effects.Emit); ok && emit.Event.Kind.Action != "dispatched" && emit.Event.Kind.Action != "retry" { // of an action: who made it and its attempts, not its end
 			n++
 		}
 	}
@@ -78,9 +79,9 @@ func unless(holds bool, format string, args ...any) string {
 // TestTheInvariantsAreThoseOfTheDocComments holds that neither has one more.
 var invariants = map[effects.Kind][]invariant{
 	core.KindAction: {
-		on("Only a pending action has a deadline, and it is its trigger's key time.", func(_ step, _, a core.Action) string {
-			want := core.Time(0)
-			if a.Status.Type == core.StatusPending {
+		on("Only a pending action has a deadline, and it is retry_at while it waits for its next attempt, else its trigger's key time.", func(_ step, _, a core.Action) string {
+			want := a.RetryAt
+			if a.Status.Type == core.StatusPending && want.IsZero() {
 				want = a.Trigger.KeyTime()
 			}
 			return unless(a.Deadline() == want, "deadline %s of a %s action, want %s", a.Deadline(), a.Status.Type, want)
@@ -105,6 +106,68 @@ var invariants = map[effects.Kind][]invariant{
 				least = 1
 			}
 			return unless(a.Attempt >= least && a.Attempt <= a.Policy.MaxAttempts, "attempt %d of %d while %s", a.Attempt, a.Policy.MaxAttempts, a.Status.Type)
+		}),
+		on("It begins to wait for its next attempt only with a failure that is not permanent, under on_failure retry and with attempts left; no longer than its policy's max_ms.", func(s step, b, a core.Action) string {
+			fail, failed := s.event.(core.ActionFail)
+			failed = failed && refusal(s.effs) == nil
+			waits := failed && !fail.Permanent && b.Policy.OnFailure == core.FailureRetry && b.Attempt < b.Policy.MaxAttempts && !noRetry(b.Policy, fail.Reason)
+			if begins := !a.RetryAt.IsZero() && (failed || a.RetryAt != b.RetryAt); begins != waits {
+				return fmt.Sprintf("waits until %s after %s, want %t", a.RetryAt, s.event.EventType(), waits)
+			}
+			if !waits {
+				return ""
+			}
+			most := int64(60 * 60 * 1000)
+			if b.Policy.Backoff != nil && b.Policy.Backoff.MaxMS > 0 {
+				most = b.Policy.Backoff.MaxMS
+			}
+			wait, now := int64(a.RetryAt-s.clock.Now), s.clock.Now
+			edge := now < effects.MinTime || int64(now) > int64(effects.MaxTime)-most // where all times end
+			ok := wait >= 0 && wait <= most && wait >= min(fail.RetryAfterMS, most)
+			return unless((ok || edge) && a.Status.Type == core.StatusPending, "waits for %d ms while %s", wait, a.Status.Type)
+		}),
+		on("Attempts are the last ones of the present cycle that did not succeed, in order, at most [MaxAttemptsKept], and none of an action that is never tried again.", func(s step, b, a core.Action) string {
+			if !exists(b) || !exists(a) {
+				return ""
+			}
+			want := b.Attempts
+			fail, failed := s.event.(core.ActionFail)
+			_, interrupted := s.event.(core.ActionInterrupt)
+			cause := core.CauseFailed
+			switch {
+			case interrupted:
+				cause = core.CauseInterrupted
+			case fail.TimedOut:
+				cause = core.CauseTimedOut
+			}
+			repeats := a.Policy.OnFailure == core.FailureRetry || a.Policy.OnInterrupt == core.InterruptRetry
+			if (failed || interrupted) && refusal(s.effs) == nil && repeats {
+				n := core.Attempt{Number: b.Attempt, Cause: cause, StartedAt: b.StartedAt, FinishedAt: s.clock.Now}
+				want = append(slices.Clone(want), n)
+				want = want[max(0, len(want)-core.MaxAttemptsKept):]
+			}
+			got := a.Attempts
+			if a.Cycle > b.Cycle {
+				got = a.LastRun.Attempts
+				if len(a.Attempts) > 0 {
+					return fmt.Sprintf("the new cycle has the attempts %v", a.Attempts)
+				}
+			}
+			if len(got) != len(want) {
+				return fmt.Sprintf("%v, want %v", got, want)
+			}
+			for i, g := range got {
+				if len(g.Reason) > core.MaxAttemptText || len(g.Output) > core.MaxAttemptText {
+					return fmt.Sprintf("attempt %d has %d and %d bytes of text", g.Number, len(g.Reason), len(g.Output))
+				}
+				g.ExitCode, g.Output, g.Reason = nil, "", ""
+				w := want[i]
+				w.ExitCode, w.Output, w.Reason = nil, "", ""
+				if g != w {
+					return fmt.Sprintf("attempt %+v, want %+v", g, w)
+				}
+			}
+			return ""
 		}),
 		on("An answer (complete, fail, interrupt, hand_back) changes something only while running, and only where it carries the current Run.", func(s step, b, _ core.Action) string {
 			var run uint32
@@ -277,6 +340,13 @@ var invariants = map[effects.Kind][]invariant{
 			return unless(slices.Equal(a.Terms(), want), "%v", a.Terms())
 		}),
 	},
+}
+
+// noRetry reports whether a policy says that no attempt follows a reason.
+func noRetry(p core.RunPolicy, reason string) bool {
+	return p.Backoff != nil && slices.ContainsFunc(p.Backoff.NoRetry, func(pattern string) bool {
+		return core.MatchPattern(pattern, strings.ToValidUTF8(reason, "\uFFFD"))
+	})
 }
 
 // standsFor gives the time of the schedule at which a recurring action is.

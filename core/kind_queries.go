@@ -65,18 +65,26 @@ func HandBackEvent(kind effects.Kind, n uint32) Event {
 	return nil
 }
 
+// Failure says how an outer effect failed. The zero Failure: it did not.
+type Failure struct {
+	Reason    string // empty: it did not fail
+	Permanent bool   // trying again is pointless
+	TimedOut  bool   // it reached its time limit
+	// RetryAfterMS is how long the other side asks to be left alone, in milliseconds.
+	RetryAfterMS int64
+}
+
 // AnswerEvent is the event that answers an outer effect of a machine of that
-// kind; permanent says that trying again is pointless. A result beside a reason
-// is what there is in spite of the failure. It is nil for a kind that has no outer
-// effects.
-func AnswerEvent(kind effects.Kind, n uint32, result json.RawMessage, reason string, permanent bool) Event {
+// kind. A result beside a failure is what there is in spite of it. It is nil for a kind that
+// has no outer effects.
+func AnswerEvent(kind effects.Kind, n uint32, result json.RawMessage, f Failure) Event {
 	switch o := kinds[kind].outer; {
 	case o == nil:
 		return nil
-	case reason == "":
+	case f.Reason == "":
 		return o.done(n, result)
 	default:
-		return o.failed(n, reason, result, permanent)
+		return o.failed(n, result, f)
 	}
 }
 

@@ -182,7 +182,7 @@ func always(State) bool { return true }
 // outerEvents are the events that answer the outer effects of a kind of machine.
 type outerEvents struct {
 	done        func(n uint32, result json.RawMessage) Event
-	failed      func(n uint32, reason string, result json.RawMessage, permanent bool) Event
+	failed      func(n uint32, result json.RawMessage, f Failure) Event
 	interrupted func(n uint32, reason string) Event
 	handedBack  func(n uint32) Event
 }
@@ -190,8 +190,8 @@ type outerEvents struct {
 // runEvents answer an action, whose outer effects are its runs.
 var runEvents = outerEvents{ // read-only: a table
 	done: func(n uint32, result json.RawMessage) Event { return ActionComplete{Run: n, Result: result} },
-	failed: func(n uint32, reason string, result json.RawMessage, _ bool) Event {
-		return ActionFail{Run: n, Reason: reason, Result: result}
+	failed: func(n uint32, result json.RawMessage, f Failure) Event {
+		return ActionFail{Run: n, Reason: f.Reason, Result: result, Permanent: f.Permanent, TimedOut: f.TimedOut, RetryAfterMS: f.RetryAfterMS}
 	},
 	interrupted: func(n uint32, reason string) Event { return ActionInterrupt{Run: n, Reason: reason} },
 	handedBack:  func(n uint32) Event { return ActionHandBack{Run: n} },
@@ -200,8 +200,8 @@ var runEvents = outerEvents{ // read-only: a table
 // effectEvents answer all other machines, which have [PendingEffects].
 var effectEvents = outerEvents{ // read-only: a table
 	done: func(n uint32, result json.RawMessage) Event { return EffectDone{N: n, Result: result} },
-	failed: func(n uint32, reason string, result json.RawMessage, permanent bool) Event {
-		return EffectFailed{N: n, Reason: reason, Result: result, Permanent: permanent}
+	failed: func(n uint32, result json.RawMessage, f Failure) Event {
+		return EffectFailed{N: n, Reason: f.Reason, Result: result, Permanent: f.Permanent}
 	},
 	interrupted: func(n uint32, reason string) Event { return EffectInterrupted{N: n, Reason: reason} },
 	handedBack:  func(n uint32) Event { return EffectHandedBack{N: n} },

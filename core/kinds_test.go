@@ -75,7 +75,7 @@ func TestEachKindIsToldWhatBecameOfItsOuterEffectsInItsOwnWords(t *testing.T) {
 		"": {},
 		"run": {
 			core.ActionComplete{Run: 7, Result: result}, core.ActionFail{Run: 7, Reason: "exit", Result: result},
-			core.ActionFail{Run: 7, Reason: "exit"}, core.ActionInterrupt{Run: 7, Reason: "gone"}, core.ActionHandBack{Run: 7},
+			core.ActionFail{Run: 7, Reason: "exit", Permanent: true}, core.ActionInterrupt{Run: 7, Reason: "gone"}, core.ActionHandBack{Run: 7},
 		},
 		"effect": {
 			core.EffectDone{N: 7, Result: result}, core.EffectFailed{N: 7, Reason: "exit", Result: result},
@@ -84,8 +84,8 @@ func TestEachKindIsToldWhatBecameOfItsOuterEffectsInItsOwnWords(t *testing.T) {
 	}
 	for _, want := range wantKinds {
 		given := [5]core.Event{
-			core.AnswerEvent(want.kind, 7, result, "", false), core.AnswerEvent(want.kind, 7, result, "exit", false),
-			core.AnswerEvent(want.kind, 7, nil, "exit", true), core.InterruptEvent(want.kind, 7, "gone"), core.HandBackEvent(want.kind, 7),
+			core.AnswerEvent(want.kind, 7, result, core.Failure{}), core.AnswerEvent(want.kind, 7, result, core.Failure{Reason: "exit"}),
+			core.AnswerEvent(want.kind, 7, nil, core.Failure{Reason: "exit", Permanent: true}), core.InterruptEvent(want.kind, 7, "gone"), core.HandBackEvent(want.kind, 7),
 		}
 		assert.Equal(t, answers[want.outer], given, want.kind)
 	}

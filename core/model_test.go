@@ -136,6 +136,19 @@ func drawPolicy(t *rapid.T) core.RunPolicy {
 		OnInterrupt: rapid.SampledFrom([]core.OnInterrupt{"", core.InterruptFail, core.InterruptRetry, core.InterruptRetry}).Draw(t, "on_interrupt"),
 		MaxAttempts: rapid.SampledFrom([]uint32{0, 1, 2, 3, core.MaxAttemptsEver}).Draw(t, "max_attempts"),
 		TimeoutMS:   rapid.SampledFrom([]int64{0, 1, 60_000}).Draw(t, "timeout_ms"),
+		OnFailure:   rapid.SampledFrom([]core.OnFailure{"", core.FailureFail, core.FailureRetry, core.FailureRetry}).Draw(t, "on_failure"),
+		Backoff:     maybe(t, "backoff", func() core.Backoff { return drawBackoff(t) }),
+	}
+}
+
+func drawBackoff(t *rapid.T) core.Backoff {
+	ms := []int64{0, 1, 250, 30_000, core.MaxBackoffMS, core.MaxBackoffMS + 1, -1}
+	return core.Backoff{
+		InitialMS:     rapid.SampledFrom(ms).Draw(t, "initial_ms"),
+		FactorPercent: rapid.SampledFrom([]uint32{0, 100, 150, 10_000, 99}).Draw(t, "factor_percent"),
+		MaxMS:         rapid.SampledFrom(ms).Draw(t, "max_ms"),
+		JitterPercent: rapid.SampledFrom([]uint32{0, 30, 100, 101}).Draw(t, "jitter_percent"),
+		NoRetry:       rapid.SampledFrom([][]string{nil, {}, {"^a$"}, {"<script>", "x{300}"}, {"("}}).Draw(t, "no_retry"),
 	}
 }
 
@@ -272,7 +285,11 @@ func drawActionEvent(t *rapid.T, a core.Action, c core.Clock) core.Event {
 	case "complete":
 		return core.ActionComplete{Run: run, Result: drawJSON(t, "result")}
 	case "fail":
-		return core.ActionFail{Run: run, Reason: drawText(t, "reason"), Result: drawJSON(t, "result")}
+		return core.ActionFail{
+			Run: run, Reason: drawText(t, "reason"), Result: drawJSON(t, "result"),
+			Permanent: rapid.IntRange(0, 4).Draw(t, "permanent") == 0, TimedOut: rapid.Bool().Draw(t, "timed_out"),
+			RetryAfterMS: rapid.SampledFrom([]int64{0, 0, 1, 60_000, math.MaxInt64, -1}).Draw(t, "retry_after_ms"),
+		}
 	case "interrupt":
 		return core.ActionInterrupt{Run: run, Reason: drawText(t, "reason")}
 	case "hand_back":

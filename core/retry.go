@@ -42,11 +42,7 @@ func (r Retry) Permanent(reason string) bool { return matchesAny(r.NoRetry, reas
 // Delay is the wait after the given attempt, from 1, in milliseconds. It never
 // overflows: it is at least 0 and at most the maximum. The seed is who waits.
 func (r Retry) Delay(seed uuid.UUID, attempt uint32) int64 {
-	most := r.MaxBackoffMS
-	if most <= 0 {
-		most = defaultBackoffMS
-	}
-	most = min(most, MaxBackoffMS)
+	most := r.longest()
 	factor := int64(r.FactorPercent)
 	if factor == 0 {
 		factor = 200
@@ -66,6 +62,14 @@ func (r Retry) Delay(seed uuid.UUID, attempt uint32) int64 {
 		d -= int64(binary.BigEndian.Uint64(hash[:8])>>1) % (spread + 1)
 	}
 	return d
+}
+
+// longest is the longest wait.
+func (r Retry) longest() int64 {
+	if r.MaxBackoffMS <= 0 {
+		return defaultBackoffMS
+	}
+	return min(r.MaxBackoffMS, MaxBackoffMS)
 }
 
 func (r Retry) validate(field string) error {

@@ -1,6 +1,10 @@
 package core
 
-import "github.com/orrery-go/orrery/effects"
+import (
+	"encoding/json"
+
+	"github.com/orrery-go/orrery/effects"
+)
 
 // kind reads the kind of a machine. The frequent ones share their text; the table of kinds
 // cannot be asked here, since it names the scans.
@@ -36,6 +40,11 @@ func scanActionEvent(s *scan, name []byte) Event {
 		e := ActionFail{Run: s.run(), Reason: s.field(`,"reason":`)}
 		if s.next(`,"result":`) {
 			e.Result = s.raw()
+		}
+		e.Permanent = s.next(`,"permanent":true`)
+		e.TimedOut = s.next(`,"timed_out":true`)
+		if s.next(`,"retry_after_ms":`) {
+			e.RetryAfterMS = s.int64()
 		}
 		return e
 	case "interrupt":
@@ -99,8 +108,21 @@ func (s *scan) policy() (p RunPolicy) {
 	p.MaxAttempts = s.uint32()
 	s.want(`,"timeout_ms":`)
 	p.TimeoutMS = s.int64()
+	if s.next(`,"on_failure":"retry"`) {
+		p.OnFailure = FailureRetry
+	}
+	if s.next(`,"backoff":`) {
+		s.decode(&p.Backoff)
+	}
 	s.want("}")
 	return p
+}
+
+// decode has encoding/json read a value, of which there are few.
+func (s *scan) decode(into any) {
+	if v := s.value(); !s.off && json.Unmarshal(v, into) != nil {
+		s.fail()
+	}
 }
 
 func (s *scan) owner() (o Owner) {
@@ -139,6 +161,12 @@ func (s *scan) action() (a Action) {
 	a.FinishedAt = s.time()
 	s.want(`,"last_run":null,"resume_at":`) // that of what recurs has one
 	a.ResumeAt = s.time()
+	if s.next(`,"retry_at":`) {
+		a.RetryAt = s.time()
+	}
+	if s.next(`,"attempts":`) {
+		s.decode(&a.Attempts)
+	}
 	s.want("}")
 	return a
 }

@@ -192,7 +192,7 @@ func nextInput(t *rapid.T, w world, clock *core.Clock) (core.Input, bool) {
 		require.NoError(t, err)
 		if open := core.Outstanding(s); len(open) > 0 {
 			reason := rapid.SampledFrom([]string{"", "", "CONFLICT", "other"}).Draw(t, "reason")
-			e := core.AnswerEvent(ref.Kind, open[0].Number(), nil, reason, false)
+			e := core.AnswerEvent(ref.Kind, open[0].Number(), nil, core.Failure{Reason: reason})
 			if ref.Kind != core.KindAction && rapid.IntRange(0, 4).Draw(t, "crash") == 0 {
 				e = core.InterruptEvent(ref.Kind, open[0].Number(), "crash")
 			}

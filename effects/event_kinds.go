@@ -55,7 +55,7 @@ func Announced() []EventKind {
 		category string
 		actions  []string
 	}{
-		{"action", []string{"cancelled", "completed", "failed"}},
+		{"action", []string{"cancelled", "completed", "failed", "retry"}},
 		{"job", []string{"created", "deleted", "missed", "paused", "resumed", "run_refused", "skip_next", "skipped", "triggered", "updated"}},
 		{"lock", []string{"acquired", "broken", "expired", "released"}},
 		{"pipeline", []string{"blocked", "cancelled", "checkpoint", "complete", "failed", "phase", "refused", "retry", "signal", "started"}},

@@ -179,7 +179,20 @@ var recurringObserver = observer{
 }
 
 var actionObserver = observer{
-	kind: core.KindAction,
+	kind: core.KindAction, category: "action", idName: "action_id",
+	lines: map[string]line{"retry": {"action.retry", slog.LevelInfo}},
+	attrs: attrsOf(func(a core.Action) []slog.Attr {
+		attrs := []slog.Attr{slog.String("tool", a.ToolName), slog.String("label", a.Label)}
+		if id, ok := a.Metadata[core.MetaRecurringID]; ok {
+			attrs = append(attrs, slog.String("recurring_id", id))
+		}
+		return attrs
+	}),
+	tally: func(s *counts, ev effects.Event) {
+		if ev.Kind.Action == "retry" {
+			s.actions.ActionRetries++
+		}
+	},
 	count: func(s *counts, before, after core.State) {
 		was, _ := before.(core.Action)
 		if is, ok := after.(core.Action); ok {

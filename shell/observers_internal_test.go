@@ -11,7 +11,7 @@ import (
 
 func TestWhatMachinesAnnounceAndBecomeHasItsObserver(t *testing.T) {
 	for kind, category := range map[effects.Kind]string{
-		core.KindAction: "", core.KindPipeline: "pipeline", core.KindTask: "task", core.KindStrategy: "strategy", core.KindQueue: "queue",
+		core.KindAction: "action", core.KindPipeline: "pipeline", core.KindTask: "task", core.KindStrategy: "strategy", core.KindQueue: "queue",
 		core.KindLock: "lock", core.KindSemaphore: "semaphore", core.KindJob: "job", core.KindOrchestrator: "run",
 		core.KindScheduler: "",
 	} {
@@ -20,7 +20,7 @@ func TestWhatMachinesAnnounceAndBecomeHasItsObserver(t *testing.T) {
 		assert.Equal(t, category, o.category, "%s", kind)
 	}
 	for _, category := range []string{
-		"pipeline", "task", "strategy", "queue", "lock", "semaphore", "system", "job", "run", "recurring",
+		"pipeline", "task", "strategy", "queue", "lock", "semaphore", "system", "job", "run", "recurring", "action",
 	} {
 		o, ok := observersByCategory[category]
 		assert.True(t, ok, category)
@@ -36,6 +36,7 @@ func TestWhatIsAnnouncedIsCountedOnceUnderItsOwnCounter(t *testing.T) {
 		counter          *uint64
 	}{
 		{"recurring", "dispatched", &s.actions.RecurringDispatched},
+		{"action", "retry", &s.actions.ActionRetries},
 		{"job", "triggered", &s.jobs.Triggered},
 		{"run", "constraint_error", &s.jobs.ConstraintErrors},
 		{"run", "cleanup_failed", &s.jobs.CleanupsFailed},

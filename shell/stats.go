@@ -123,6 +123,7 @@ var PhaseBuckets = [...]float64{0.01, 0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 6 
 type ActionCounts struct {
 	ActionsCreated, ActionsCompleted     uint64
 	ActionsFailed, ActionsCancelled      uint64
+	ActionRetries                        uint64 // runs that failed, and are tried again by their policy
 	RecurringDispatched, RecurringErrors uint64 // C10
 	Webhooks                             uint64 // raw webhooks stored
 }

@@ -29,7 +29,9 @@ import (
 // [ErrCancelled], [ErrTimeLimit], [ErrFenced] or [ErrStopping]. Run must return
 // soon after that. A nil error completes the action with the result, which must be
 // valid JSON or empty; an error fails it with the error's text as the reason, and
-// keeps a result that came beside it. A panic is caught and fails the action.
+// keeps a result that came beside it. A panic is caught and fails the action. Whether an
+// action that failed is tried again is its policy's to say; no attempt follows an error that
+// [IsPermanent], and [RetryAfter] says how long the wait is at least.
 //
 // A Tool must be safe for concurrent use.
 type Tool interface {
@@ -104,6 +106,12 @@ func Permanent(err error) error { return engine.Permanent(err) }
 // IsPermanent reports whether an error says that no further attempt makes sense: it,
 // or one that it wraps, has a method Permanent() bool that returns true.
 func IsPermanent(err error) bool { return engine.IsPermanent(err) }
+
+// RetryAfter marks an error as one after which the other side asks to be left alone for so
+// long, as the header Retry-After of HTTP does: an action that is tried again waits for at
+// least that, up to its policy's max_ms. Any error does so that has, or wraps one that has, a
+// method RetryDelay() time.Duration.
+func RetryAfter(err error, wait time.Duration) error { return engine.RetryAfter(err, wait) }
 
 // NotStarted marks an error as one after which certainly nothing has begun, for want of
 // something that the system may have again soon, such as a file descriptor. The engine
@@ -212,7 +220,7 @@ func (e *Engine) procedure(effect engine.OuterEffect) engine.Procedure {
 	}
 	limit := e.o.Limits.timeout(core.ScopeOf(a), cmp.Or(a.Policy.Timeout(), e.o.DefaultTimeout))
 	state := effect.State // already in memory of its own, which a is not
-	return engine.Procedure{What: "tool", Subject: "action", Limit: limit, Call: func(ctx context.Context) (json.RawMessage, error) {
+	return engine.Procedure{What: "tool", Subject: "action", Limit: limit, Lasting: true, Call: func(ctx context.Context) (json.RawMessage, error) {
 		a, _ := state.(core.Action)
 		return e.runTool(ctx, &a)
 	}}
@@ -266,7 +274,7 @@ func (e *Engine) runTool(ctx context.Context, a *core.Action) (result json.RawMe
 	}()
 	tool, ok := e.o.Tools[a.ToolName]
 	if !ok {
-		return nil, fmt.Errorf("tool %q is not configured", a.ToolName)
+		return nil, Permanent(fmt.Errorf("tool %q is not configured", a.ToolName))
 	}
 	call := Call{
 		ActionID: a.ID, Attempt: a.Attempt, Namespace: a.Namespace, Tenant: a.Tenant, Label: a.Label,

@@ -39,6 +39,13 @@ func (e *StartError) Exhausted() bool {
 	return slices.ContainsFunc(lacking, func(errno syscall.Errno) bool { return errors.Is(e.Err, errno) })
 }
 
+// Permanent reports whether the same input would not start later either: there is no such
+// program, it is none, or it may not be run.
+func (e *StartError) Permanent() bool {
+	lasting := []error{exec.ErrNotFound, exec.ErrDot, fs.ErrNotExist, fs.ErrPermission, syscall.ENOEXEC, syscall.E2BIG}
+	return slices.ContainsFunc(lasting, func(err error) bool { return errors.Is(e.Err, err) })
+}
+
 // NotStarted reports whether the engine is to try again by itself: see [shell.NotStarted].
 func (e *StartError) NotStarted() bool { return e.Exhausted() }
 

@@ -6,7 +6,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"io/fs"
 	"os"
+	"os/exec"
 	"runtime"
 	"strings"
 	"sync"
@@ -188,4 +191,14 @@ func TestAStartThatFailsForLackOfResourcesIsTold(t *testing.T) {
 	} {
 		assert.Equal(t, row.want, (&command.StartError{Err: row.err}).Exhausted(), row.err)
 	}
+}
+
+// What the engine asks an error about: whether another attempt of the action makes sense.
+func TestAProgramThatIsNotThereIsNotTriedAgain(t *testing.T) {
+	for err, lasting := range map[error]bool{
+		exec.ErrNotFound: true, fs.ErrNotExist: true, fs.ErrPermission: true, syscall.ENOEXEC: true, syscall.EMFILE: false, io.EOF: false,
+	} {
+		assert.Equal(t, lasting, shell.IsPermanent(&command.StartError{Err: err}), err)
+	}
+	assert.False(t, shell.IsPermanent(&command.ExitError{Code: 1}))
 }

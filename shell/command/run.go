@@ -50,7 +50,7 @@ type result struct {
 func (t *Tool) Run(ctx context.Context, call shell.Call) (json.RawMessage, error) {
 	in, err := t.parse(call.Input)
 	if err != nil {
-		return nil, err
+		return nil, shell.Permanent(err)
 	}
 	if limit := strictjson.Seconds(in.TimeoutSeconds, t.o.TimeLimit); limit > 0 {
 		var cancel context.CancelFunc

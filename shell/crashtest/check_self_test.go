@@ -122,6 +122,20 @@ func TestTheChecksFindWhatIsWrong(t *testing.T) {
 		}, "on_interrupt fail: cycle 1 was carried out 2 times"},
 		{"an attempt that was carried out twice", func(w *world) { w.lines = append(w.lines, line{action: id(2), cycle: 1, attempt: 2}) }, "attempt 2 of cycle 1 was carried out twice"},
 		{"more attempts than allowed", func(w *world) { w.change(2, func(a *core.Action) { a.Policy.MaxAttempts = 1 }) }, "at most 1 are allowed"},
+		{"a retry that nobody asked for", func(w *world) { w.change(1, func(a *core.Action) { a.Policy.OnFailure = core.FailureRetry }) }, "was asked for with on_failure retry false"},
+		{"a run that went on after it was interrupted", func(w *world) {
+			w.change(1, func(a *core.Action) {
+				a.Attempt, a.Attempts = 2, []core.Attempt{{Number: 1, Cause: core.CauseInterrupted}}
+			})
+		}, "it went on after attempt 1, which was interrupted"},
+		{"a run that went on after it failed", func(w *world) {
+			w.change(2, func(a *core.Action) { a.Attempts = []core.Attempt{{Number: 1, Cause: core.CauseFailed}} })
+		}, "it went on after attempt 1, which failed"},
+		{"attempts out of order", func(w *world) {
+			w.change(2, func(a *core.Action) {
+				a.Attempts = []core.Attempt{{Number: 1, Cause: core.CauseInterrupted}, {Number: 1, Cause: core.CauseInterrupted}}
+			})
+		}, "attempt 1 is kept behind attempt 1"},
 		{"a run before it was durable", func(w *world) { w.change(2, func(a *core.Action) { a.Attempt = 1 }) }, "before that was durable"},
 		{"an end without a run", func(w *world) { w.lines = w.lines[1:] }, "is completed, and its tool has left no line"},
 		{"a cycle without a run", func(w *world) {

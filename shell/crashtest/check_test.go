@@ -71,6 +71,9 @@ func checkAcknowledged(f *findings, s *snapshot, l *ledger) {
 		if want := retryOf(e.order.Retry); there && a.Policy.OnInterrupt != want {
 			f.add("action %s was asked for with on_interrupt %s, and has %s", id, want, a.Policy.OnInterrupt)
 		}
+		if again := a.Policy.OnFailure == core.FailureRetry; there && again != e.order.Again {
+			f.add("action %s was asked for with on_failure retry %t, and has %t", id, e.order.Again, again)
+		}
 	}
 }
 
@@ -181,11 +184,14 @@ func checkEffects(f *findings, s *snapshot, lines []line) {
 		a, ok := s.actions[c.id]
 		switch {
 		case !ok:
-		case a.Policy.OnInterrupt == core.InterruptFail && n > 1:
+		case a.Policy.OnInterrupt == core.InterruptFail && a.Policy.OnFailure != core.FailureRetry && n > 1:
 			f.add("action %s, on_interrupt fail: cycle %d was carried out %d times", c.id, c.n, n)
 		case n > int(a.Policy.MaxAttempts):
 			f.add("action %s: cycle %d was carried out %d times, at most %d are allowed", c.id, c.n, n, a.Policy.MaxAttempts)
 		}
+	}
+	for _, a := range s.actions {
+		checkAttempts(f, a)
 	}
 	for id, a := range s.actions {
 		if a.Status.Type == core.StatusCompleted && runs[cycle{id, a.Cycle}] == 0 {
@@ -194,6 +200,23 @@ func checkEffects(f *findings, s *snapshot, lines []line) {
 		if r := a.LastRun; r != nil && r.Status.Type == core.StatusCompleted && runs[cycle{id, r.Cycle}] == 0 {
 			f.add("action %s completed cycle %d, and its tool has left no line", id, r.Cycle)
 		}
+	}
+}
+
+// checkAttempts: what is kept of the attempts of an action goes with its policy.
+func checkAttempts(f *findings, a core.Action) {
+	last := uint32(0)
+	for i, t := range a.Attempts {
+		goesOn := i < len(a.Attempts)-1 || a.Attempt > t.Number || a.Status.Type == core.StatusPending
+		switch {
+		case t.Number <= last || t.Number > a.Attempt && a.Status.Type != core.StatusPending:
+			f.add("action %s in attempt %d: attempt %d is kept behind attempt %d", a.ID, a.Attempt, t.Number, last)
+		case t.Cause == core.CauseInterrupted && a.Policy.OnInterrupt == core.InterruptFail && goesOn:
+			f.add("action %s, on_interrupt fail: it went on after attempt %d, which was interrupted", a.ID, t.Number)
+		case t.Cause != core.CauseInterrupted && a.Policy.OnFailure != core.FailureRetry && goesOn:
+			f.add("action %s, on_failure fail: it went on after attempt %d, which failed", a.ID, t.Number)
+		}
+		last = t.Number
 	}
 }
 

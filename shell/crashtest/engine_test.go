@@ -114,11 +114,20 @@ func (t engineTarget) createAll(ctx context.Context, list []order) error {
 	return t.fault(err)
 }
 
+// policyOf is the policy that an order asks for.
+func policyOf(o order) core.RunPolicy {
+	p := core.RunPolicy{OnInterrupt: retryOf(o.Retry), MaxAttempts: o.Attempts}
+	if o.Again {
+		p.OnFailure, p.Backoff = core.FailureRetry, &core.Backoff{InitialMS: 30, JitterPercent: 50}
+	}
+	return p
+}
+
 func specOf(o order) (core.ActionSpec, error) {
 	input, err := json.Marshal(o.Work)
 	spec := core.ActionSpec{
 		ID: o.ID, Namespace: scopeName, Tenant: scopeName, Label: "order", ToolName: toolName, ToolInput: input,
-		Policy: core.RunPolicy{OnInterrupt: retryOf(o.Retry), MaxAttempts: o.Attempts}, DedupKey: o.Dedup,
+		Policy: policyOf(o), DedupKey: o.Dedup,
 	}
 	if o.AtMS != 0 {
 		spec.Trigger = core.Scheduled(core.Time(o.AtMS))

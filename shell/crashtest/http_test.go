@@ -157,7 +157,7 @@ func (t *httpTarget) createAll(ctx context.Context, list []order) error {
 func (t *httpTarget) body(o order) map[string]any {
 	body := map[string]any{
 		"id": o.ID, "namespace": scopeName, "tenant": scopeName, "label": "order", "tool_name": toolName, "tool_input": t.input(o.Work),
-		"policy": core.RunPolicy{OnInterrupt: retryOf(o.Retry), MaxAttempts: o.Attempts},
+		"policy": policyOf(o),
 	}
 	if o.AtMS != 0 {
 		body["trigger"] = map[string]any{"type": "scheduled", "next_tick_at": core.Time(o.AtMS)}

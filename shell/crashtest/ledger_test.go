@@ -69,6 +69,7 @@ type order struct {
 	ID       uuid.UUID `json:"id"`
 	AtMS     int64     `json:"at_ms"` // when it is due; 0: now
 	Retry    bool      `json:"retry,omitempty"`
+	Again    bool      `json:"again,omitempty"` // it is tried again if it failed
 	Attempts uint32    `json:"attempts,omitempty"`
 	Every    bool      `json:"every,omitempty"` // recurs each second
 	Dedup    string    `json:"dedup,omitempty"`

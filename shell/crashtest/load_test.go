@@ -122,7 +122,8 @@ func (c *caller) order() order {
 	case 1: // in a while, so that it outlives some kills
 		o.AtMS = c.now().UnixMilli() + c.rng.Int64N(2500)
 	}
-	if o.Retry {
+	o.Again = c.rng.IntN(3) == 0
+	if o.Retry || o.Again {
 		o.Attempts = 1 + c.rng.Uint32N(4)
 	}
 	switch c.rng.IntN(12) {

@@ -166,6 +166,10 @@ func (x *execution) leaveBehind(ctx context.Context, returned chan struct{}) {
 	x.answered = x.answered || mine
 	x.mu.Unlock()
 	if mine {
-		x.deliver(answer(ctx, x, nil, fmt.Errorf("the %s did not return, and was left behind", x.p.What)))
+		err := fmt.Errorf("the %s did not return, and was left behind", x.p.What)
+		if x.p.Lasting {
+			err = Permanent(err)
+		}
+		x.deliver(answer(ctx, x, nil, err))
 	}
 }

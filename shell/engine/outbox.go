@@ -42,6 +42,7 @@ type Procedure struct {
 	What    string        // for the reader: "tool", "effect"
 	Subject string        // what reaches the time limit: "action", "effect"
 	Limit   time.Duration // 0: none
+	Lasting bool          // if it is left behind, no further attempt may run beside it
 	Call    func(context.Context) (json.RawMessage, error)
 }
 
@@ -95,20 +96,24 @@ func answer(ctx context.Context, x *execution, result json.RawMessage, err error
 	if err == nil {
 		switch {
 		case len(result) > MaxResultBytes:
-			return core.AnswerEvent(kind, n, nil, fmt.Sprintf("the %s's result of %d bytes is larger than %d", p.What, len(result), MaxResultBytes), true)
+			return core.AnswerEvent(kind, n, nil, core.Failure{
+				Permanent: true, Reason: fmt.Sprintf("the %s's result of %d bytes is larger than %d", p.What, len(result), MaxResultBytes),
+			})
 		case len(result) > 0 && !json.Valid(result):
-			return core.AnswerEvent(kind, n, nil, fmt.Sprintf("the %s's result is not valid JSON", p.What), true)
+			return core.AnswerEvent(kind, n, nil, core.Failure{Permanent: true, Reason: fmt.Sprintf("the %s's result is not valid JSON", p.What)})
 		}
-		return core.AnswerEvent(kind, n, bytes.ToValidUTF8(result, []byte("\uFFFD")), "", false)
+		return core.AnswerEvent(kind, n, bytes.ToValidUTF8(result, []byte("\uFFFD")), core.Failure{})
 	}
 	reason := err.Error()
 	if len(reason) > maxReason {
 		reason = strings.ToValidUTF8(reason[:maxReason], "") + "…"
 	}
+	timedOut := errors.Is(err, ErrTimeLimit)
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, ErrStopping):
 		return core.InterruptEvent(kind, n, "interrupted by a shutdown: "+reason)
-	case errors.Is(cause, ErrTimeLimit) && !errors.Is(err, ErrTimeLimit):
+	case errors.Is(cause, ErrTimeLimit) && !timedOut:
+		timedOut = true
 		reason = fmt.Sprintf("the %s reached its time limit of %s: %s", p.Subject, p.Limit, reason)
 	case reason == "":
 		reason = "failed without a reason"
@@ -116,7 +121,42 @@ func answer(ctx context.Context, x *execution, result json.RawMessage, err error
 	if len(result) > MaxResultBytes || !utf8.Valid(result) {
 		result = nil // the reason matters more
 	}
-	return core.AnswerEvent(kind, n, result, reason, IsPermanent(err))
+	return core.AnswerEvent(kind, n, result, core.Failure{
+		Reason: reason, Permanent: IsPermanent(err), TimedOut: timedOut, RetryAfterMS: retryAfterMS(err),
+	})
+}
+
+// RetryAfter marks an error as one after which the other side asks to be left alone for so
+// long.
+func RetryAfter(err error, wait time.Duration) error {
+	if err == nil {
+		return nil
+	}
+	return delayedError{err, wait}
+}
+
+// delayedError says when trying again makes sense.
+type delayedError struct {
+	error
+	wait time.Duration
+}
+
+// RetryDelay is how long the other side asks to be left alone.
+func (e delayedError) RetryDelay() time.Duration { return e.wait }
+
+// Unwrap gives what was wrong.
+func (e delayedError) Unwrap() error { return e.error }
+
+// retryAfterMS is how long an error says that the other side is to be left alone, in
+// milliseconds: it, or one that it wraps, has a method RetryDelay() time.Duration. 0: it does
+// not say so.
+func retryAfterMS(err error) int64 {
+	var r interface{ RetryDelay() time.Duration }
+	if !errors.As(err, &r) {
+		return 0
+	}
+	wait := max(r.RetryDelay(), 0)
+	return int64(wait/time.Millisecond) + int64(min(wait%time.Millisecond, 1)) // never earlier
 }
 
 // Permanent marks an error as one after which no further attempt makes sense.

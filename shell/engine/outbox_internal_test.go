@@ -67,7 +67,7 @@ func TestAnExecutionWhoseContextEndedIsAnsweredOnceByItsProcedureOrAfterAbandonA
 		{"cancelled within a limit, returns", limit, true, time.Second, 2 * time.Second, done3},
 		{"cancelled within a limit, returns too late", limit, true, time.Hour, 11 * time.Second, core.ActionFail{Run: 3, Reason: "the tool did not return, and was left behind"}},
 		{"at its limit, returns", limit, false, time.Second, limit + time.Second, done3},
-		{"at its limit, returns too late", limit, false, time.Hour, limit + 10*time.Second, core.ActionFail{Run: 3, Reason: "the action reached its time limit of 1m0s: the tool did not return, and was left behind"}},
+		{"at its limit, returns too late", limit, false, time.Hour, limit + 10*time.Second, core.ActionFail{Run: 3, Reason: "the action reached its time limit of 1m0s: the tool did not return, and was left behind", TimedOut: true}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

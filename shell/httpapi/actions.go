@@ -35,6 +35,7 @@ var fromOutside = map[string]string{
 	"status": "is set by the server", "created_at": "is set by the server", "updated_at": "is set by the server",
 	"run": "is set by the server", "cycle": "is set by the server", "attempt": "is set by the server",
 	"started_at": "is set by the server", "finished_at": "is set by the server", "last_run": "is set by the server",
+	"retry_at": "is set by the server", "attempts": "is set by the server",
 	"trigger.raw_payload": "can only come with a webhook", "trigger.received_at": "can only come with a webhook",
 	"trigger.header": "can only come with a webhook", "trigger.route": "can only come with a webhook",
 }
@@ -133,7 +134,7 @@ func (s *Server) actions() machines[core.Action, wire.ActionSummary] {
 		what: "action", get: s.engine.Actions().Get, id: idOfPath,
 		listing: listing[core.Action, wire.ActionSummary]{
 			params: []string{"status", "tool", "label*"},
-			wide:   []string{"tool_input", "result", "raw_payload"},
+			wide:   []string{"tool_input", "result", "raw_payload", "attempts"},
 			omit:   omitOfAction,
 			check:  func(q query) error { _, err := statusOfAction(q); return err },
 			find:   s.findActions,
@@ -143,7 +144,7 @@ func (s *Server) actions() machines[core.Action, wire.ActionSummary] {
 			},
 			out: plain(func(a core.Action) wire.ActionSummary { return wire.ActionSummary(a) }),
 			size: func(a core.Action) int {
-				return len(a.Trigger.RawPayload)*4/3 + len(a.ToolInput) + len(a.Status.Result)
+				return len(a.Trigger.RawPayload)*4/3 + len(a.ToolInput) + len(a.Status.Result) + 2*core.MaxAttemptText*len(a.Attempts)
 			},
 		},
 	}
@@ -157,7 +158,13 @@ func omitOfAction(a core.Action, asked include) core.Action {
 	if a.LastRun != nil {
 		last := *a.LastRun
 		last.Status.Result = keepIf(asked.has("result"), last.Status.Result)
+		if !asked.has("attempts") {
+			last.Attempts = nil
+		}
 		a.LastRun = &last
+	}
+	if !asked.has("attempts") {
+		a.Attempts = nil
 	}
 	if !asked.has("raw_payload") {
 		a.Trigger.RawPayload = nil

@@ -130,6 +130,7 @@ var counters = []counter[shell.Stats]{
 	{desc("orrery_recovered_total", "Runs whose holder was gone."), func(s *shell.Stats) uint64 { return s.Recovered }},
 	{desc("orrery_expired_total", "Records whose retention ended."), func(s *shell.Stats) uint64 { return s.Expired }},
 	{desc("orrery_actions_created_total", "Actions that were created."), func(s *shell.Stats) uint64 { return s.ActionsCreated }},
+	{desc("orrery_action_retries_total", "Runs of actions that failed, and are tried again."), func(s *shell.Stats) uint64 { return s.ActionRetries }},
 	{desc("orrery_webhooks_received_total", "Webhooks that were stored."), func(s *shell.Stats) uint64 { return s.Webhooks }},
 	{descDispatched, func(s *shell.Stats) uint64 { return s.RecurringDispatched }},
 	{descErrors, func(s *shell.Stats) uint64 { return s.RecurringErrors }},

@@ -129,6 +129,6 @@ var fieldRules = []struct{ rule, fields string }{
 		FallbackCondition.error Job.constraint_errors Job.labels Job.name Job.orphan_policy Job.overlap Job.schedule Job.timezone
 		ManualPhase.instructions NotifyPhase.channel NotifyPhase.message NotifyPhase.title Pipeline.label Pipeline.runbook PipelineStartDef.label
 		Recurrence. Recurring.action_type Recurring.cron_expr Recurring.description Recurring.labels Recurring.metadata Recurring.timezone
-		RecurringPatch.action_type RecurringPatch.cron_expr RecurringPatch.description RecurringPatch.timezone Retry.no_retry
-		RunPolicy.on_interrupt ToolRun.on_interrupt SignalPhase.name Strategy.label Task.label TaskConfig.nudge Trigger.type WaitPhase.until`},
+		RecurringPatch.action_type RecurringPatch.cron_expr RecurringPatch.description RecurringPatch.timezone Backoff.no_retry Retry.no_retry
+		RunPolicy.on_failure RunPolicy.on_interrupt ToolRun.on_interrupt SignalPhase.name Strategy.label Task.label TaskConfig.nudge Trigger.type WaitPhase.until`},
 }

@@ -48,6 +48,19 @@ func (e *StatusError) Error() string {
 	return b.String()
 }
 
+// Permanent reports whether the server says that the request itself is wrong, so that it would
+// refuse the same one again: an answer of 400 to 499, but for 408, 425 and 429.
+func (e *StatusError) Permanent() bool {
+	switch e.Status {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return false
+	}
+	return e.Status >= 400 && e.Status < 500
+}
+
+// RetryDelay is what the server asked for: see [shell.RetryAfter].
+func (e *StatusError) RetryDelay() time.Duration { return e.RetryAfter }
+
 // RequestError says that no whole answer came.
 type RequestError struct {
 	Method, URL string // the URL without its query
@@ -69,6 +82,10 @@ func (e *RequestError) Unwrap() error { return e.Err }
 // NotStarted reports whether the engine is to try again by itself, since there was no file
 // descriptor for a connection: see [shell.NotStarted].
 func (e *RequestError) NotStarted() bool { return e.Unsent && scarce.What(e.Err) != "" }
+
+// Permanent reports whether the same request would fail the same way again: its address is not
+// allowed, a redirect is not followed, or TLS does not hold.
+func (e *RequestError) Permanent() bool { return lasting(e.Err) }
 
 func times(n int) string {
 	if n < 2 {

@@ -21,7 +21,7 @@ import (
 func (t *Tool) Run(ctx context.Context, call shell.Call) (json.RawMessage, error) {
 	in, err := t.parse(call.Input)
 	if err != nil {
-		return nil, err
+		return nil, shell.Permanent(err)
 	}
 	p := t.plan(in, call)
 	ctx, cancel := context.WithTimeoutCause(ctx, p.total, &limitReached{p.total, " in all"})

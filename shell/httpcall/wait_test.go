@@ -2,6 +2,7 @@ package httpcall_test
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -83,4 +84,16 @@ func TestAWaitThatWouldPassTheTotalLimitIsNotBegun(t *testing.T) {
 		require.EqualError(t, err, "GET http://x answered 429 Too Many Requests, try again after 50s")
 		assert.Zero(t, time.Since(begin))
 	})
+}
+
+// What the engine asks an error about: whether another attempt of the action makes sense, and when.
+func TestAnErrorSaysWhetherTheRequestWouldFailAgain(t *testing.T) {
+	for status, lasting := range map[int]bool{400: true, 401: true, 404: true, 408: false, 409: true, 425: false, 429: false, 302: false, 500: false, 503: false} {
+		err := error(&httpcall.StatusError{Status: status, RetryAfter: 90 * time.Second})
+		assert.Equal(t, lasting, shell.IsPermanent(err), status)
+	}
+	delayed := &httpcall.StatusError{Status: 503, RetryAfter: 90 * time.Second}
+	assert.Equal(t, 90*time.Second, delayed.RetryDelay())
+	assert.False(t, shell.IsPermanent(&httpcall.RequestError{Err: io.EOF}))
+	assert.True(t, shell.IsPermanent(&httpcall.RequestError{Err: &httpcall.AddressError{}}))
 }

@@ -110,11 +110,15 @@ func (p *RunPolicy) UnmarshalJSON(b []byte) error {
 		OnInterrupt core.OnInterrupt `json:"on_interrupt"`
 		MaxAttempts maxAttempts      `json:"max_attempts"`
 		TimeoutMS   timeoutMS        `json:"timeout_ms"`
+		OnFailure   core.OnFailure   `json:"on_failure"`
+		Backoff     *core.Backoff    `json:"backoff"`
 	}
 	if err := strictjson.Decode(b, &v); err != nil {
 		return err
 	}
-	p.RunPolicy = core.RunPolicy{OnInterrupt: v.OnInterrupt, MaxAttempts: uint32(v.MaxAttempts), TimeoutMS: int64(v.TimeoutMS)}
+	p.RunPolicy = core.RunPolicy{
+		OnInterrupt: v.OnInterrupt, MaxAttempts: uint32(v.MaxAttempts), TimeoutMS: int64(v.TimeoutMS), OnFailure: v.OnFailure, Backoff: v.Backoff,
+	}
 	return nil
 }
 

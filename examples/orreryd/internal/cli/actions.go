@@ -272,15 +272,29 @@ func actionView(ac core.Action) view {
 			lastRun += ": " + r.Status.Reason
 		}
 	}
-	return view{fields: [][2]string{
+	fields := [][2]string{
 		{"id", ac.ID.String()}, {"status", string(ac.Status.Type)}, {"reason", ac.Status.Reason}, {"label", ac.Label},
 		{"scope", ac.Namespace + "/" + ac.Tenant}, {"tool", ac.ToolName}, {"type", ac.ActionType}, {"input", string(ac.ToolInput)},
 		{"due", timeText(ac.Trigger.KeyTime())}, {"recurrence", recurrence}, {"policy", policyText(ac.Policy)},
 		{"dedup key", ac.DedupKey}, {"labels", pairs(ac.Labels)}, {"metadata", pairs(ac.Metadata)},
 		{"route", ac.Trigger.Route},
 		{"created", timeText(ac.CreatedAt)}, {"started", timeText(ac.StartedAt)}, {"finished", timeText(ac.FinishedAt)},
-		{"attempt", numberOr(ac.Attempt)},
+		{"attempt", numberOr(ac.Attempt)}, {"next try", timeText(ac.RetryAt)},
 		{"result", string(ac.Status.Result)}, // of a failed action, too
 		{"last run", lastRun},
-	}}
+	}
+	for _, t := range ac.Attempts {
+		fields = append(fields, [2]string{fmt.Sprintf("attempt %d", t.Number), attemptText(t)})
+	}
+	return view{fields: fields}
+}
+
+// attemptText says in one line how an attempt went.
+func attemptText(t core.Attempt) string {
+	took := time.Duration(t.FinishedAt-t.StartedAt) * time.Millisecond
+	text := fmt.Sprintf("%s at %s after %s", t.Cause, timeText(t.FinishedAt), took)
+	if t.ExitCode != nil {
+		text += fmt.Sprintf(", exit code %d", *t.ExitCode)
+	}
+	return text + ": " + t.Reason
 }

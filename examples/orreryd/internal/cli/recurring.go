@@ -216,27 +216,23 @@ from now and never makes a past time due. An empty --ends-at, --dedup-key or
 // keepPolicy fills in what is not given of the policy, which the API takes as a
 // whole.
 func (r *recurring) keepPolicy(ctx context.Context, c *client, id string, w *work) error {
-	if !slices.ContainsFunc([]string{"on-interrupt", "max-attempts", "timeout"}, w.given) {
+	flags := append([]string{"on-interrupt", "on-failure", "max-attempts", "timeout"}, backoffFlags...)
+	if !slices.ContainsFunc(flags, w.given) {
 		return nil
 	}
-	if w.given("on-interrupt") {
+	if err := w.checkWords(); err != nil {
+		return err // without asking the daemon
+	}
+	if w.given("on-interrupt") && w.given("on-failure") {
 		if _, err := w.policy(); err != nil {
-			return err // without asking the daemon
+			return err
 		}
 	}
 	var ra core.RecurringAction
 	if _, err := c.json(ctx, request{method: http.MethodGet, path: r.of(id), query: r.scope.query()}, &ra); err != nil {
 		return err
 	}
-	if !w.given("on-interrupt") {
-		w.onInterrupt = string(ra.Policy.OnInterrupt)
-	}
-	if !w.given("max-attempts") && w.onInterrupt == string(core.InterruptRetry) {
-		w.maxAttempts = int(ra.Policy.MaxAttempts)
-	}
-	if !w.given("timeout") {
-		w.timeout = ra.Policy.Timeout()
-	}
+	w.keep(ra.Policy)
 	return nil
 }
 

@@ -33,11 +33,36 @@ type webhookConfig struct {
 	Tenant      string         `toml:"tenant,omitempty"`    // default "default"
 	OnInterrupt string         `toml:"on_interrupt,omitempty"`
 	MaxAttempts *int           `toml:"max_attempts,omitempty"`
+	OnFailure   string         `toml:"on_failure,omitempty"`
+	Backoff     *backoffConfig `toml:"backoff,omitempty"`
 	// Signature is how requests are signed: standard (the default), github or none.
 	Signature  string `toml:"signature,omitempty"`
 	Secret     string `toml:"secret,omitempty"`
 	SecretEnv  string `toml:"secret_env,omitempty"`
 	SecretFile string `toml:"secret_file,omitempty"` // one secret a line, all are good: for rotation
+}
+
+// backoffConfig is core.Backoff, with its names.
+type backoffConfig struct {
+	InitialMS     int64    `toml:"initial_ms,omitempty"`
+	FactorPercent *int     `toml:"factor_percent,omitempty"`
+	MaxMS         int64    `toml:"max_ms,omitempty"`
+	JitterPercent *int     `toml:"jitter_percent,omitempty"`
+	NoRetry       []string `toml:"no_retry,omitempty"`
+}
+
+// policy is the run policy of the route's actions.
+func (w webhookConfig) policy() core.RunPolicy {
+	p := core.RunPolicy{
+		OnInterrupt: core.OnInterrupt(w.OnInterrupt), MaxAttempts: uint32(deref(w.MaxAttempts)), OnFailure: core.OnFailure(w.OnFailure),
+	}
+	if w.Backoff != nil {
+		b := w.Backoff
+		p.Backoff = &core.Backoff{
+			InitialMS: b.InitialMS, FactorPercent: uint32(deref(b.FactorPercent)), MaxMS: b.MaxMS, JitterPercent: uint32(deref(b.JitterPercent)), NoRetry: b.NoRetry,
+		}
+	}
+	return p
 }
 
 // DefaultScope is the namespace, and the tenant, of requests that name none.
@@ -76,8 +101,23 @@ func (c *Config) validateWebhook(name string, w webhookConfig) error {
 	default:
 		errs = append(errs, fmt.Errorf("%s.on_interrupt: %q is unknown: use %q or %q", key, text.Clip(w.OnInterrupt, 40), core.InterruptFail, core.InterruptRetry))
 	}
+	errs = append(errs, w.validateFailure(key))
 	errs = append(errs, checkBetween(key+".max_attempts", w.MaxAttempts, 1, core.MaxAttemptsEver), w.validateSpec(key))
 	return errors.Join(errs...)
+}
+
+// validateFailure asks the core about what follows a failure.
+func (w webhookConfig) validateFailure(key string) error {
+	if b := w.Backoff; b != nil {
+		if err := errors.Join(checkBetween(key+".backoff.factor_percent", b.FactorPercent, 100, 10_000), checkBetween(key+".backoff.jitter_percent", b.JitterPercent, 0, 100)); err != nil {
+			return err
+		}
+	}
+	p := core.RunPolicy{OnFailure: core.OnFailure(w.OnFailure), Backoff: w.policy().Backoff} // the rest is checked elsewhere
+	if err := p.Validate(); err != nil {
+		return fmt.Errorf("%s.%s", key, strings.ReplaceAll(err.Error(), "policy.", ""))
+	}
+	return nil
 }
 
 // validateSpec asks the core whether an action can carry what the route says;
@@ -153,7 +193,7 @@ func (c *Config) WebhookRoutes() (map[string]shell.WebhookRoute, error) {
 		routes[name] = shell.WebhookRoute{
 			Tool: w.Tool, ToolInput: input, Label: w.Label, ActionType: w.ActionType,
 			Namespace: cmp.Or(w.Namespace, DefaultScope), Tenant: cmp.Or(w.Tenant, DefaultScope),
-			Policy: core.RunPolicy{OnInterrupt: core.OnInterrupt(w.OnInterrupt), MaxAttempts: uint32(deref(w.MaxAttempts))},
+			Policy: w.policy(),
 		}
 	}
 	return routes, nil

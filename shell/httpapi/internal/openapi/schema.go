@@ -42,7 +42,7 @@ func newSchemas(alwaysAt []string) *schemas {
 // unknown fields.
 func isRequest(name string) bool {
 	return strings.HasSuffix(name, "Request") || slices.Contains([]string{
-		"LogPolicy", "QueueConfig", "QueueRate", "Reason", "RecurringPatch", "Retry", "RetryConfig", "RunPolicy",
+		"Backoff", "LogPolicy", "QueueConfig", "QueueRate", "Reason", "RecurringPatch", "Retry", "RetryConfig", "RunPolicy",
 	}, name)
 }
 
@@ -251,7 +251,7 @@ var renamed = map[string]any{
 // states are the machines and their parts.
 var states = []any{
 	core.Action{}, core.ActionRecord{}, core.ActiveRun{}, core.AgentPrompt{}, core.Approach{}, core.ApproachAction{},
-	core.ApproachOutcome{}, core.ApprovalPhase{}, core.Awaited{}, core.Checkpoint{}, core.CheckpointPhase{},
+	core.ApproachOutcome{}, core.ApprovalPhase{}, core.Attempt{}, core.Awaited{}, core.Backoff{}, core.Checkpoint{}, core.CheckpointPhase{},
 	core.ConstraintCheck{}, core.EndedRun{}, effects.Event{}, effects.EventKind{}, core.EventMatch{},
 	effects.EventSource{}, core.Failing{}, core.FallbackCondition{}, core.Hold{}, core.InputDef{}, core.ItemState{},
 	core.JobCounts{}, core.JobSpec{}, core.JobTriggered{}, core.LastRun{}, core.Lock{}, core.LockPhase{},
