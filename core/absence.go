@@ -49,8 +49,8 @@ func (a Absence) String() string {
 	return "the daemon was away " + span
 }
 
-// informable is an event by which a machine decides about times that have passed.
-type informable interface {
+// hearsAbsences is an event by which a machine decides about times that have passed.
+type hearsAbsences interface {
 	Event
 	// informed gives the event with the absences that it is to know of.
 	informed(absences []Absence) Event
@@ -58,14 +58,14 @@ type informable interface {
 
 // Informs reports whether [Informed] may add to the event.
 func Informs(e Event) bool {
-	_, ok := e.(informable)
+	_, ok := e.(hearsAbsences)
 	return ok
 }
 
 // Informed gives an event for a machine in that state with those of the absences that have
 // held up what the machine now decides about. known is in the order of time.
 func Informed(s State, e Event, known []Absence, now Time) Event {
-	own, takes := e.(informable)
+	own, takes := e.(hearsAbsences)
 	late, ok := s.(interface{ overdueSince(now Time) Time })
 	if !takes || !ok {
 		return e

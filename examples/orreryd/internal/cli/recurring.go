@@ -203,7 +203,10 @@ from now and never makes a past time due. An empty --ends-at, --dedup-key or
 			return usagef("say what to change, such as --cron \"0 10 * * *\"")
 		}
 		q.body = body
-		var changed wire.RecurringAction
+		var changed struct { // wire.RecurringAction has fields of its own beside those that are shown
+			core.RecurringAction
+			Warnings []string `json:"warnings"`
+		}
 		raw, err := c.json(ctx, q, &changed)
 		if err != nil {
 			return err

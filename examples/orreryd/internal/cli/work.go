@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -101,8 +103,12 @@ func backoffText(b *core.Backoff) string {
 	if b.JitterPercent > 0 {
 		text += fmt.Sprintf(", up to %d %% sooner", b.JitterPercent)
 	}
+	quoted := make([]string, len(b.NoRetry))
 	for i, pattern := range b.NoRetry {
-		text += fmt.Sprintf("%s %q", []string{", not after", " or"}[min(i, 1)], pattern)
+		quoted[i] = strconv.Quote(pattern)
+	}
+	if len(quoted) > 0 {
+		text += ", not after " + strings.Join(quoted, " or ")
 	}
 	return text
 }
