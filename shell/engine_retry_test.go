@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -43,6 +44,20 @@ func (s *scripted) tool() shell.Tool {
 	})
 }
 
+// starts gives when it was called, since the first time.
+func (s *scripted) starts() []time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.began)
+}
+
+// seen gives the calls.
+func (s *scripted) seen() []shell.Call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.calls)
+}
+
 var retrying = core.RunPolicy{OnFailure: core.FailureRetry, MaxAttempts: 4}
 
 // G7: a run that failed is tried again after a wait that grows, with the same idempotency key and
@@ -56,12 +71,13 @@ func TestAFailedRunIsTriedAgainAfterAWaitThatGrows(t *testing.T) {
 		a, err := e.Actions().Execute(bg(), core.ActionSpec{ToolName: "count", DedupKey: "k", Policy: retrying})
 		require.NoError(t, err)
 		assert.Equal(t, core.StatusCompleted, a.Status.Type)
-		assert.Equal(t, []time.Duration{0, time.Second, 3 * time.Second, 93*time.Second + time.Millisecond}, s.began, "no earlier than the other side asked for")
+		assert.Equal(t, []time.Duration{0, time.Second, 3 * time.Second, 93*time.Second + time.Millisecond}, s.starts(), "no earlier than the other side asked for")
 		require.Len(t, a.Attempts, 3)
-		for i, c := range s.calls {
+		calls := s.seen()
+		for i, c := range calls {
 			assert.EqualValues(t, i+1, c.Attempt)
-			assert.Equal(t, s.calls[0].IdempotencyKey, c.IdempotencyKey)
-			assert.Equal(t, s.calls[0].DueAt, c.DueAt)
+			assert.Equal(t, calls[0].IdempotencyKey, c.IdempotencyKey)
+			assert.Equal(t, calls[0].DueAt, c.DueAt)
 		}
 		third := a.Attempts[2]
 		assert.EqualValues(t, 3, third.Number)
@@ -154,7 +170,7 @@ func TestMaxAttemptsAloneStartsNoRetry(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, core.StatusFailed, a.Status.Type)
 		elapse(48 * time.Hour)
-		assert.Len(t, s.began, 1)
+		assert.Len(t, s.starts(), 1)
 	})
 }
 
@@ -177,12 +193,12 @@ func TestWhatWaitsForItsNextAttemptIsTriggeredCancelledAndKeepsItsDedupKey(t *te
 		_, err = e.Actions().Trigger(bg(), a.ID)
 		require.NoError(t, err)
 		synctest.Wait()
-		assert.Len(t, s.began, 2)
+		assert.Len(t, s.starts(), 2)
 		a, err = e.Actions().Cancel(bg(), a.ID, "enough")
 		require.NoError(t, err)
 		assert.Equal(t, core.StatusCancelled, a.Status.Type)
 		elapse(48 * time.Hour)
-		assert.Len(t, s.began, 2)
+		assert.Len(t, s.starts(), 2)
 		_, err = e.Actions().Create(bg(), core.ActionSpec{ToolName: "count", DedupKey: "k"})
 		require.NoError(t, err)
 	})
@@ -236,9 +252,9 @@ func TestAWaitForTheNextAttemptOutlivesTheProcess(t *testing.T) {
 		o.Store = again
 		e, stop := start(t, o)
 		elapse(59 * time.Minute)
-		assert.Len(t, s.began, 1)
+		assert.Len(t, s.starts(), 1)
 		elapse(2 * time.Minute)
-		assert.Len(t, s.began, 2)
+		assert.Len(t, s.starts(), 2)
 		stats, err := e.Stats(bg())
 		require.NoError(t, err)
 		assert.EqualValues(t, 1, stats.ActionsByStatus[core.StatusCompleted])
