@@ -110,6 +110,15 @@ type missReason struct {
 	until    Time      // when it is decided about
 }
 
+// lateReason is why times pass that are decided about now: by which policy; old is what builds
+// before [absenceRules] said.
+func lateReason(c Clock, policy, old string, absences []Absence) missReason {
+	if c.Rules.before(absenceRules) {
+		return missReason{fixed: old}
+	}
+	return missReason{policy: policy, absences: absences, until: c.Now}
+}
+
 // cause is the index of the absence in which a time came. If it came in none it is below 0, and
 // the same for all times between the same two absences.
 func (m missReason) cause(at Time) int {

@@ -244,9 +244,7 @@ func (a *Action) complete(e ActionComplete, c Clock) []effects.Effect {
 // remain, otherwise → failed (A9, R3).
 func (a *Action) interrupt(e ActionInterrupt, c Clock) []effects.Effect {
 	reason := reasonOr(e.Reason, ReasonRecovered)
-	if !c.Rules.before(8) {
-		a.keepAttempt(CauseInterrupted, reason, nil, c)
-	}
+	a.keepAttempt(CauseInterrupted, reason, nil, c)
 	if a.Policy.OnInterrupt != InterruptRetry || a.Attempt >= a.Policy.MaxAttempts {
 		effs := a.finish(Status{Type: StatusFailed, Reason: reason}, c)
 		if a.Policy.OnInterrupt != InterruptRetry {

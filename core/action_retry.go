@@ -120,16 +120,11 @@ func (p RunPolicy) checkGiven() error {
 // the failure is none that lasts; otherwise as [Action.finish].
 func (a *Action) fail(e *ActionFail, c Clock) []effects.Effect {
 	status := Status{Type: StatusFailed, Reason: reasonOr(e.Reason, "failed without a reason"), Result: storedResult(e.Result)}
-	if !a.Policy.repeats() {
-		return a.finish(status, c)
-	}
 	cause := CauseFailed
 	if e.TimedOut {
 		cause = CauseTimedOut
 	}
-	if !c.Rules.before(8) {
-		a.keepAttempt(cause, status.Reason, status.Result, c)
-	}
+	a.keepAttempt(cause, status.Reason, status.Result, c)
 	retry := a.Policy.retry()
 	if a.Policy.OnFailure != FailureRetry || a.Attempt >= a.Policy.MaxAttempts || e.Permanent || retry.Permanent(status.Reason) {
 		return a.finish(status, c)
@@ -148,7 +143,7 @@ func (a *Action) fail(e *ActionFail, c Clock) []effects.Effect {
 
 // keepAttempt notes a run that did not succeed, if its policy lets any be tried again.
 func (a *Action) keepAttempt(cause, reason string, result json.RawMessage, c Clock) {
-	if !a.Policy.repeats() {
+	if !a.Policy.repeats() || c.Rules.before(8) {
 		return
 	}
 	n := Attempt{Number: a.Attempt, Cause: cause, Reason: texts.Bound(reason, MaxAttemptText), StartedAt: a.StartedAt, FinishedAt: c.Now}

@@ -138,7 +138,7 @@ func (t *jobTransition) missOverdue(reason string, absences []Absence) {
 	if err != nil || s == nil {
 		return // the job has no times
 	}
-	t.miss(s, t.NextRunAt, t.clock.Now, t.missReason(reason, reason, absences))
+	t.miss(s, t.NextRunAt, t.clock.Now, lateReason(t.clock, reason, reason, absences))
 	t.LastDueAt = max(t.LastDueAt, t.clock.Now)
 }
 
@@ -153,18 +153,9 @@ func (j Job) overdueSince(now Time) Time {
 // lateReason is why a time passes that is decided about too late.
 func (t *jobTransition) lateReason(absences []Absence) missReason {
 	deadline := lengthText(t.startDeadline())
-	return t.missReason(
+	return lateReason(t.clock,
 		"of the times that passed only the latest gets a run, and only within the start deadline of "+deadline,
 		"no run was made within the start deadline of "+deadline, absences)
-}
-
-// missReason is why a time passes without a run: by which policy; old is what builds before
-// [absenceRules] said.
-func (t *jobTransition) missReason(policy, old string, absences []Absence) missReason {
-	if t.clock.Rules.before(absenceRules) {
-		return missReason{fixed: old}
-	}
-	return missReason{policy: policy, absences: absences, until: t.clock.Now}
 }
 
 // miss records the times in [from, to] that have no run as one occurrence for each of the

@@ -1,7 +1,6 @@
 package core
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/google/uuid"
@@ -238,7 +237,7 @@ func (t *orchestratorTransition) due(e OrchestratorDue) {
 	case OrchestratorPreRun:
 		t.awaitSlot(e)
 	case OrchestratorPending:
-		t.missStart("")
+		t.missStart(t.placeless())
 	case OrchestratorContainerCreating:
 		t.failPodStart()
 	case OrchestratorRunning:
@@ -334,52 +333,6 @@ func (t *orchestratorTransition) configure(e OrchestratorConfigure) {
 	t.Metrics.MaxRetries = spec.Config.RetryConfig.MaxRetries
 }
 
-// awaitSlot: pre_run → pending, where the run asks its job for a slot; → failed if it
-// is too late for that.
-func (t *orchestratorTransition) awaitSlot(e OrchestratorDue) {
-	missed := !t.overdueSince(t.clock.Now).IsZero()
-	t.to(OrchestratorPending)
-	if !missed {
-		t.send(t.job(), JobAdmit{Run: t.ID})
-		return
-	}
-	why := missReason{absences: e.Absences, until: t.clock.Now, policy: "a run begins within its start deadline of " + lengthText(t.Config.startDeadline())}
-	if t.clock.Rules.before(absenceRules) {
-		t.missStart("")
-		return
-	}
-	t.missStart(why.text(t.ScheduledAt))
-}
-
-// overdueSince is the time of a run that has not asked for a slot within its start deadline;
-// zero: the run is none of those.
-func (o Orchestrator) overdueSince(now Time) Time {
-	if o.State != OrchestratorPreRun || o.Manual || betweenMS(o.ScheduledAt, now) < o.Config.startDeadline() {
-		return 0
-	}
-	return o.ScheduledAt
-}
-
-// missStart: pending → failed: the run has missed its start deadline, for that reason; or, if
-// there is none, as its job gave it no slot until then.
-func (t *orchestratorTransition) missStart(reason string) {
-	if reason == "" {
-		reason = fmt.Sprintf("it has no place %s after its time, and its start deadline is %s",
-			lengthText(betweenMS(t.ScheduledAt, t.clock.Now)), lengthText(t.Config.startDeadline()))
-	}
-	t.fail("missed: "+reason, true)
-}
-
-// admit: the job has given the run a slot, and its first attempt begins.
-func (t *orchestratorTransition) admit(e OrchestratorAdmit) {
-	if t.Admitted {
-		t.refuseNow()
-		return
-	}
-	t.Admitted, t.Occurrence = true, e.Occurrence
-	t.beginAttempt()
-}
-
 // beginAttempt: pending → condition_pending → condition_running; without constraints
 // → container_creating.
 func (t *orchestratorTransition) beginAttempt() {
@@ -422,16 +375,6 @@ func (t *orchestratorTransition) reportMetrics(e OrchestratorHeartbeats) {
 	}
 	t.Metrics.HeartbeatsSent, t.Reported = e.Sent, true
 	t.announce("metrics", t.Metrics)
-}
-
-// admitEnded: the job gave the run a slot as the run was cancelled.
-func (t *orchestratorTransition) admitEnded(e OrchestratorAdmit) {
-	if t.Occurrence != uuid.Nil || e.Occurrence == uuid.Nil {
-		t.refuseNow()
-		return
-	}
-	t.Occurrence = e.Occurrence
-	t.settleOccurrence()
 }
 
 // ask issues an outer effect, and waits for its answer.

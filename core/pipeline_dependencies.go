@@ -31,7 +31,7 @@ func (p Pipeline) dependenciesDone(b *Batch) []uuid.UUID {
 	for _, id := range p.DependsOn {
 		s, err := b.State(effects.Ref{Kind: KindPipeline, ID: id})
 		if err != nil {
-			continue // who asks the pipeline meets the error
+			continue // the watch that follows meets the error
 		}
 		if on, exists := s.(Pipeline); exists && on.Phase.Type == PhaseDone && on.Namespace == p.Namespace && on.Tenant == p.Tenant {
 			done = append(done, id)

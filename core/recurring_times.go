@@ -18,12 +18,9 @@ func (r RecurringAction) occur(s *schedule.Schedule, e RecurringDue, c Clock) (R
 	if found {
 		until = last - 1
 	}
-	why := missReason{absences: e.Absences, until: c.Now, policy: fmt.Sprintf(
-		"of the times that passed only the latest is dispatched, and only within the start deadline of %s", r.startDeadline())}
-	old := c.Rules.before(absenceRules)
-	if old {
-		why = missReason{fixed: fmt.Sprintf("not dispatched within the start deadline of %s", r.startDeadline())}
-	}
+	why := lateReason(c,
+		fmt.Sprintf("of the times that passed only the latest is dispatched, and only within the start deadline of %s", r.startDeadline()),
+		fmt.Sprintf("not dispatched within the start deadline of %s", r.startDeadline()), e.Absences)
 	r, effs := r.miss(s, first, until, why, c)
 	r.LastDueAt = c.Now
 	switch {
@@ -36,7 +33,7 @@ func (r RecurringAction) occur(s *schedule.Schedule, e RecurringDue, c Clock) (R
 		r, decided = r.miss(s, last, last, missReason{fixed: "its action was refused: " + validText(e.Refusal)}, c)
 		effs = append(effs, decided...)
 	}
-	if old {
+	if c.Rules.before(absenceRules) {
 		effs = append(effs, r.announce("missed"))
 	}
 	return r, effs
@@ -83,11 +80,7 @@ func (r RecurringAction) overdue(reason string, absences []Absence, c Clock) (Re
 	if err != nil {
 		return r, nil // it has no times
 	}
-	why := missReason{policy: reason, absences: absences, until: c.Now}
-	if c.Rules.before(absenceRules) {
-		why = missReason{fixed: reason}
-	}
-	r, effs := r.miss(s, r.NextExecutionAt, until, why, c)
+	r, effs := r.miss(s, r.NextExecutionAt, until, lateReason(c, reason, reason, absences), c)
 	r.LastDueAt = max(r.LastDueAt, until)
 	return r, effs
 }

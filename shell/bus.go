@@ -37,7 +37,7 @@ func (o Options) ownInputs() []engine.OwnInput {
 	}}}
 	if o.HeartbeatEvery > 0 {
 		own = append(own, engine.OwnInput{Every: o.HeartbeatEvery, Input: func(instance string) core.Input {
-			id, _ := uuid.Parse(instance) // all zeros where it is none
+			id, _ := uuid.Parse(instance) // all zeros where the name is no UUID
 			return core.Input{To: core.BusRef(), Actor: "clock", Event: core.BusHeartbeat{Instance: id, EveryMS: o.HeartbeatEvery.Milliseconds()}}
 		}})
 	}

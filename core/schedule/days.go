@@ -21,7 +21,7 @@ func (c *cronFields) dayWarning(m DayMatch) string {
 }
 
 // firstDay gives the first day from d on that matches both day fields, the month
-// and the year, in days since 1970; never where there is none.
+// and the year, in days since 1970; it gives never where no day matches.
 func (c *cronFields) firstDay(d int64) int64 {
 	for d = max(d, 0); ; {
 		y, m, dom := time.Unix(d*day, 0).UTC().Date()

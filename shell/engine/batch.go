@@ -161,17 +161,22 @@ func (b *batch) Scan(kind effects.Kind, term string, after core.Cursor, limit in
 // way. An error says that the input alone cannot be decided, unless b.broken is set.
 func (b *batch) apply(in core.Input) (core.Result, error) {
 	in = b.informed(in)
-	var res core.Result
-	err := b.decide(func() (err error) {
-		res, err = b.fold.Apply(in)
-		return err
-	})
+	res, err := b.decideOne(in)
 	if err != nil {
 		b.undecided(in, err)
 		return res, err
 	}
 	b.taken(in, res)
 	return res, nil
+}
+
+// decideOne has the fold decide about one input.
+func (b *batch) decideOne(in core.Input) (res core.Result, err error) {
+	err = b.decide(func() (err error) {
+		res, err = b.fold.Apply(in)
+		return err
+	})
+	return res, err
 }
 
 // decide has the fold decide; again where it met a record that cannot be decoded, once that
@@ -245,11 +250,7 @@ func (b *batch) takeOwn() error {
 // applyOwn takes an input of the engine itself. That a machine refuses it, since it knows that
 // already, is no news.
 func (b *batch) applyOwn(in core.Input) error {
-	var res core.Result
-	err := b.decide(func() (err error) {
-		res, err = b.fold.Apply(in)
-		return err
-	})
+	res, err := b.decideOne(in)
 	switch {
 	case b.broken != nil:
 		return b.broken
