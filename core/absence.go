@@ -2,8 +2,6 @@ package core
 
 import (
 	"fmt"
-
-	"github.com/orrery-go/orrery/core/schedule"
 )
 
 // Absence is a span in which no daemon could decide about the times that came. The engine
@@ -173,9 +171,9 @@ func (m missReason) text(at Time) string {
 	return m.policy
 }
 
-// missedTimes are times that follow one another in a schedule and pass without a dispatch for
+// passedTimes are times that follow one another in a schedule and pass without a dispatch for
 // one reason.
-type missedTimes struct {
+type passedTimes struct {
 	First, Last Time // Last is a bound if Capped
 	Count       uint64
 	Capped      bool // there are more than Count
@@ -184,13 +182,13 @@ type missedTimes struct {
 
 // missed lists the times of a schedule in [from, to] but those that are excepted, by their
 // reasons. It counts up to [MaxMissedCounted], and at least one for each reason.
-func (m missReason) missed(s *schedule.Schedule, from, to Time, excepted func(Time) bool) []missedTimes {
-	var out []missedTimes
+func (m missReason) missed(s *timetable, from, to Time, excepted func(Time) bool) []passedTimes {
+	var out []passedTimes
 	cause, counted := 0, 0
 	for after, more := from-1, true; more; {
 		more = false
 		for at := range s.Due(after, to) {
-			is := m.cause(at)
+			is := m.cause(s.firesAt(at))
 			same := len(out) > 0 && is == cause
 			if same && counted >= MaxMissedCounted {
 				last := &out[len(out)-1]
@@ -202,7 +200,7 @@ func (m missReason) missed(s *schedule.Schedule, from, to Time, excepted func(Ti
 				continue
 			}
 			if !same {
-				out, cause = append(out, missedTimes{First: at, Reason: m.text(at)}), is
+				out, cause = append(out, passedTimes{First: at, Reason: m.text(s.firesAt(at))}), is
 			}
 			last := &out[len(out)-1]
 			last.Last, last.Count = at, last.Count+1

@@ -44,6 +44,7 @@ type (
 		// LastExecutedAt is what the recurring action, if it is one that asks, goes
 		// back to where the key is held.
 		LastExecutedAt Time `json:"last_executed_at"`
+		Manual         bool `json:"manual,omitempty"` // the occurrence was triggered by hand
 	}
 	// DedupRelease says that the holder has ended.
 	DedupRelease struct {
@@ -90,7 +91,7 @@ func (d Dedup) claim(e DedupClaim, c Clock) (Dedup, []effects.Effect) {
 		To: effects.Ref{Kind: KindOccurrence, ID: spec.Occurrence}, Event: OccurrenceDeduplicate{Holder: d.Holder},
 	}}
 	if id, err := uuid.Parse(spec.Metadata[MetaRecurringID]); err == nil {
-		effs = append(effs, effects.Send{To: effects.Ref{Kind: KindRecurring, ID: id}, Event: RecurringDeduplicated{LastExecutedAt: e.LastExecutedAt}})
+		effs = append(effs, effects.Send{To: effects.Ref{Kind: KindRecurring, ID: id}, Event: RecurringDeduplicated{LastExecutedAt: e.LastExecutedAt, Manual: e.Manual}})
 	}
 	return d, effs
 }
@@ -127,6 +128,9 @@ var dedupEvents = []eventType{
 func (e DedupClaim) appendFields(o object) object {
 	o.value("create", e.Create.AppendJSON)
 	o.time("last_executed_at", e.LastExecutedAt)
+	if e.Manual {
+		o.bool("manual", true)
+	}
 	return o
 }
 

@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/orrery-go/orrery/core/schedule"
 	"github.com/orrery-go/orrery/effects"
 )
 
@@ -65,7 +64,11 @@ type Job struct {
 	CreatedAt Time           `json:"created_at"`
 	UpdatedAt Time           `json:"updated_at"`
 
-	compiled *schedule.Schedule // derived, never stored
+	// Executions counts the runs of the schedule that were dispatched, while MaxExecutions bounds
+	// them.
+	Executions uint64 `json:"executions,omitempty"`
+
+	compiled *timetable // derived, never stored
 }
 
 // ActiveRun is a run of a job that has not ended.
@@ -172,8 +175,11 @@ func (t *jobTransition) configure(e JobApply) {
 		t.refuse(effects.CodeInvalid, "id: %q is another job than %q", clip(spec.ID), clip(t.ID))
 		return
 	}
-	was := t.JobSpec
-	if spec.Schedule != was.Schedule || spec.Timezone != was.Timezone || t.clockWasWrong() {
+	was, exhausted := t.JobSpec, t.exhausted()
+	if spec.MaxExecutions == 0 {
+		t.Executions = 0
+	}
+	if spec.reschedules(was) || spec.exhaustedBy(t.Executions) != exhausted || t.clockWasWrong() {
 		t.missOverdue("the schedule was changed before it was dispatched", e.Absences)
 		t.JobSpec, t.compiled = spec, nil
 		if t.invalid(t.reschedule()) {
@@ -207,20 +213,21 @@ func (t *jobTransition) due(e JobDue) {
 	t.compiled, t.UpdatedAt = s, now
 	due, found := t.NextRunAt, true
 	if !due.After(now) {
-		due, found = lastWithin(s, max(t.NextRunAt, laterMS(now, -t.startDeadline())), now)
+		due, found = t.inTime(s, now)
 		until := now
 		if found {
 			until = due - 1
 		}
+		t.leaveOut(s, t.NextRunAt, now)
 		t.miss(s, t.NextRunAt, until, t.lateReason(e.Absences))
 	}
 	if found {
-		t.makeScheduled(due)
+		t.makeScheduled(s, due)
 	} else {
 		due = now
 	}
 	t.LastDueAt, t.NextRunAt = max(t.LastDueAt, due), 0
-	if next, ok := s.Next(max(now, t.LastDueAt)); ok {
+	if next, ok := s.Next(max(now, t.LastDueAt)); ok && !t.exhausted() {
 		t.NextRunAt = next
 	}
 }
@@ -240,6 +247,10 @@ func (t *jobTransition) pause(e JobPause) {
 func (t *jobTransition) resume() {
 	if !t.Paused {
 		t.refuse(effects.CodeConflict, "job %s is not paused", clip(t.ID))
+		return
+	}
+	if t.exhausted() {
+		t.refuse(effects.CodeConflict, "cannot resume: max_executions: %s: give more, or 0", exhaustedReason(t.Executions))
 		return
 	}
 	until := t.decidedUntil()
@@ -288,10 +299,14 @@ func (t *jobTransition) announce(action string, data json.RawMessage) {
 func (j Job) Ref() effects.Ref { return refOf(KindJob, j.Key) }
 
 // Deadline is when the run of the next time is to be made: CreateAheadMS before
-// it, but not before the time before it. Zero if no time follows.
+// it, but not before the time before it; and at the time itself if there may be
+// no run to make. Zero if no time follows.
 func (j Job) Deadline() Time {
-	if j.Paused || j.NextRunAt.IsZero() {
+	switch {
+	case j.Paused || j.NextRunAt.IsZero():
 		return 0
+	case j.perhapsNone():
+		return j.NextRunAt
 	}
 	return max(laterMS(j.NextRunAt, -j.CreateAheadMS), j.LastDueAt)
 }

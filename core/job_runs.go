@@ -83,6 +83,8 @@ func (t *jobTransition) deny(a ActiveRun) string {
 		return ""
 	case a.Dropped:
 		return "its time is none of the schedule any more"
+	case t.exhausted():
+		return exhaustedReason(t.Executions)
 	case t.Paused:
 		return "the job is paused: " + t.PausedReason
 	case t.SkipNext > 0:
@@ -120,8 +122,17 @@ func (t *jobTransition) fillSlots() {
 		if t.slots() > 0 && taken >= t.slots() {
 			break
 		}
+		if !a.Manual && t.exhausted() { // as this run waited
+			t.Active[i].Stage = StageDenied
+			t.recordVerdict(VerdictSkipped, a, exhaustedReason(t.Executions))
+			t.cancelRun(a, "skipped: "+exhaustedReason(t.Executions))
+			continue
+		}
 		taken++
 		t.Active[i].Stage = StageAdmitted
+		if !a.Manual && t.MaxExecutions > 0 {
+			t.Executions++
+		}
 		occurrence := t.recordVerdict(VerdictDispatched, a, "")
 		t.send(runRef(a.Run), OrchestratorAdmit{Occurrence: occurrence})
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/orrery-go/orrery/core/schedule"
 	"github.com/orrery-go/orrery/effects"
 )
 
@@ -29,8 +28,13 @@ func (t *jobTransition) decidedUntil() Time {
 	return until
 }
 
+// reschedules reports whether a configuration has other times than the one before it.
+func (s JobSpec) reschedules(was JobSpec) bool {
+	return s.Schedule != was.Schedule || s.Timezone != was.Timezone || s.EndsAt != was.EndsAt || !s.sameTimes(was.ScheduleOptions)
+}
+
 // schedule is the compiled schedule; nil if the job has none.
-func (j Job) schedule() (*schedule.Schedule, error) {
+func (j Job) schedule() (*timetable, error) {
 	if j.compiled != nil {
 		return j.compiled, nil
 	}
@@ -59,10 +63,13 @@ func (t *jobTransition) scheduleNext(decided Time) error {
 		return err
 	}
 	t.compiled, t.NextRunAt = s, 0
-	if s == nil || t.Paused {
-		return nil
+	if s == nil || t.Paused || t.exhausted() {
+		return nil // an edit may give it more executions
 	}
 	next, ok := s.Next(max(decided, t.LastDueAt))
+	if !ok && !t.EndsAt.IsZero() && !t.EndsAt.After(t.clock.Now) {
+		return fmt.Errorf("ends_at: %s is not in the future; it is %s", t.EndsAt, t.clock.Now)
+	}
 	if !ok {
 		return fmt.Errorf("schedule: %q never fires after %s", clip(t.Schedule), decided)
 	}
@@ -70,22 +77,55 @@ func (t *jobTransition) scheduleNext(decided Time) error {
 	return nil
 }
 
-// isTime reports whether it is a time of the schedule.
+// isTime reports whether it is a time of the schedule at which a run is made.
 func (j Job) isTime(at Time) bool {
 	s, err := j.schedule()
 	if err != nil || s == nil {
 		return false
 	}
-	for range s.Due(at-1, at) {
+	return s.isDue(at) && s.leftOut(at) == ""
+}
+
+// inTime gives the last time from NextRunAt on that has come, if its run can still begin within
+// the start deadline.
+func (j Job) inTime(s *timetable, now Time) (at Time, ok bool) {
+	for _, at := range s.last(j.NextRunAt, now, 1) {
+		return at, betweenMS(s.firesAt(at), now) <= j.startDeadline()
+	}
+	return 0, false
+}
+
+// exhausted reports whether the schedule has dispatched as many runs as it may.
+func (j Job) exhausted() bool { return j.exhaustedBy(j.Executions) }
+
+// perhapsNone reports whether it is not certain ahead of the next time that it gets a run: the
+// schedule leaves it out, or the runs that were made before use up what it may dispatch.
+func (j Job) perhapsNone() bool {
+	if j.exhaustedBy(j.Executions + j.undecided()) {
 		return true
 	}
-	return false
+	if !j.ScheduleOptions.leavesOut() {
+		return false
+	}
+	s, err := j.schedule()
+	return err == nil && s != nil && s.leftOut(j.NextRunAt) != ""
+}
+
+// undecided counts the runs of the schedule that have no verdict yet.
+func (j Job) undecided() uint64 {
+	n := uint64(0)
+	for _, a := range j.Active {
+		if !a.Manual && (a.Stage == StageWaiting || a.Stage == StageAsked) {
+			n++
+		}
+	}
+	return n
 }
 
 // Upcoming gives the next times at which the job runs if nothing is changed meanwhile, at
 // most n: those of the runs that wait for their time, and those of its schedule for which no
-// run was made. Of a paused job they are those at which it would run if it were resumed
-// now. Times that are to be skipped are among them. It is empty for a job without a
+// run was made, each with its jitter. Of a paused job they are those at which it would run if
+// it were resumed now. Times that are to be skipped are among them. It is empty for a job without a
 // schedule, and for one whose schedule this build refuses.
 func (j Job) Upcoming(now Time, n int) []Time {
 	s, err := j.schedule()
@@ -98,29 +138,33 @@ func (j Job) Upcoming(now Time, n int) []Time {
 	}
 	var times []Time
 	for _, a := range j.Active {
-		if a.Stage == StageWaiting && !a.Manual && !a.Dropped && a.ScheduledAt.After(now) {
-			times = append(times, a.ScheduledAt)
+		if a.Stage == StageWaiting && !a.Manual && !a.Dropped && s.firesAt(a.ScheduledAt).After(now) {
+			times = append(times, s.firesAt(a.ScheduledAt))
 		}
 	}
 	slices.Sort(times)
+	if j.MaxExecutions > 0 {
+		n = int(min(uint64(n), j.MaxExecutions-min(j.Executions, j.MaxExecutions)))
+	}
 	times = times[:min(n, len(times))]
-	for t := range s.Due(after, effects.MaxTime) {
-		if len(times) >= n {
-			break
-		}
-		times = append(times, t)
+	for _, at := range s.upcoming(after, now, effects.MaxTime+1, n-len(times)) {
+		times = append(times, s.firesAt(at))
 	}
 	return times
 }
 
 // makeScheduled makes the run of a time, unless an edit of the schedule has left one.
-func (t *jobTransition) makeScheduled(due Time) {
+func (t *jobTransition) makeScheduled(s *timetable, due Time) {
 	switch {
 	case t.hasRunAt(due):
 	case len(t.Active) >= MaxActiveRuns:
 		t.recordVerdict(VerdictSkipped, ActiveRun{ScheduledAt: due}, fmt.Sprintf("%d runs have not ended", len(t.Active)))
 	default:
-		t.makeRun(runOf(t.JobSpec, due, false))
+		run := runOf(t.JobSpec, due, false)
+		if at := s.firesAt(due); at != due {
+			run.NotBefore = at
+		}
+		t.makeRun(run)
 	}
 }
 
@@ -138,6 +182,7 @@ func (t *jobTransition) missOverdue(reason string, absences []Absence) {
 	if err != nil || s == nil {
 		return // the job has no times
 	}
+	t.leaveOut(s, t.NextRunAt, t.clock.Now)
 	t.miss(s, t.NextRunAt, t.clock.Now, lateReason(t.clock, reason, reason, absences))
 	t.LastDueAt = max(t.LastDueAt, t.clock.Now)
 }
@@ -160,8 +205,20 @@ func (t *jobTransition) lateReason(absences []Absence) missReason {
 
 // miss records the times in [from, to] that have no run as one occurrence for each of the
 // reasons. A run gets a verdict of its own.
-func (t *jobTransition) miss(s *schedule.Schedule, from, to Time, why missReason) {
-	for _, m := range why.missed(s, from, to, t.hasRunAt) {
-		t.record(Occurrence{DueAt: m.First, LastDueAt: m.Last, Verdict: VerdictMissed, Count: m.Count, CountCapped: m.Capped, Reason: m.Reason})
+func (t *jobTransition) miss(s *timetable, from, to Time, why missReason) {
+	for _, m := range why.missed(s, from, to, func(at Time) bool { return t.hasRunAt(at) || s.leftOut(at) != "" }) {
+		t.pass(VerdictMissed, m)
 	}
+}
+
+// leaveOut records the times in [from, to] that the schedule leaves out.
+func (t *jobTransition) leaveOut(s *timetable, from, to Time) {
+	for _, p := range s.allLeftOut(from, to) {
+		t.pass(VerdictSkipped, p)
+	}
+}
+
+// pass records times that pass without a run.
+func (t *jobTransition) pass(v Verdict, p passedTimes) {
+	t.record(Occurrence{DueAt: p.First, LastDueAt: p.Last, Verdict: v, Count: p.Count, CountCapped: p.Capped, Reason: p.Reason})
 }

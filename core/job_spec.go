@@ -80,6 +80,9 @@ type JobSpec struct {
 	// Runner names who runs it, as the daemon is configured: "kubernetes", "local",
 	// a cluster's name. Empty: the default one.
 	Runner string `json:"runner"`
+	// EndsAt is the first instant at which no time of the schedule is due any more; null: none.
+	EndsAt Time `json:"ends_at,omitzero"`
+	ScheduleOptions
 }
 
 // OverlapPolicy is a CronJob's concurrency policy.
@@ -311,6 +314,7 @@ func (s JobSpec) validateRuns() error {
 		checkBetween("max_concurrent_runs", int64(s.MaxConcurrentRuns), 0, MaxActiveRuns),
 		checkBetween("ttl_seconds_after_finished", s.TTLSecondsAfterFinished, 0, MaxTTLSecondsAfterFinished),
 		checkBetween("create_ahead_ms", s.CreateAheadMS, 0, MaxCreateAheadMS),
+		s.ScheduleOptions.validate(0),
 		logs,
 		checkLengthMS("pod_start_timeout_ms", s.PodStartTimeoutMS),
 	)
@@ -336,12 +340,13 @@ func (s JobSpec) validateSchedule() error {
 	return errors.Join(zone, err)
 }
 
-// scheduleFrom compiles the schedule; nil if the job has none.
-func (s JobSpec) scheduleFrom(anchor Time) (*schedule.Schedule, error) {
+// scheduleFrom compiles the schedule of a job that was made at that time; nil if it has none.
+func (s JobSpec) scheduleFrom(created Time) (*timetable, error) {
 	if s.Schedule == "" {
 		return nil, nil
 	}
-	compiled, err := schedule.Parse(s.Schedule, s.Timezone, anchor)
+	spec := schedule.Spec{Expr: s.Schedule, Zone: s.Timezone, Anchor: created, EndsAt: s.EndsAt}
+	compiled, err := s.timetable(spec, JobRef(s.Namespace, s.Tenant, s.ID).ID, s.EndsAt)
 	var bad *schedule.Error
 	if errors.As(err, &bad) && bad.Field == "cron_expr" {
 		return nil, fmt.Errorf("schedule: %s", bad.Problem)
@@ -356,7 +361,7 @@ func (s JobSpec) Warnings() []string {
 	if err != nil || compiled == nil {
 		return nil
 	}
-	return compiled.Warnings()
+	return compiled.due.Warnings()
 }
 
 func (s JobSpec) startDeadline() int64 {

@@ -305,13 +305,15 @@ func TestEachTimeOfAScheduleGetsOneVerdict(t *testing.T) {
 		spec.Schedule = "* * * * *"
 		spec.Overlap = rapid.SampledFrom([]core.OverlapPolicy{core.OverlapAllow, core.OverlapForbid, core.OverlapReplace}).Draw(t, "overlap")
 		spec.MaxConcurrentRuns = rapid.SampledFrom([]uint32{0, 1, 2}).Draw(t, "limit")
+		spec.JitterSeconds = rapid.SampledFrom([]int64{0, 0, 20}).Draw(t, "jitter")
+		spec.MaxExecutions = rapid.SampledFrom([]uint64{0, 0, 3}).Draw(t, "max")
 		key, clock, w, seq := core.JobRef("", "", spec.ID), core.Clock{Now: start}, world{}, uint64(0)
 		send := func(to effects.Ref, e core.Event) {
 			seq++
 			w.apply(t, seq, core.Input{To: to, Event: e}, clock)
 		}
 		send(key, core.JobApply{Spec: spec})
-		whole := true // neither paused nor edited: then no time is without a verdict
+		whole := spec.MaxExecutions == 0 // neither ended, paused nor edited: then no time is without a verdict
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			clock.Now = clock.Now.Add(time.Duration(rapid.SampledFrom([]int{0, 1, 15, 30, 60, 60, 200, -90}).Draw(t, "seconds")) * time.Second)
 			w.pass(t, clock, &seq)
@@ -338,6 +340,14 @@ func TestEachTimeOfAScheduleGetsOneVerdict(t *testing.T) {
 			}
 		}
 		checkVerdicts(t, w, key, clock.Now, whole)
+		if spec.MaxExecutions > 0 {
+			bySchedule := uint64(0)
+			for _, o := range load[core.Occurrence](w, core.KindOccurrence) { // order-free: counted
+				bySchedule += oneIf(o.Verdict == core.VerdictDispatched && !o.Manual)
+			}
+			require.LessOrEqual(t, bySchedule, spec.MaxExecutions)
+			require.Equal(t, bySchedule, load[core.Job](w, core.KindJob)[key].Executions)
+		}
 	})
 }
 

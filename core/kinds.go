@@ -23,6 +23,7 @@ const (
 	KindJob          effects.Kind = "job"
 	KindOrchestrator effects.Kind = "orchestrator"
 	KindScheduler    effects.Kind = "scheduler"
+	KindCalendar     effects.Kind = "calendar"
 )
 
 // Kinds of what a [Queue] keeps as records of their own. They take no events: the
@@ -147,6 +148,7 @@ var kindTable = []kind{ // read-only: a table
 		name: KindSemaphore, events: semaphoreEvents, due: SemaphoreDue{}, statuses: heldTerms,
 		release: func(by Owner, token uint64) Event { return SemaphoreRelease{Owner: by, Token: token} },
 	}),
+	machine[Calendar, CalendarEvent]("a calendar", kind{name: KindCalendar, decode: decodeCalendar, events: calendarEvents, statuses: []string{TermOwn}}),
 	machine[Bus, BusEvent]("a bus", kind{name: KindBus, events: busEvents}),
 	machine[Queue, QueueEvent]("a queue", kind{
 		name: KindQueue, events: queueEvents, due: QueueDue{}, statuses: []string{QueueStatusTerm(false), QueueStatusTerm(true)},

@@ -33,6 +33,7 @@ var wantKinds = []struct {
 	{kind: core.KindWorker, due: core.WorkerDue{}},
 	{kind: core.KindLock, due: core.LockDue{}},
 	{kind: core.KindSemaphore, due: core.SemaphoreDue{}},
+	{kind: core.KindCalendar},
 	{kind: core.KindBus},
 	{kind: core.KindQueue, due: core.QueueDue{}},
 	{kind: core.KindQueueItem, scanned: true},

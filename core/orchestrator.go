@@ -406,12 +406,12 @@ func (o Orchestrator) Deadline() Time {
 	}
 	switch o.State {
 	case OrchestratorPreRun:
-		return max(o.ScheduledAt, effects.MinTime)
+		return max(o.begins(), effects.MinTime)
 	case OrchestratorPending:
 		if o.Manual || o.Config.Overlap == OverlapReplace {
 			return 0
 		}
-		return laterMS(o.ScheduledAt, o.Config.startDeadline())
+		return laterMS(o.begins(), o.Config.startDeadline())
 	case OrchestratorContainerCreating:
 		switch {
 		case o.Pod.Queued:

@@ -16,22 +16,22 @@ func (t *orchestratorTransition) awaitSlot(e OrchestratorDue) {
 		return
 	}
 	why := lateReason(t.clock, "a run begins within its start deadline of "+lengthText(t.Config.startDeadline()), t.placeless(), e.Absences)
-	t.missStart(why.text(t.ScheduledAt))
+	t.missStart(why.text(t.begins()))
 }
 
 // overdueSince is the time of a run that has not asked for a slot within its start deadline;
 // zero: the run is none of those.
 func (o Orchestrator) overdueSince(now Time) Time {
-	if o.State != OrchestratorPreRun || o.Manual || betweenMS(o.ScheduledAt, now) < o.Config.startDeadline() {
+	if o.State != OrchestratorPreRun || o.Manual || betweenMS(o.begins(), now) < o.Config.startDeadline() {
 		return 0
 	}
-	return o.ScheduledAt
+	return o.begins()
 }
 
 // placeless is the reason of a run to which its job has given no slot by now.
 func (t *orchestratorTransition) placeless() string {
 	return fmt.Sprintf("it has no place %s after its time, and its start deadline is %s",
-		lengthText(betweenMS(t.ScheduledAt, t.clock.Now)), lengthText(t.Config.startDeadline()))
+		lengthText(betweenMS(t.begins(), t.clock.Now)), lengthText(t.Config.startDeadline()))
 }
 
 // missStart: pending → failed: the run has missed its start deadline.

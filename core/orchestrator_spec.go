@@ -22,10 +22,16 @@ type RunSpec struct {
 	Namespace   string    `json:"namespace"`
 	Tenant      string    `json:"tenant"`
 	ScheduledAt Time      `json:"scheduled_at"`
-	Manual      bool      `json:"manual"`       // triggered by hand
-	By          string    `json:"by,omitempty"` // who triggered it, as [JobTrigger] says
-	Config      JobSpec   `json:"config"`       // the job as it was; follows changes only until the run begins
+	// NotBefore is when the run may begin, where that is later than its time: by the jitter of
+	// its schedule. Null: at its time.
+	NotBefore Time    `json:"not_before,omitzero"`
+	Manual    bool    `json:"manual"`       // triggered by hand
+	By        string  `json:"by,omitempty"` // who triggered it, as [JobTrigger] says
+	Config    JobSpec `json:"config"`       // the job as it was; follows changes only until the run begins
 }
+
+// begins is the instant at which the run asks for a slot, and from which its start deadline runs.
+func (s RunSpec) begins() Time { return max(s.ScheduledAt, s.NotBefore) }
 
 // Validate reports what a run cannot be.
 func (s RunSpec) Validate() error {

@@ -2,6 +2,7 @@ package core
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -9,7 +10,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/orrery-go/orrery/core/schedule"
 	"github.com/orrery-go/orrery/effects"
 )
 
@@ -55,7 +55,9 @@ type RecurringAction struct {
 	// MissedCount counts the times that passed without a dispatch (C5).
 	MissedCount       uint64 `json:"missed_count"`
 	DeduplicatedCount uint64 `json:"deduplicated_count"` // times whose dedup key was live (C4)
-	DisabledReason    string `json:"disabled_reason"`    // why it is not enabled (C6)
+	// SkippedCount counts the times that were not to be dispatched: the clocks skipped them.
+	SkippedCount   uint64 `json:"skipped_count,omitempty"`
+	DisabledReason string `json:"disabled_reason"` // why it is not enabled (C6)
 	// LastDueAt is the latest time that has been decided: none before it, nor
 	// itself, becomes due again, even where the clock jumps back.
 	LastDueAt Time `json:"last_due_at"`
@@ -63,7 +65,10 @@ type RecurringAction struct {
 	// see [ChildID].
 	Sequence uint64 `json:"sequence"`
 
-	compiled *schedule.Schedule // of CronExpr in Timezone: derived, never stored
+	// Executions counts the dispatches of the schedule, while MaxExecutions bounds them.
+	Executions uint64 `json:"executions,omitempty"`
+
+	compiled *timetable // derived, never stored
 }
 
 // DefaultStartDeadline is twice the default tick: an occurrence that a slow
@@ -132,8 +137,11 @@ func (r RecurringAction) scheduled(c Clock) (RecurringAction, error) {
 	if err := r.validate(c); err != nil {
 		return r, err
 	}
-	s, err := schedule.Parse(r.CronExpr, r.Timezone, r.CreatedAt)
+	s, err := r.timetable(r.CreatedAt)
 	if err != nil {
+		return r, err
+	}
+	if err := r.checkExecutions(); err != nil {
 		return r, err
 	}
 	next, ok := s.Next(max(c.Now, r.LastDueAt))
@@ -162,12 +170,15 @@ func (r RecurringAction) due(e RecurringDue, c Clock) (RecurringAction, []effect
 	if r.ended(c.Now) {
 		return r.expire(e, c)
 	}
+	if r.exhausted() {
+		return r.disable(exhaustedReason(r.Executions)), []effects.Effect{r.announce("expired")}
+	}
 	s, err := r.schedule()
 	if err != nil { // stored by a build that took this expression
 		return r.disable("cron_expr: " + err.Error()), []effects.Effect{r.announce("no_next")}
 	}
 	r, effs := r.occur(s, e, c)
-	next, ok := s.Next(max(c.Now, r.LastDueAt))
+	next, ok := s.Next(r.LastDueAt)
 	if !ok {
 		r = r.disable(fmt.Sprintf("cron_expr %q has no occurrence after %s", clip(r.CronExpr), c.Now))
 		return r, append(effs, r.announce("no_next"))
@@ -207,7 +218,23 @@ func (r RecurringAction) deduplicated(e RecurringDeduplicated) (RecurringAction,
 	r.ExecutionCount--
 	r.LastExecutedAt = e.LastExecutedAt
 	r.DeduplicatedCount = saturatingAdd(r.DeduplicatedCount, 1)
+	if !e.Manual && r.Executions > 0 {
+		r.Executions--
+	}
 	return r, nil
+}
+
+// exhausted reports whether the schedule has dispatched as many times as it may.
+func (r RecurringAction) exhausted() bool {
+	return r.exhaustedBy(r.Executions)
+}
+
+func exhaustedReason(executions uint64) string {
+	times := "times"
+	if executions == 1 {
+		times = "time"
+	}
+	return fmt.Sprintf("the schedule has dispatched %d %s, as many as it may", executions, times)
 }
 
 // pause: enabled → disabled. A disabled one stays as it is, but for a new reason.
@@ -275,6 +302,10 @@ func (r RecurringAction) update(e RecurringUpdate, c Clock) (RecurringAction, []
 	if p.EndsAt != nil {
 		n.EndsAt = Time(*p.EndsAt)
 	}
+	p.setOptions(&n.ScheduleOptions)
+	if n.MaxExecutions == 0 {
+		n.Executions = 0
+	}
 	if len(p.Payload) > 0 {
 		n.ActionTemplate.Payload = p.Payload
 	}
@@ -282,16 +313,18 @@ func (r RecurringAction) update(e RecurringUpdate, c Clock) (RecurringAction, []
 	n.UpdatedAt = c.Now
 	var effs []effects.Effect
 	lifted := r.Enabled && r.ended(c.Now) && n.EndsAt != r.EndsAt // what the end held back must not be due now
-	if n.CronExpr != r.CronExpr || n.Timezone != r.Timezone || n.Enabled != r.Enabled || lifted {
+	if n.CronExpr != r.CronExpr || n.Timezone != r.Timezone || n.Enabled != r.Enabled || !n.sameTimes(r.ScheduleOptions) || lifted {
 		var was RecurringAction
 		was, effs = r.overdue("the schedule was changed before it was dispatched", e.Absences, c)
-		n.MissedCount, n.Sequence, n.LastDueAt = was.MissedCount, was.Sequence, was.LastDueAt
+		n.MissedCount, n.SkippedCount, n.Sequence, n.LastDueAt = was.MissedCount, was.SkippedCount, was.Sequence, was.LastDueAt
 		var err error
 		if n, err = n.fromNow(c).scheduled(c); err != nil {
 			return r, refused(r.Ref(), e, effects.CodeInvalid, "%s", err)
 		}
 	} else if err := n.validatePatched(r, c); err != nil {
 		return r, refused(r.Ref(), e, effects.CodeInvalid, "%s", err)
+	} else if n.EndsAt != r.EndsAt {
+		n = n.withCompiled()
 	}
 	if r.Enabled && !n.Enabled {
 		n.DisabledReason = "disabled by an update"
@@ -305,7 +338,16 @@ func (r RecurringAction) validatePatched(before RecurringAction, c Clock) error 
 	if r.EndsAt == before.EndsAt {
 		r.EndsAt = 0
 	}
-	return r.validate(c)
+	return errors.Join(r.validate(c), r.checkExecutions())
+}
+
+// checkExecutions refuses a definition that is enabled although it has dispatched as many times
+// as it may.
+func (r RecurringAction) checkExecutions() error {
+	if r.Enabled && r.exhausted() {
+		return fmt.Errorf("max_executions: %s: give more, or 0", exhaustedReason(r.Executions))
+	}
+	return nil
 }
 
 // expire: the end is reached (C6). A time that was due before the end and not
@@ -334,18 +376,18 @@ func (r RecurringAction) startDeadline() time.Duration {
 	return time.Duration(r.StartDeadlineSeconds) * time.Second
 }
 
-func (r RecurringAction) schedule() (*schedule.Schedule, error) {
+func (r RecurringAction) schedule() (*timetable, error) {
 	if r.compiled != nil {
 		return r.compiled, nil
 	}
-	return schedule.Parse(r.CronExpr, r.Timezone, r.CreatedAt)
+	return r.timetable(r.CreatedAt)
 }
 
 // withCompiled keeps the parsed schedule beside the definition, so that a hot
 // definition is parsed once. An expression that this build refuses stays
 // unparsed, and is dealt with when it is due.
 func (r RecurringAction) withCompiled() RecurringAction {
-	if s, err := schedule.Parse(r.CronExpr, r.Timezone, r.CreatedAt); err == nil {
+	if s, err := r.timetable(r.CreatedAt); err == nil {
 		r.compiled = s
 	}
 	return r
@@ -358,16 +400,21 @@ func (r RecurringAction) announce(what string) effects.Effect {
 // Ref names the recurring action.
 func (r RecurringAction) Ref() effects.Ref { return refOf(KindRecurring, r.ID) }
 
-// Deadline is the next time, or the end where that comes first.
+// Deadline is when the next time is to be dispatched, or the end where that comes first.
 func (r RecurringAction) Deadline() Time {
-	switch {
-	case !r.Enabled || r.NextExecutionAt.IsZero():
-		return 0
-	case r.EndsAt.IsZero():
-		return r.NextExecutionAt
-	default:
-		return min(r.NextExecutionAt, r.EndsAt)
+	if r.Enabled && r.exhausted() {
+		return r.LastDueAt // not sooner: a dedup key may give the last one back
 	}
+	if !r.Enabled || r.NextExecutionAt.IsZero() {
+		return 0
+	}
+	at := r.NextExecutionAt
+	if r.JitterSeconds > 0 {
+		if s, err := r.schedule(); err == nil {
+			at = s.firesAt(at)
+		}
+	}
+	return earliest(at, r.EndsAt)
 }
 
 // Terms lists the recurring action under all, and within its tenant under whether it is

@@ -47,6 +47,7 @@ type (
 	// RecurringDeduplicated says that the last dispatch met a live dedup key.
 	RecurringDeduplicated struct {
 		LastExecutedAt Time `json:"last_executed_at"`
+		Manual         bool `json:"manual,omitempty"` // it was triggered by hand
 	}
 )
 
@@ -66,6 +67,7 @@ type RecurringPatch struct {
 	ActionType           *string            `json:"action_type,omitempty"`
 	StartDeadlineSeconds *int64             `json:"start_deadline_seconds,omitempty"`
 	Policy               *RunPolicy         `json:"policy,omitempty"`
+	ScheduleOptionsPatch
 }
 
 func (RecurringCreate) recurringEvent()       {}
@@ -133,6 +135,9 @@ func (e RecurringPause) appendFields(o object) object {
 
 func (e RecurringDeduplicated) appendFields(o object) object {
 	o.time("last_executed_at", e.LastExecutedAt)
+	if e.Manual {
+		o.bool("manual", true)
+	}
 	return o
 }
 

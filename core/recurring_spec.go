@@ -29,6 +29,7 @@ type RecurringSpec struct {
 	// later it counts as missed (C5). 0: [DefaultStartDeadline].
 	StartDeadlineSeconds int64     `json:"start_deadline_seconds"`
 	Policy               RunPolicy `json:"policy"` // of the actions that it makes
+	ScheduleOptions
 }
 
 // RecurringActionTemplate is the action to make (002 RecurringActionTemplate).
@@ -57,11 +58,16 @@ func (s RecurringSpec) withDefaults() RecurringSpec {
 // Warnings says which parts of the cron expression mean something else than they seem
 // to, see [schedule.Schedule.Warnings]. It is empty for a schedule that is refused.
 func (s RecurringSpec) Warnings() []string {
-	compiled, err := schedule.Parse(s.CronExpr, zoneOr(s.Timezone), effects.MinTime)
+	compiled, err := s.timetable(effects.MinTime)
 	if err != nil {
 		return nil
 	}
-	return compiled.Warnings()
+	return compiled.due.Warnings()
+}
+
+// timetable compiles the schedule of a definition that was made at that time.
+func (s RecurringSpec) timetable(created Time) (*timetable, error) {
+	return s.ScheduleOptions.timetable(schedule.Spec{Expr: s.CronExpr, Zone: s.Timezone, Anchor: created}, s.ID, s.EndsAt)
 }
 
 // MaxStartDeadline bounds how late an occurrence may be dispatched; it also
@@ -93,6 +99,7 @@ func (r RecurringAction) validate(c Clock) error {
 		checkMap("metadata", marked(t.Metadata, r.ID)), // as the action will have it
 		checkMap("labels", r.Labels),
 		r.Policy.validate(),
+		r.ScheduleOptions.validate(r.EndsAt),
 	)
 }
 

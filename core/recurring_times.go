@@ -3,28 +3,31 @@ package core
 import (
 	"fmt"
 
-	"github.com/orrery-go/orrery/core/schedule"
 	"github.com/orrery-go/orrery/effects"
 )
 
-// occur decides the times from NextExecutionAt to now: the last one is
-// dispatched unless it is later than the start deadline, or its action was
-// refused; all others are missed (C5).
-func (r RecurringAction) occur(s *schedule.Schedule, e RecurringDue, c Clock) (RecurringAction, []effects.Effect) {
-	first := r.NextExecutionAt
-	earliest := c.Now.Add(-r.startDeadline())
-	last, found := lastWithin(s, max(first, earliest), c.Now)
-	until := c.Now
+// occur decides the times from NextExecutionAt on that have come: the last one is dispatched
+// unless it is later than the start deadline, or its action was refused; those that the schedule
+// leaves out are skipped, all others are missed (C5).
+func (r RecurringAction) occur(s *timetable, e RecurringDue, c Clock) (RecurringAction, []effects.Effect) {
+	first, until := r.NextExecutionAt, s.comeBy(r.NextExecutionAt, c.Now)
+	r, effs := r.leaveOut(s, first, until, c)
+	last, found := r.inTime(s, first, until, c.Now)
+	missedUntil := until
 	if found {
-		until = last - 1
+		missedUntil = last - 1
 	}
 	why := lateReason(c,
 		fmt.Sprintf("of the times that passed only the latest is dispatched, and only within the start deadline of %s", r.startDeadline()),
 		fmt.Sprintf("not dispatched within the start deadline of %s", r.startDeadline()), e.Absences)
-	r, effs := r.miss(s, first, until, why, c)
-	r.LastDueAt = c.Now
+	r, missed := r.miss(s, first, missedUntil, why, c)
+	effs = append(effs, missed...)
+	r.LastDueAt = max(r.LastDueAt, until)
 	switch {
 	case found && e.Refusal == "":
+		if r.MaxExecutions > 0 {
+			r.Executions++
+		}
 		var decided []effects.Effect
 		r, decided = r.dispatch(last, false, c)
 		return r, append(effs, decided...)
@@ -39,19 +42,19 @@ func (r RecurringAction) occur(s *schedule.Schedule, e RecurringDue, c Clock) (R
 	return r, effs
 }
 
-// lastWithin gives the last time of s in [from, to]. The span is at most a
-// start deadline long, and a schedule has at most one time a second.
-func lastWithin(s *schedule.Schedule, from, to Time) (last Time, found bool) {
-	for t := range s.Due(from-1, to) {
-		last, found = t, true
+// inTime gives the last time in [from, to] if it can still be dispatched within its start
+// deadline.
+func (r RecurringAction) inTime(s *timetable, from, to, now Time) (at Time, ok bool) {
+	for _, at := range s.last(from, to, 1) {
+		return at, !s.firesAt(at).Before(now.Add(-r.startDeadline()))
 	}
-	return last, found
+	return 0, false
 }
 
 // Upcoming gives the next times at which the definition fires if nothing is changed
-// meanwhile, at most n: those of its schedule that are not decided, before its end. Of a
-// disabled one they are those at which it would fire if it were resumed now. It is empty
-// for a schedule that this build refuses.
+// meanwhile, at most n: those of its schedule that are not decided, before its end and as many
+// as it may dispatch, each with its jitter. Of a disabled one they are those at which it would
+// fire if it were resumed now. It is empty for a schedule that this build refuses.
 func (r RecurringAction) Upcoming(now Time, n int) []Time {
 	s, err := r.schedule()
 	if err != nil {
@@ -59,12 +62,19 @@ func (r RecurringAction) Upcoming(now Time, n int) []Time {
 	}
 	if !r.Enabled {
 		r = r.fromNow(Clock{Now: now})
+		r.LastDueAt = max(r.LastDueAt, now) // what its jitter puts off was due before
 	}
-	until := effects.MaxTime
+	if r.MaxExecutions > 0 {
+		n = int(min(uint64(max(n, 0)), r.MaxExecutions-min(r.Executions, r.MaxExecutions)))
+	}
+	end := effects.MaxTime + 1
 	if !r.EndsAt.IsZero() {
-		until = r.EndsAt - 1
+		end = r.EndsAt
 	}
-	times, _ := s.Between(max(now, r.LastDueAt), until, n)
+	times := s.upcoming(max(r.LastDueAt, r.NextExecutionAt-1), now, end, n)
+	for i, at := range times {
+		times[i] = s.firesAt(at)
+	}
 	return times
 }
 
@@ -80,9 +90,11 @@ func (r RecurringAction) overdue(reason string, absences []Absence, c Clock) (Re
 	if err != nil {
 		return r, nil // it has no times
 	}
-	r, effs := r.miss(s, r.NextExecutionAt, until, lateReason(c, reason, reason, absences), c)
+	first := r.NextExecutionAt
+	r, effs := r.leaveOut(s, first, until, c)
+	r, missed := r.miss(s, first, until, lateReason(c, reason, reason, absences), c)
 	r.LastDueAt = max(r.LastDueAt, until)
-	return r, effs
+	return r, append(effs, missed...)
 }
 
 // overdueUntil is the latest instant that may have times which were due.
@@ -104,30 +116,50 @@ func (r RecurringAction) overdueSince(now Time) Time {
 
 // miss records the times in [from, to], which pass without a dispatch, as one
 // occurrence for each of the reasons.
-func (r RecurringAction) miss(s *schedule.Schedule, from, to Time, why missReason, c Clock) (RecurringAction, []effects.Effect) {
+func (r RecurringAction) miss(s *timetable, from, to Time, why missReason, c Clock) (RecurringAction, []effects.Effect) {
 	var effs []effects.Effect
-	for i, m := range why.missed(s, from, to, func(Time) bool { return false }) {
-		if i == 0 {
+	for i, m := range why.missed(s, from, to, func(at Time) bool { return s.leftOut(at) != "" }) {
+		if i == 0 && !s.leavesOut() {
 			m.First = from
 		}
 		r.MissedCount = saturatingAdd(r.MissedCount, m.Count)
-		r.Sequence++
-		id := ChildID(r.ID, "occurrence", c.Step, r.Sequence)
-		effs = append(effs, effects.Send{
-			To: effects.Ref{Kind: KindOccurrence, ID: id},
-			Event: OccurrenceRecord{Occurrence{
-				ID: id, RecurringID: r.ID, DueAt: m.First, LastDueAt: m.Last, DecidedAt: c.Now,
-				Verdict: VerdictMissed, Count: m.Count, CountCapped: m.Capped, Reason: m.Reason,
-			}},
-		})
-		if !c.Rules.before(absenceRules) {
-			effs = append(effs, announcement("recurring", "recurring", "missed", r.ID, announcementData(struct {
-				DueAt  Time   `json:"due_at"`
-				Until  Time   `json:"until"`
-				Count  uint64 `json:"count"`
-				Reason string `json:"reason"`
-			}{m.First, m.Last, m.Count, m.Reason})))
-		}
+		var recorded []effects.Effect
+		r, recorded = r.pass(VerdictMissed, m, c)
+		effs = append(effs, recorded...)
+	}
+	return r, effs
+}
+
+// leaveOut records the times in [from, to] that the schedule leaves out.
+func (r RecurringAction) leaveOut(s *timetable, from, to Time, c Clock) (RecurringAction, []effects.Effect) {
+	var effs []effects.Effect
+	for _, p := range s.allLeftOut(from, to) {
+		r.SkippedCount = saturatingAdd(r.SkippedCount, p.Count)
+		var recorded []effects.Effect
+		r, recorded = r.pass(VerdictSkipped, p, c)
+		effs = append(effs, recorded...)
+	}
+	return r, effs
+}
+
+// pass records times that pass without a dispatch, and announces them.
+func (r RecurringAction) pass(v Verdict, p passedTimes, c Clock) (RecurringAction, []effects.Effect) {
+	r.Sequence++
+	id := ChildID(r.ID, "occurrence", c.Step, r.Sequence)
+	effs := []effects.Effect{effects.Send{
+		To: effects.Ref{Kind: KindOccurrence, ID: id},
+		Event: OccurrenceRecord{Occurrence{
+			ID: id, RecurringID: r.ID, DueAt: p.First, LastDueAt: p.Last, DecidedAt: c.Now,
+			Verdict: v, Count: p.Count, CountCapped: p.Capped, Reason: p.Reason,
+		}},
+	}}
+	if !c.Rules.before(absenceRules) {
+		effs = append(effs, announcement("recurring", "recurring", string(v), r.ID, announcementData(struct {
+			DueAt  Time   `json:"due_at"`
+			Until  Time   `json:"until"`
+			Count  uint64 `json:"count"`
+			Reason string `json:"reason"`
+		}{p.First, p.Last, p.Count, p.Reason})))
 	}
 	return r, effs
 }
@@ -148,7 +180,7 @@ func (r RecurringAction) dispatch(due Time, manual bool, c Clock) (RecurringActi
 	}
 	create := effects.Send{To: effects.Ref{Kind: KindAction, ID: spec.ID}, Event: ActionCreate{Spec: spec}}
 	if spec.DedupKey != "" {
-		create = effects.Send{To: DedupRef(spec.Namespace, spec.Tenant, spec.DedupKey), Event: DedupClaim{Create: spec, LastExecutedAt: before}}
+		create = effects.Send{To: DedupRef(spec.Namespace, spec.Tenant, spec.DedupKey), Event: DedupClaim{Create: spec, LastExecutedAt: before, Manual: manual}}
 	}
 	return r, []effects.Effect{
 		effects.Send{To: effects.Ref{Kind: KindOccurrence, ID: occurrence}, Event: OccurrenceRecord{record}},

@@ -18,6 +18,9 @@ const TermAll = "all"
 // their end: those that have ended, see [EndedAt], and need not be kept, see [MustBeKept].
 const TermEnded = "ended"
 
+// TermOwn is, within a tenant, the list term of all machines of a kind that has no statuses.
+const TermOwn = "own"
+
 // The list terms that follow are those of one tenant only: a machine stands under
 // [TermWithin] of them. Their totals are those of all tenants.
 

@@ -69,7 +69,7 @@ var (
 			pairs = append(pairs, core.QueueRef("", "", name).ID.String(), "QUEUE("+name+")")
 			pairs = append(pairs, core.WorkerRef("", "", name).ID.String(), "WORKER("+name+")")
 		}
-		pairs = append(pairs, core.BusRef().ID.String(), "BUS")
+		pairs = append(pairs, core.CalendarRef("", "", "holidays").ID.String(), "CALENDAR(holidays)", core.BusRef().ID.String(), "BUS")
 		return strings.NewReplacer(append(pairs, queueIDs()...)...)
 	}()}
 	shortKey  = regexp.MustCompile(`KEY\((\w+)\)`)

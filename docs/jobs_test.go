@@ -44,6 +44,12 @@ retry: {maxRetries: 1, initialDelay: 1s, backoffMultiplier: 3, maxDelay: 2s}
 constraints: [{maxAllowedRunTime: {config: {limit: 1m}, onViolation: [tell]}}]
 actions: {tell: {log: {message: m}}}
 overlap: forbid
+dst: skip
+dayMatch: both
+startsAt: 2027-01-01T00:00:00Z
+endsAt: 2028-01-01T00:00:00Z
+maxExecutions: 3
+jitter: 5m
 startDeadline: 1m
 maxConcurrentRuns: 1
 orphanPolicy: adopt
@@ -65,7 +71,7 @@ func TestThePageHasEveryKeyOfAJobFile(t *testing.T) {
 			keys = append(keys, key)
 		}
 	}
-	assert.Len(t, keys, 22)
+	assert.Len(t, keys, 28)
 	var rows []string
 	for _, tb := range tablesOf(readFile(t, jobsPage), "key") {
 		for _, row := range tb.rows {

@@ -11,7 +11,7 @@ import (
 // observers is the table of machines that are observed.
 var observers = [...]observer{
 	actionObserver, recurringObserver,
-	pipelineObserver, taskObserver, strategyObserver, queueObserver, lockObserver, semaphoreObserver, systemObserver,
+	pipelineObserver, taskObserver, strategyObserver, queueObserver, lockObserver, semaphoreObserver, calendarObserver, systemObserver,
 	jobObserver, runObserver, schedulerObserver,
 }
 
@@ -96,6 +96,18 @@ var semaphoreObserver = observer{
 	lines: leaseLines("semaphore"),
 	attrs: attrsOf(func(m core.Semaphore) []slog.Attr {
 		return scopeAttrs(m.Namespace, m.Tenant, "name", m.Name)
+	}),
+}
+
+var calendarObserver = observer{
+	kind: core.KindCalendar, category: "scheduler",
+	lines: map[string]line{
+		"calendar_created": {"calendar.create", slog.LevelInfo},
+		"calendar_updated": {"calendar.update", slog.LevelInfo},
+		"calendar_deleted": {"calendar.delete", slog.LevelInfo},
+	},
+	attrs: attrsOf(func(c core.Calendar) []slog.Attr {
+		return append(scopeAttrs(c.Namespace, c.Tenant, "name", c.Name), slog.Uint64("revision", c.Revision))
 	}),
 }
 

@@ -73,6 +73,8 @@ type Call struct {
 	Payload    []byte            // the raw body, where a webhook triggered the action; must not be written to
 	Header     json.RawMessage   // the webhook's kept headers as a JSON object, or empty
 	DueAt      effects.Time      // when the action was due
+	Cycle      uint32            // which of the action's own cycles: 1 for the first
+	Occurrence uuid.UUID         // the entry of the ledger, where a recurring action made the action; else zero
 	Metadata   map[string]string // must not be written to
 	Labels     map[string]string // must not be written to
 	// IdempotencyKey is the same for every attempt of one occurrence, so that the
@@ -280,7 +282,7 @@ func (e *Engine) runTool(ctx context.Context, a *core.Action) (result json.RawMe
 		ActionID: a.ID, Attempt: a.Attempt, Namespace: a.Namespace, Tenant: a.Tenant, Label: a.Label,
 		Tool: a.ToolName, ActionType: a.ActionType, Input: a.ToolInput,
 		Payload: a.Trigger.RawPayload, Header: a.Trigger.Header, DueAt: a.Trigger.KeyTime(),
-		Metadata: a.Metadata, Labels: a.Labels,
+		Cycle: a.Cycle, Occurrence: a.Occurrence, Metadata: a.Metadata, Labels: a.Labels,
 		IdempotencyKey: idempotencyKey(a.ID, a.Cycle),
 		log:            e.log, engine: e,
 	}

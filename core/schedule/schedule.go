@@ -24,7 +24,8 @@ import (
 // An Error says what is wrong with an expression, a zone or an anchor, and
 // what would be right.
 type Error struct {
-	// Field is what is wrong: "cron_expr", "timezone", "anchor", "day_match" or "dst".
+	// Field is what is wrong: "cron_expr", "timezone", "anchor", "day_match", "dst",
+	// "starts_at" or "ends_at".
 	Field string
 	// Problem names the part, the bad value and what is accepted.
 	Problem string
@@ -64,6 +65,10 @@ type Spec struct {
 	// [DSTOnceShifted]. It concerns cron expressions whose hour field has neither a
 	// "*" nor a step, and no others.
 	DST DST `json:"dst,omitempty"`
+	// StartsAt is the first instant at which it may fire, EndsAt the first one at which it
+	// does not any more; zero: no bound.
+	StartsAt effects.Time `json:"starts_at,omitzero"`
+	EndsAt   effects.Time `json:"ends_at,omitzero"`
 }
 
 // DayMatch says which days a cron expression means that restricts both the day of
@@ -104,6 +109,21 @@ func (m DayMatch) check() error {
 		return nil
 	}
 	return &Error{Field: "day_match", Problem: fmt.Sprintf("%s is unknown: write %q or %q", quote(string(m)), DayMatchEither, DayMatchBoth)}
+}
+
+func (s Spec) checkBounds() error {
+	for _, b := range []struct {
+		field string
+		at    effects.Time
+	}{{"starts_at", s.StartsAt}, {"ends_at", s.EndsAt}} {
+		if b.at < 0 || b.at > effects.MaxTime {
+			return &Error{Field: b.field, Problem: fmt.Sprintf("%d ms is out of range: it must be after 1970-01-01T00:00:00Z and before the year 10000", int64(b.at))}
+		}
+	}
+	if !s.EndsAt.IsZero() && s.EndsAt <= s.StartsAt {
+		return &Error{Field: "ends_at", Problem: fmt.Sprintf("%s is not after starts_at, %s", s.EndsAt, s.StartsAt)}
+	}
+	return nil
 }
 
 // Compile checks the schedule and prepares it. All errors are of type [*Error].
@@ -161,7 +181,7 @@ func (s Spec) CompileIn(zone *Zone) (*Schedule, error) {
 	if anchor < 0 || anchor > effects.MaxTime {
 		return nil, &Error{Field: "anchor", Problem: fmt.Sprintf("%d ms is out of range: it must be after 1970-01-01T00:00:00Z and before the year 10000", int64(anchor))}
 	}
-	if err := cmp.Or(s.DayMatch.check(), s.DST.check()); err != nil {
+	if err := cmp.Or(s.DayMatch.check(), s.DST.check(), s.checkBounds()); err != nil {
 		return nil, err
 	}
 	s.Zone = zone.name
@@ -274,7 +294,16 @@ func (s *Schedule) UnmarshalJSON(b []byte) error {
 // where there is none. It always ends: a cron expression fires from 1970 to
 // 2099 in the zone's wall clock time, the others until [effects.MaxTime].
 func (s *Schedule) Next(after effects.Time) (next effects.Time, ok bool) {
-	after = max(after, 0) // the zero Time is no instant, so none before it counts
+	after = max(after, s.spec.StartsAt-1, 0) // the zero Time is no instant, so none before it counts
+	next, ok = s.unbounded(after)
+	if end := s.spec.EndsAt; ok && !end.IsZero() && next >= end {
+		return 0, false
+	}
+	return next, ok
+}
+
+// unbounded gives the next occurrence of the expression.
+func (s *Schedule) unbounded(after effects.Time) (next effects.Time, ok bool) {
 	switch {
 	case s.cron != nil:
 		t, ok := s.cron.next(floorSeconds(after))

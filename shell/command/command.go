@@ -25,10 +25,21 @@
 // # What a program is told
 //
 // Besides the environment that the policy and the input give, these are always
-// set: ORRERY_ACTION_ID, ORRERY_ATTEMPT, ORRERY_IDEMPOTENCY_KEY,
-// ORRERY_NAMESPACE, ORRERY_TENANT, ORRERY_LABEL and ORRERY_DUE_AT (RFC 3339,
-// empty when unknown). The daemon's own environment is not handed on, since it
-// holds secrets: see [Options.InheritEnv].
+// set, and empty where they do not apply:
+//
+//   - ORRERY_ACTION_ID, ORRERY_ATTEMPT, ORRERY_IDEMPOTENCY_KEY, ORRERY_NAMESPACE,
+//     ORRERY_TENANT and ORRERY_LABEL;
+//   - ORRERY_DUE_AT (RFC 3339), and ORRERY_CYCLE, which counts the cycles of a periodic
+//     action from 1;
+//   - ORRERY_METADATA and ORRERY_LABELS, JSON objects of text;
+//   - ORRERY_OCCURRENCE, ORRERY_RECURRING_ID and ORRERY_RECURRING_DISPATCH ("true"), where
+//     a recurring action made the action: the entry of its history, and its marks in the
+//     metadata;
+//   - ORRERY_LEFT_OUT, the names of variables that are empty because they would have
+//     more than 64 KiB.
+//
+// The daemon's own environment is not handed on, since it holds secrets: see
+// [Options.InheritEnv].
 //
 // # How a program ends
 //

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/command"
@@ -180,12 +182,41 @@ func TestAProgramIsToldWhichActionItCarriesOut(t *testing.T) {
 	want := map[string]string{
 		"ORRERY_ACTION_ID": id.String(), "ORRERY_ATTEMPT": "2", "ORRERY_IDEMPOTENCY_KEY": id.String() + "/2",
 		"ORRERY_NAMESPACE": "ns", "ORRERY_TENANT": "acme", "ORRERY_LABEL": "nightly = backup",
-		"ORRERY_DUE_AT": "2026-02-10T14:00:00.000Z",
+		"ORRERY_DUE_AT": "2026-02-10T14:00:00.000Z", "ORRERY_CYCLE": "", "ORRERY_OCCURRENCE": "", "ORRERY_METADATA": "", "ORRERY_LABELS": "",
+		"ORRERY_RECURRING_ID": "", "ORRERY_RECURRING_DISPATCH": "", "ORRERY_LEFT_OUT": "",
 	}
 	assert.Equal(t, want, environment(t, newTool(t, command.Options{}), call))
 	call.DueAt = 0
 	want["ORRERY_DUE_AT"] = ""
 	assert.Equal(t, want, environment(t, newTool(t, command.Options{}), call))
+}
+
+func TestAProgramIsToldMetadataLabelsAndItsPlaceInASchedule(t *testing.T) {
+	call := shell.Call{
+		Cycle: 3, Occurrence: uuid.MustParse("6ba7b810-9dad-11d1-80b4-00c04fd430c8"), Input: json.RawMessage(`{"argv":["env"],"inherit_env":false}`),
+		Metadata: map[string]string{core.MetaRecurringDispatch: "true", core.MetaRecurringID: "r", "ü": "a\nLD_PRELOAD=/evil.so"},
+		Labels:   map[string]string{"LD_PRELOAD=/evil.so": "<x>", "ACTION_ID": "spoofed"},
+	}
+	env := environment(t, newTool(t, command.Options{}), call)
+	assert.Equal(t, "3", env["ORRERY_CYCLE"])
+	assert.Equal(t, call.Occurrence.String(), env["ORRERY_OCCURRENCE"])
+	assert.Equal(t, "true", env["ORRERY_RECURRING_DISPATCH"])
+	assert.Equal(t, "r", env["ORRERY_RECURRING_ID"])
+	assert.JSONEq(t, `{"_recurring_dispatch":"true","_recurring_id":"r","ü":"a\nLD_PRELOAD=/evil.so"}`, env["ORRERY_METADATA"])
+	assert.JSONEq(t, `{"ACTION_ID":"spoofed","LD_PRELOAD=/evil.so":"<x>"}`, env["ORRERY_LABELS"])
+	assert.Equal(t, uuid.Nil.String(), env["ORRERY_ACTION_ID"])
+	assert.NotContains(t, env, "LD_PRELOAD", "no key and no value becomes a variable of its own")
+}
+
+func TestAnEnvironmentThatIsTooLongForTheSystemStartsTheProgramWithoutIt(t *testing.T) {
+	call := shell.Call{Input: json.RawMessage(`{"argv":["env"]}`), Metadata: map[string]string{}, Labels: map[string]string{"a": "b"}}
+	for i := range core.MaxMapEntries {
+		call.Metadata[strconv.Itoa(i)] = strings.Repeat("x", core.MaxTextBytes)
+	}
+	env := environment(t, newTool(t, command.Options{}), call)
+	assert.Empty(t, env["ORRERY_METADATA"])
+	assert.JSONEq(t, `{"a":"b"}`, env["ORRERY_LABELS"])
+	assert.Equal(t, "ORRERY_METADATA", env["ORRERY_LEFT_OUT"])
 }
 
 func TestStdinIsTheInputsTextElseTheWebhooksBodyElseEmpty(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"github.com/orrery-go/orrery/shell/internal/plainjson"
 	"github.com/orrery-go/orrery/shell/internal/procgroup"
 	"github.com/orrery-go/orrery/shell/internal/strictjson"
+	"github.com/orrery-go/orrery/shell/internal/told"
 )
 
 const (
@@ -183,19 +183,10 @@ func (t *Tool) environ(in input, call shell.Call) []string {
 	for name, value := range in.Env {
 		env = append(env, name+"="+value)
 	}
-	due := ""
-	if !call.DueAt.IsZero() {
-		due = call.DueAt.String()
+	for _, p := range told.Environ(call) {
+		env = append(env, p.Name+"="+p.Value)
 	}
-	return append(env,
-		actionVar+"="+call.ActionID.String(),
-		attemptVar+"="+strconv.FormatUint(uint64(call.Attempt), 10),
-		keyVar+"="+call.IdempotencyKey,
-		"ORRERY_NAMESPACE="+call.Namespace,
-		"ORRERY_TENANT="+call.Tenant,
-		"ORRERY_LABEL="+call.Label,
-		"ORRERY_DUE_AT="+due,
-	)
+	return append(env, keyVar+"="+call.IdempotencyKey)
 }
 
 // ending is how a program came to its end.

@@ -96,6 +96,7 @@ func jobSpec(b *wire.JobRequest, of named) core.JobSpec {
 		Overlap: b.Overlap, StartDeadlineSeconds: b.StartDeadlineSeconds, MaxConcurrentRuns: b.MaxConcurrentRuns,
 		OrphanPolicy: b.OrphanPolicy, PodStartTimeoutMS: b.PodStartTimeoutMS, CreateAheadMS: b.CreateAheadMS,
 		TTLSecondsAfterFinished: b.TTLSecondsAfterFinished, ConstraintErrors: b.ConstraintErrors, Logs: b.Logs, Labels: b.Labels, Runner: b.Runner,
+		EndsAt: b.EndsAt, ScheduleOptions: b.ScheduleOptions,
 	}
 }
 

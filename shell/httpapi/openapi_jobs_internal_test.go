@@ -36,7 +36,7 @@ func setSomething(t *testing.T, v reflect.Value) {
 		v.SetString("x")
 	case reflect.Int64:
 		v.SetInt(1)
-	case reflect.Uint32:
+	case reflect.Uint32, reflect.Uint64:
 		v.SetUint(1)
 	case reflect.Bool:
 		v.SetBool(true)

@@ -45,6 +45,7 @@ func recurringSpec(b *wire.RecurringRequest) (core.RecurringSpec, error) {
 		},
 		EndsAt: or(b.EndsAt, 0), Description: or(b.Description, ""), Labels: b.Labels,
 		StartDeadlineSeconds: or(b.StartDeadlineSeconds, 0), Policy: policyOf(b.Policy),
+		ScheduleOptions: b.ScheduleOptions,
 	}
 	switch {
 	case b.CronExpr == "":
@@ -262,13 +263,14 @@ func (s *Server) triggerRecurring(w http.ResponseWriter, r *http.Request, c *cal
 
 // decidedHere says why some fields of a stored recurring action cannot be given.
 var decidedHere = map[string]string{
-	"id":                "is given at creation, by the server",
-	"recurring_id":      "is given at creation, by the server",
-	"namespace":         "is fixed at creation",
-	"tenant":            "is fixed at creation",
-	"created_at":        "is set by the server",
-	"updated_at":        "is set by the server",
-	"last_executed_at":  "is set by the server",
+	"id":               "is given at creation, by the server",
+	"recurring_id":     "is given at creation, by the server",
+	"namespace":        "is fixed at creation",
+	"tenant":           "is fixed at creation",
+	"created_at":       "is set by the server",
+	"updated_at":       "is set by the server",
+	"last_executed_at": "is set by the server",
+	"skipped_count":    "is set by the server", "executions": "is set by the server",
 	"next_execution_at": "is set by the server: change cron_expr or timezone",
 	"execution_count":   "is set by the server",
 	"missed_count":      "is set by the server", "deduplicated_count": "is set by the server",
@@ -286,6 +288,10 @@ func patchOf(b *wire.RecurringPatch) (core.RecurringPatch, error) {
 		ms := int64(b.EndsAt.Value)
 		p.EndsAt = &ms
 	}
+	if b.StartsAt.Set {
+		ms := int64(b.StartsAt.Value)
+		p.StartsAt = &ms
+	}
 	for _, err := range []error{
 		required("cron_expr", &p.CronExpr, b.CronExpr),
 		required("timezone", &p.Timezone, b.Timezone),
@@ -296,6 +302,10 @@ func patchOf(b *wire.RecurringPatch) (core.RecurringPatch, error) {
 		required("action_type", &p.ActionType, b.ActionType),
 		required("start_deadline_seconds", &p.StartDeadlineSeconds, b.StartDeadlineSeconds),
 		required("policy", &policy, b.Policy),
+		required("dst", &p.DST, b.DST),
+		required("day_match", &p.DayMatch, b.DayMatch),
+		required("max_executions", &p.MaxExecutions, b.MaxExecutions),
+		required("jitter_seconds", &p.JitterSeconds, b.JitterSeconds),
 	} {
 		if err != nil {
 			return p, err
@@ -355,7 +365,7 @@ const (
 
 // previewCron shows the times of an expression that is not stored.
 func (s *Server) previewCron(w http.ResponseWriter, r *http.Request, _ *call) error {
-	q, err := readQuery(r, "cron_expr", "timezone", "n")
+	q, err := readQuery(r, "cron_expr", "timezone", "dst", "day_match", "n")
 	if err != nil {
 		return err
 	}
@@ -368,7 +378,8 @@ func (s *Server) previewCron(w http.ResponseWriter, r *http.Request, _ *call) er
 		return err
 	}
 	now := effects.TimeOf(s.o.Clock.Now())
-	p, err := previewOf(schedule.Spec{Expr: expr, Zone: zone, Anchor: now}, func(s *schedule.Schedule) []effects.Time { return s.Preview(now, n) })
+	spec := schedule.Spec{Expr: expr, Zone: zone, Anchor: now, DST: schedule.DST(q.get("dst")), DayMatch: schedule.DayMatch(q.get("day_match"))}
+	p, err := previewOf(spec, func(s *schedule.Schedule) []effects.Time { return s.Preview(now, n) })
 	return reply(w, p, err)
 }
 
@@ -383,7 +394,7 @@ func (s *Server) previewRecurring(w http.ResponseWriter, r *http.Request, c *cal
 	if err != nil {
 		return err
 	}
-	p, err := previewOf(schedule.Spec{Expr: a.CronExpr, Zone: a.Timezone}, func(*schedule.Schedule) []effects.Time {
+	p, err := previewOf(schedule.Spec{Expr: a.CronExpr, Zone: a.Timezone, DST: a.DST, DayMatch: a.DayMatch}, func(*schedule.Schedule) []effects.Time {
 		return a.Upcoming(effects.TimeOf(s.o.Clock.Now()), n)
 	})
 	return reply(w, p, err)

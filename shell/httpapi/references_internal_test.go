@@ -100,7 +100,7 @@ var fieldRules = []struct{ rule, fields string }{
 	{"an item of the queue of the path", `
 		Redrive.item`},
 	{"where the machine is made: homeOf refuses another tenant's", `
-		Action.namespace Action.tenant Job.namespace Job.tenant Pipeline.namespace Pipeline.tenant Recurring.namespace Recurring.tenant
+		Action.namespace Action.tenant Calendar.namespace Calendar.tenant Job.namespace Job.tenant Pipeline.namespace Pipeline.tenant Recurring.namespace Recurring.tenant
 		Strategy.namespace Strategy.tenant Task.namespace Task.tenant`},
 	{"a name within the tenant, of what a token that is bound to tools may not do at all", `
 		PushPhase.queue PushPhase.key PushPhase.dedup_key PushPhase.data WakePhase.worker Worker.queue QueueConfig.dead_letter_queue
@@ -125,10 +125,12 @@ var fieldRules = []struct{ rule, fields string }{
 		Heartbeat.session Heartbeat.status Input.text PhaseComplete.result PhaseFail.error Purge.reason Purge.states Reason.reason Recover.action
 		Recover.message Signal.name Signal.payload TaskComplete.output TaskFail.error`},
 	{"names no machine", `
+		Calendar.description Calendar.name Calendar.timezone CalendarDate.date CalendarDate.name CalendarDate.to CalendarPatch.description
+		CalendarPatch.timezone CalendarWindow.days CalendarWindow.from CalendarWindow.name CalendarWindow.to
 		Action.action_type Action.label Action.labels Action.metadata ActionBatch.mode PushBatch.mode ApprovalPhase.channel ApprovalPhase.message CheckpointPhase.message
-		FallbackCondition.error Job.constraint_errors Job.labels Job.name Job.orphan_policy Job.overlap Job.schedule Job.timezone
+		FallbackCondition.error Job.constraint_errors ScheduleOptions.day_match ScheduleOptions.dst Job.labels Job.name Job.orphan_policy Job.overlap Job.schedule Job.timezone
 		ManualPhase.instructions NotifyPhase.channel NotifyPhase.message NotifyPhase.title Pipeline.label Pipeline.runbook PipelineStartDef.label
 		Recurrence. Recurring.action_type Recurring.cron_expr Recurring.description Recurring.labels Recurring.metadata Recurring.timezone
-		RecurringPatch.action_type RecurringPatch.cron_expr RecurringPatch.description RecurringPatch.timezone Backoff.no_retry Retry.no_retry
+		RecurringPatch.action_type RecurringPatch.cron_expr RecurringPatch.day_match RecurringPatch.description RecurringPatch.dst RecurringPatch.timezone Backoff.no_retry Retry.no_retry
 		RunPolicy.on_failure RunPolicy.on_interrupt ToolRun.on_interrupt SignalPhase.name Strategy.label Task.label TaskConfig.nudge Trigger.type WaitPhase.until`},
 }

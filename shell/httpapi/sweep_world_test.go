@@ -198,6 +198,9 @@ var sweepMakers = map[string]func(*sweepWorld, thing){
 		w.must(th, "PUT /v1/semaphores/{name}"+inTenant, `{"slots":2}`, "")
 		th["token"] = w.token(th, "POST /v1/semaphores/{name}/acquire"+inTenant, `{"holder":"{secret}"}`)
 	},
+	"calendars": func(w *sweepWorld, th thing) {
+		w.must(th, "POST /v1/calendars"+inTenant, `{"name":"{name}","exclude":{"dates":[{"date":"2026-12-25","name":"{secret}"}]}}`, "")
+	},
 	"subscribers": func(w *sweepWorld, th thing) {
 		w.must(th, "PUT /v1/subscribers/{name}", sweepBodies["putSubscriber"], "")
 	},
@@ -260,6 +263,8 @@ var sweepBodies = map[string]string{
 	"acquireLock":        `{"holder":"me"}`,
 	"renewLock":          `{"holder":"{secret}","token":{token}}`,
 	"releaseLock":        `{"holder":"{secret}","token":{token}}`,
+	"createCalendar":     `{"namespace":"ns","tenant":"{tenant}","name":"new-{tenant}","description":"{secret}"}`,
+	"putCalendar":        `{"description":"{secret}"}`,
 	"putSemaphore":       `{"slots":3}`,
 	"acquireSemaphore":   `{"holder":"me"}`,
 	"renewSemaphore":     `{"holder":"{secret}","token":{token}}`,

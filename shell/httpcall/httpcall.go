@@ -55,6 +55,15 @@
 // ([shell.Call].IdempotencyKey); the key alone does not count as the
 // server's promise to honour it.
 //
+// # What a server is told
+//
+// Each request says whose action it carries out, by headers that begin with Orrery- and that an
+// input cannot set: Action-Id, Attempt, Namespace, Tenant, Label, Due-At (RFC 3339), Cycle,
+// Metadata and Labels (JSON objects in ASCII), and Occurrence, Recurring-Id and
+// Recurring-Dispatch ("true") where a recurring action made the action (002). One that does not apply is left
+// out, and one of more than 2 KiB is, too: Orrery-Left-Out names it. What is not printable ASCII
+// is written %XX outside of the objects, and so is % itself.
+//
 // # Where a request may go
 //
 // An input may name any address but link-local ones (where clouds serve credentials), other

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"github.com/orrery-go/orrery/effects"
 	_ "github.com/orrery-go/orrery/effects/seedtest"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpcall"
@@ -317,4 +318,30 @@ func TestOneToolMakesManyRequestsAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+func TestAServerIsToldOfTheAction(t *testing.T) {
+	var got http.Header
+	s := serve(t, func(_ http.ResponseWriter, r *http.Request) { got = r.Header })
+	due, err := effects.ParseTime("2026-02-10T14:00:00Z")
+	require.NoError(t, err)
+	call := shell.Call{
+		Input: in("url", s.URL, "headers", m{"X-Custom": "c"}), Attempt: 2, Cycle: 3, Namespace: "n", Tenant: "acme",
+		Label: "nightly\r\nX-Evil: 1", DueAt: due,
+		Metadata: map[string]string{"_recurring_dispatch": "true", "_recurring_id": "r"}, Labels: map[string]string{"team": "Ö"},
+	}
+	_, err = newTool(t, httpcall.Options{}).Run(t.Context(), call)
+	require.NoError(t, err)
+	told := map[string]string{}
+	for name := range got {
+		if strings.HasPrefix(name, "Orrery-") || strings.HasPrefix(name, "X-") {
+			told[name] = got.Get(name)
+		}
+	}
+	assert.Equal(t, map[string]string{
+		"Orrery-Action-Id": call.ActionID.String(), "Orrery-Attempt": "2", "Orrery-Cycle": "3", "Orrery-Namespace": "n", "Orrery-Tenant": "acme",
+		"Orrery-Label": "nightly%0D%0AX-Evil: 1", "Orrery-Due-At": "2026-02-10T14:00:00.000Z",
+		"Orrery-Recurring-Dispatch": "true", "Orrery-Recurring-Id": "r",
+		"Orrery-Metadata": `{"_recurring_dispatch":"true","_recurring_id":"r"}`, "Orrery-Labels": `{"team":"\u00d6"}`, "X-Custom": "c",
+	}, told)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/orrery-go/orrery/shell/internal/clip"
 	"github.com/orrery-go/orrery/shell/internal/strictjson"
+	"github.com/orrery-go/orrery/shell/internal/told"
 )
 
 const (
@@ -179,6 +180,9 @@ func checkHeaders(in *input) error {
 		canonical := textproto.CanonicalMIMEHeaderKey(name)
 		if why, ok := own[canonical]; ok {
 			return fmt.Errorf("tool_input.headers: %s cannot be set: %s", canonical, why)
+		}
+		if strings.HasPrefix(canonical, told.Prefix) {
+			return fmt.Errorf("tool_input.headers: %s is reserved: Orrery sets those that begin with %s", canonical, told.Prefix)
 		}
 		if other, ok := seen[canonical]; ok {
 			return fmt.Errorf("tool_input.headers: %q and %q are the same header", other, name)

@@ -16,6 +16,7 @@ import (
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/internal/clip"
 	"github.com/orrery-go/orrery/shell/internal/strictjson"
+	"github.com/orrery-go/orrery/shell/internal/told"
 )
 
 // keyHeader is how an Idempotency-Key is written into the header's map unless
@@ -65,6 +66,9 @@ func (t *Tool) plan(in input, call shell.Call) plan {
 	}
 	for name, value := range in.Headers {
 		p.header.Set(name, value)
+	}
+	for _, h := range told.Headers(call) {
+		p.header.Set(h.Name, h.Value)
 	}
 	p.setKey(in, call)
 	return p

@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/core/schedule"
 	"github.com/orrery-go/orrery/shell/internal/clip"
 	"github.com/orrery-go/orrery/shell/internal/fileerr"
 )
@@ -43,6 +44,11 @@ func (f *file) job(doc *yaml.Node) core.JobSpec {
 		r.done()
 	}
 	s.Overlap = core.OverlapPolicy(m.oneOf("overlap", string(core.OverlapAllow), string(core.OverlapForbid), string(core.OverlapReplace)))
+	s.DST = schedule.DST(m.oneOf("dst", string(schedule.DSTOnceShifted), string(schedule.DSTSkip), string(schedule.DSTTwice)))
+	s.DayMatch = schedule.DayMatch(m.oneOf("dayMatch", string(schedule.DayMatchEither), string(schedule.DayMatchBoth)))
+	s.StartsAt, s.EndsAt = m.time("startsAt"), m.time("endsAt")
+	s.MaxExecutions = m.number("maxExecutions", core.MaxMaxExecutions)
+	s.JitterSeconds = int64(m.duration("jitter", time.Second, core.MaxJitterSeconds*time.Second) / time.Second)
 	s.StartDeadlineSeconds = int64(m.duration("startDeadline", time.Second, core.MaxStartDeadline) / time.Second)
 	s.MaxConcurrentRuns = uint32(m.number("maxConcurrentRuns", core.MaxActiveRuns))
 	s.OrphanPolicy = core.OrphanPolicy(m.oneOf("orphanPolicy", string(core.OrphanDelete), string(core.OrphanAdopt)))
@@ -180,6 +186,7 @@ var specFields = strings.NewReplacer(
 	"action_config.actions", "actions", "action_config", "actions",
 	"retry_config.max_retries", "retry.maxRetries", "retry_config.initial_delay_ms", "retry.initialDelay",
 	"retry_config.backoff_multiplier", "retry.backoffMultiplier", "retry_config.max_delay_ms", "retry.maxDelay", "retry_config", "retry",
+	"day_match", "dayMatch", "starts_at", "startsAt", "ends_at", "endsAt", "max_executions", "maxExecutions", "jitter_seconds", "jitter",
 	"start_deadline_seconds", "startDeadline", "max_concurrent_runs", "maxConcurrentRuns", "orphan_policy", "orphanPolicy",
 	"pod_start_timeout_ms", "podStartTimeout", "create_ahead_ms", "createAhead", "ttl_seconds_after_finished", "ttlSecondsAfterFinished", "constraint_errors", "constraintErrors",
 )

@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell/internal/clip"
 	"github.com/orrery-go/orrery/shell/internal/spans"
 )
@@ -227,6 +228,19 @@ func (m *mapping) duration(key string, unit, most time.Duration) time.Duration {
 		return d
 	}
 	return 0
+}
+
+// time reads an instant in RFC 3339, with or without quotes.
+func (m *mapping) time(key string) effects.Time {
+	text := m.text(key)
+	if text == "" {
+		return 0
+	}
+	at, err := effects.ParseTime(text)
+	if err != nil {
+		m.say(key, m.find(key), "%q is not a time in RFC 3339 such as 2027-01-31T09:00:00Z", clip.Text(text, maxQuoted))
+	}
+	return at
 }
 
 // sizes are the units of sizes, as Kubernetes writes them.

@@ -15,6 +15,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/core/schedule"
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell/internal/spans"
 )
 
@@ -44,6 +46,12 @@ func Marshal(s core.JobSpec) ([]byte, error) {
 	w.raw("constraints", s.ConstraintConfig, "constraints")
 	w.raw("actions", s.ActionConfig, "actions")
 	w.other("overlap", string(s.Overlap), string(core.OverlapAllow))
+	w.other("dst", string(s.DST), string(schedule.DSTOnceShifted))
+	w.other("dayMatch", string(s.DayMatch), string(schedule.DayMatchEither))
+	w.time("startsAt", s.StartsAt)
+	w.time("endsAt", s.EndsAt)
+	w.number("maxExecutions", int64(s.MaxExecutions))
+	w.duration("jitter", time.Duration(s.JitterSeconds)*time.Second, 0)
 	w.duration("startDeadline", time.Duration(s.StartDeadlineSeconds)*time.Second, 0)
 	w.number("maxConcurrentRuns", int64(s.MaxConcurrentRuns))
 	w.other("orphanPolicy", string(s.OrphanPolicy), string(core.OrphanDelete))
@@ -106,6 +114,12 @@ func (w *writer) duration(key string, v, byDefault time.Duration) {
 func (w *writer) number(key string, v int64) {
 	if v != 0 {
 		w.put(key, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: strconv.FormatInt(v, 10)})
+	}
+}
+
+func (w *writer) time(key string, v effects.Time) {
+	if !v.IsZero() {
+		w.text(key, v.String())
 	}
 }
 

@@ -276,8 +276,12 @@ func TestTheInputOfTheToolHasAllMembersOfAJobButThoseThatTheActionDecides(t *tes
 	actions := []string{
 		"id", "namespace", "tenant", "name", // whose the job is
 		"schedule", "timezone", "overlap", "start_deadline_seconds", "max_concurrent_runs", "create_ahead_ms", // when its runs begin
+		"ends_at", "dst", "day_match", "starts_at", "max_executions", "jitter_seconds",
 	}
-	for field := range reflect.TypeFor[core.JobSpec]().Fields() {
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[core.JobSpec]()) {
+		if field.Anonymous {
+			continue // its fields are members
+		}
 		member, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		value, err := json.Marshal(reflect.Zero(field.Type).Interface())
 		require.NoError(t, err)

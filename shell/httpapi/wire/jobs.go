@@ -32,6 +32,8 @@ type JobRequest struct {
 	Logs                    core.LogPolicy     `json:"logs,omitzero"`
 	Labels                  map[string]string  `json:"labels,omitempty"`
 	Runner                  string             `json:"runner,omitempty"`
+	EndsAt                  effects.Time       `json:"ends_at,omitzero"`
+	core.ScheduleOptions
 }
 
 // Job is a whole job, and when it runs next.

@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/core/schedule"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell/internal/plainjson"
 	"github.com/orrery-go/orrery/shell/internal/strictjson"
@@ -28,6 +29,7 @@ type RecurringRequest struct {
 	Enabled              *bool             `json:"enabled,omitempty"`
 	StartDeadlineSeconds *int64            `json:"start_deadline_seconds,omitempty"`
 	Policy               *RunPolicy        `json:"policy,omitempty"`
+	core.ScheduleOptions
 }
 
 // RecurringCreated is the answer to POST /v1/recurring.
@@ -104,7 +106,7 @@ type Preview struct {
 }
 
 // RecurringPatch is the body of PUT /v1/recurring/{id} (002 section 4): what is
-// left out stays; null clears ends_at, dedup_key and description.
+// left out stays; null clears ends_at, starts_at, dedup_key and description.
 type RecurringPatch struct {
 	CronExpr             Optional[string]            `json:"cron_expr,omitzero"`
 	Timezone             Optional[string]            `json:"timezone,omitzero"`
@@ -119,6 +121,11 @@ type RecurringPatch struct {
 	ActionType           Optional[string]            `json:"action_type,omitzero"`
 	StartDeadlineSeconds Optional[int64]             `json:"start_deadline_seconds,omitzero"`
 	Policy               Optional[RunPolicy]         `json:"policy,omitzero"`
+	DST                  Optional[schedule.DST]      `json:"dst,omitzero"`
+	DayMatch             Optional[schedule.DayMatch] `json:"day_match,omitzero"`
+	StartsAt             Optional[effects.Time]      `json:"starts_at,omitzero"`
+	MaxExecutions        Optional[uint64]            `json:"max_executions,omitzero"`
+	JitterSeconds        Optional[int64]             `json:"jitter_seconds,omitzero"`
 }
 
 // Optional is a field of a patch, which may be left out, null or a value.

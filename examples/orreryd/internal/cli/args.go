@@ -108,12 +108,13 @@ func (a *app) warn(warnings []string) {
 
 // cronError names the flag that a schedule's error is about.
 func cronError(err error) error {
+	flags := map[string]string{"timezone": "--tz", "dst": "--dst", "day_match": "--day-match"}
 	wrong, ok := errors.AsType[*schedule.Error](err)
 	switch {
 	case err == nil:
 		return nil
-	case ok && wrong.Field == "timezone":
-		return usagef("--tz: %s", wrong.Problem)
+	case ok && flags[wrong.Field] != "":
+		return usagef("%s: %s", flags[wrong.Field], wrong.Problem)
 	case ok:
 		return usagef("--cron: %s", wrong.Problem)
 	}

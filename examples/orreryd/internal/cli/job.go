@@ -179,6 +179,8 @@ func jobView(s core.Job) view {
 			{"job", s.ID}, {"name", s.Name}, {"scope", s.Namespace + "/" + s.Tenant}, {"state", state},
 			{"schedule", s.Schedule}, {"in words", inWords(s.Schedule, s.Timezone)}, {"next", next}, {"skips next", numberOr(s.SkipNext)},
 			{"runner", cmp.Or(s.Runner, "(default)")}, {"runs", podText(s.PodSpec)}, {"retry", retryText(s.RetryConfig)},
+			{"starts", timeText(s.StartsAt)}, {"ends", timeText(s.EndsAt)}, {"at most", atMost(s.Executions, s.MaxExecutions)},
+			{"dst", string(s.DST)}, {"day match", string(s.DayMatch)}, {"jitter", upTo(s.JitterSeconds)},
 			{"overlap", string(s.Overlap)}, {"at a time", numberOr(s.MaxConcurrentRuns)},
 			{"orphans", orphanText(s.OrphanPolicy)}, {"constraints", constraintText(s.ConstraintConfig)}, {"labels", pairs(s.Labels)},
 			{"times", fmt.Sprintf("%d dispatched, %d missed, %d skipped", s.Counts.Dispatched, s.Counts.Missed, s.Counts.Skipped)},

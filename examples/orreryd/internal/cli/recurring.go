@@ -52,12 +52,23 @@ func stateView(s wire.RecurringState) view {
 
 // definition are the fields of add and update.
 func definition(w *work) []field {
-	return append([]field{
-		scheduleFields(), givenTextField("description", "`text` that says what it is"),
-		flagField((*pflag.FlagSet).StringVar, "ends-at", "", "disable it at that `time`, in RFC 3339", checkEnd).ifGiven(),
+	fields := append([]field{scheduleFields()}, optionFields()...)
+	return append(append(fields, givenTextField("description", "`text` that says what it is"),
+		flagField((*pflag.FlagSet).StringVar, "ends-at", "", "disable it at that `time`, in RFC 3339", timeOf("ends-at")).ifGiven(),
 		flagField((*pflag.FlagSet).DurationVar, "start-deadline", 0,
 			"`duration` that an occurrence may be late; later it is missed (default 2m)", startDeadline).as("start_deadline_seconds").ifGiven(),
-	}, w.fields()...)
+	), w.fields()...)
+}
+
+// optionFields say what the schedule means beyond its expression.
+func optionFields() []field {
+	return []field{
+		givenTextField("dst", "`rule` for the times that the clocks skip or repeat: once_shifted (default), skip or twice"),
+		givenTextField("day-match", "`rule` where both day fields are restricted: either (default) or both"),
+		flagField((*pflag.FlagSet).StringVar, "starts-at", "", "no time before that `time`, in RFC 3339, is due", timeOf("starts-at")).ifGiven(),
+		flagField((*pflag.FlagSet).Uint64Var, "max-executions", 0, "end the schedule after that `number` of dispatches", asIs[uint64]).ifGiven(),
+		flagField((*pflag.FlagSet).DurationVar, "jitter", 0, "dispatch each time up to that `duration` later, to spread them", jitter).as("jitter_seconds").ifGiven(),
+	}
 }
 
 // scheduleFields say when it fires: an update may change either alone.
@@ -86,13 +97,23 @@ func scheduleFields() field {
 	return f
 }
 
-func checkEnd(_ *app, at string) (any, error) {
-	if at != "" {
-		if _, err := effects.ParseTime(at); err != nil {
-			return nil, usagef("--ends-at: %w", err)
+// timeOf checks the time that a flag gives.
+func timeOf(flag string) func(*app, string) (any, error) {
+	return func(_ *app, at string) (any, error) {
+		if at != "" {
+			if _, err := effects.ParseTime(at); err != nil {
+				return nil, usagef("--%s: %w", flag, err)
+			}
 		}
+		return at, nil
 	}
-	return at, nil
+}
+
+func jitter(_ *app, d time.Duration) (any, error) {
+	if d < 0 || d%time.Second != 0 {
+		return nil, usagef("--jitter: %s is not a whole number of seconds", d)
+	}
+	return int64(d / time.Second), nil
 }
 
 func startDeadline(_ *app, d time.Duration) (any, error) {
@@ -194,7 +215,7 @@ from now and never makes a past time due. An empty --ends-at, --dedup-key or
 		if err != nil {
 			return err
 		}
-		for _, k := range []string{"ends_at", "dedup_key", "description"} {
+		for _, k := range []string{"ends_at", "starts_at", "dedup_key", "description"} {
 			if body[k] == "" {
 				body[k] = nil // which clears it
 			}
@@ -302,7 +323,7 @@ func occurrenceRow(o core.Occurrence, made string) []string {
 }
 
 func (r *recurring) preview() *cobra.Command {
-	var cron, tz string
+	var cron, tz, dst, days string
 	var n int
 	cmd := &cobra.Command{
 		Use:   "preview [ID]",
@@ -320,6 +341,8 @@ those of an expression.`,
 				return usagef("give an ID, or an expression with --cron")
 			case cmd.Flags().Changed("tz"):
 				return usagef("--tz belongs to --cron: a recurring action has its own time zone")
+			case cmd.Flags().Changed("dst") || cmd.Flags().Changed("day-match"):
+				return usagef("--dst and --day-match belong to --cron: a recurring action has its own")
 			}
 			return oneID(cmd, args)
 		},
@@ -330,7 +353,7 @@ those of an expression.`,
 			return usagef("--number: %d is not between 1 and 1000", n)
 		}
 		if len(args) == 0 {
-			p, err := previewOf(cron, cmp.Or(tz, "UTC"), n, effects.TimeOf(time.Now()))
+			p, err := previewOf(schedule.Spec{Expr: cron, Zone: cmp.Or(tz, "UTC"), DST: schedule.DST(dst), DayMatch: schedule.DayMatch(days)}, n, effects.TimeOf(time.Now()))
 			if err != nil {
 				return err
 			}
@@ -349,17 +372,20 @@ those of an expression.`,
 	f := cmd.Flags()
 	f.StringVar(&cron, "cron", "", "cron `expression` to look at")
 	f.StringVar(&tz, "tz", "", "time `zone` of --cron (default UTC)")
+	f.StringVar(&dst, "dst", "", "`rule` of --cron for the times that the clocks skip or repeat (default once_shifted)")
+	f.StringVar(&days, "day-match", "", "`rule` of --cron where both day fields are restricted (default either)")
 	f.IntVarP(&n, "number", "n", 5, "`number` of times to show")
 	completeZone(cmd)
 	return cmd
 }
 
-func previewOf(expr, zone string, n int, now effects.Time) (wire.Preview, error) {
-	s, err := parseCron(expr, zone)
+func previewOf(spec schedule.Spec, n int, now effects.Time) (wire.Preview, error) {
+	spec.Anchor = now
+	s, err := spec.Compile()
 	if err != nil {
-		return wire.Preview{}, err
+		return wire.Preview{}, cronError(err)
 	}
-	return wire.Preview{CronExpr: expr, Timezone: zone, Description: s.Describe(), Times: s.Preview(now, n), Warnings: s.Warnings()}, nil
+	return wire.Preview{CronExpr: spec.Expr, Timezone: spec.Zone, Description: s.Describe(), Times: s.Preview(now, n), Warnings: s.Warnings()}, nil
 }
 
 func (r *recurring) printPreview(p wire.Preview) error {
@@ -399,12 +425,30 @@ func recurringView(r core.RecurringAction) view {
 	return view{fields: [][2]string{
 		{"id", r.ID.String()}, {"state", state}, {"description", r.Description}, {"scope", r.Namespace + "/" + r.Tenant},
 		{"cron", r.CronExpr + " " + r.Timezone}, {"in words", inWords(r.CronExpr, r.Timezone)},
-		{"next", timeText(r.NextExecutionAt)}, {"last", timeText(r.LastExecutedAt)}, {"ends", timeText(r.EndsAt)},
-		{"executed", number(r.ExecutionCount)}, {"missed", number(r.MissedCount)},
+		{"next", timeText(r.NextExecutionAt)}, {"last", timeText(r.LastExecutedAt)},
+		{"starts", timeText(r.StartsAt)}, {"ends", timeText(r.EndsAt)}, {"at most", atMost(r.Executions, r.MaxExecutions)},
+		{"dst", string(r.DST)}, {"day match", string(r.DayMatch)}, {"jitter", upTo(r.JitterSeconds)},
+		{"executed", number(r.ExecutionCount)}, {"missed", number(r.MissedCount)}, {"skipped", number(r.SkippedCount)},
 		{"deduplicated", number(r.DeduplicatedCount)},
 		{"tool", t.Provider}, {"type", t.ActionType}, {"payload", string(t.Payload)}, {"dedup key", t.DedupKey},
 		{"labels", pairs(r.Labels)}, {"metadata", pairs(t.Metadata)},
 		{"policy", policyText(r.Policy)},
 		{"created", timeText(r.CreatedAt)}, {"updated", timeText(r.UpdatedAt)},
 	}}
+}
+
+// atMost says how many of the executions that a schedule may dispatch it has dispatched.
+func atMost(executions, most uint64) string {
+	if most == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d executions", executions, most)
+}
+
+// upTo says how much later a time may be dispatched.
+func upTo(seconds int64) string {
+	if seconds == 0 {
+		return ""
+	}
+	return "up to " + (time.Duration(seconds) * time.Second).String()
 }

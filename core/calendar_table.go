@@ -1,0 +1,155 @@
+package core
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/orrery-go/orrery/core/schedule"
+)
+
+const (
+	dayMS      = 24 * 60 * 60 * 1000
+	dayMinutes = 24 * 60
+)
+
+// calendarTable is a calendar made ready to be asked. It is immutable, and many schedules ask it.
+type calendarTable struct {
+	zone             *schedule.Zone
+	exclude, include calendarSpans
+	lastDay          int64 // of the dates, counted from 1970-01-01
+	end              Time  // of the last day; zero: there are no dates
+}
+
+// calendarSpans are the instants of [CalendarDays]: days counted from 1970-01-01, and minutes
+// counted from Monday, 00:00.
+type calendarSpans struct {
+	of           CalendarDays
+	days, weekly []calendarSpan
+}
+
+// calendarSpan is the span from first to last, inclusive, of one entry. Spans are in their order,
+// and none has what another one has.
+type calendarSpan struct {
+	first, last int64
+	entry       int // the index of the date or window
+}
+
+// compile checks a spec in its normal form.
+func (s CalendarSpec) compile() (*calendarTable, error) {
+	if err := s.validate(); err != nil {
+		return nil, err
+	}
+	zone, err := schedule.LoadZone(s.Timezone)
+	if err != nil {
+		return nil, err
+	}
+	t := &calendarTable{zone: zone}
+	if t.exclude, err = s.Exclude.spans("exclude"); err != nil {
+		return nil, err
+	}
+	if t.include, err = s.Include.spans("include"); err != nil {
+		return nil, err
+	}
+	for _, spans := range [][]calendarSpan{t.exclude.days, t.include.days} {
+		if n := len(spans); n > 0 {
+			t.lastDay = max(t.lastDay, spans[n-1].last)
+			t.end = t.midnight(t.lastDay + 1)
+		}
+	}
+	return t, nil
+}
+
+// midnight is when a day begins in the zone, or where the clocks skip that, about then.
+func (t *calendarTable) midnight(day int64) Time {
+	wall := Time(day * dayMS)
+	return wall.Add(-t.zone.Offset(wall.Add(-t.zone.Offset(wall))))
+}
+
+func (d CalendarDays) spans(field string) (calendarSpans, error) {
+	s := calendarSpans{of: d}
+	for i, date := range d.Dates {
+		first, last, err := date.days(fmt.Sprintf("%s.dates[%d]", field, i))
+		if err != nil {
+			return s, err
+		}
+		s.days = append(s.days, calendarSpan{first, last, i})
+	}
+	for i, w := range d.Weekly {
+		days, from, to, err := w.minutes(fmt.Sprintf("%s.weekly[%d]", field, i))
+		if err != nil {
+			return s, err
+		}
+		for _, day := range days {
+			s.weekly = append(s.weekly, weekSpans(day*dayMinutes+from, day*dayMinutes+to, i)...)
+		}
+	}
+	s.days, s.weekly = apartSpans(s.days), apartSpans(s.weekly)
+	return s, nil
+}
+
+// weekSpans are the minutes of a window, to exclusive, of which those behind Sunday are on Monday.
+func weekSpans(from, to, entry int) []calendarSpan {
+	const week = 7 * dayMinutes
+	if to <= week {
+		return []calendarSpan{{int64(from), int64(to - 1), entry}}
+	}
+	return []calendarSpan{{int64(from), week - 1, entry}, {0, int64(to - week - 1), entry}}
+}
+
+// apartSpans puts spans into their order. What two of them have is left to the one that begins
+// first, or else to the first entry.
+func apartSpans(spans []calendarSpan) []calendarSpan {
+	slices.SortFunc(spans, func(a, b calendarSpan) int {
+		return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(a.entry, b.entry))
+	})
+	var out []calendarSpan
+	for _, s := range spans {
+		if n := len(out); n > 0 {
+			s.first = max(s.first, out[n-1].last+1)
+		}
+		if s.first <= s.last {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// leavesOut says why an instant is left out; empty: it is not.
+func (t *calendarTable) leavesOut(at Time) string {
+	wall := int64(at.Add(t.zone.Offset(at)))
+	day := floorDiv(wall, dayMS)
+	// 1970-01-01 was a Thursday.
+	minute := floorMod(day+3, 7)*dayMinutes + floorMod(wall, dayMS)/60_000
+	if entry := t.exclude.at(day, minute); entry != nil {
+		return "excludes " + entry.String()
+	}
+	if !t.include.of.empty() && t.include.at(day, minute) == nil {
+		return "does not include this time of " + dateText(day)
+	}
+	return ""
+}
+
+// at gives the date or window that has an instant; nil: none has.
+func (s calendarSpans) at(day, minute int64) fmt.Stringer {
+	if i, ok := spanAt(s.days, day); ok {
+		return s.of.Dates[i]
+	}
+	if i, ok := spanAt(s.weekly, minute); ok {
+		return s.of.Weekly[i]
+	}
+	return nil
+}
+
+// spanAt gives the entry of the span that has the value.
+func spanAt(spans []calendarSpan, v int64) (entry int, ok bool) {
+	i, _ := slices.BinarySearchFunc(spans, v, func(s calendarSpan, v int64) int { return cmp.Compare(s.last, v) })
+	if i == len(spans) || spans[i].first > v {
+		return 0, false
+	}
+	return spans[i].entry, true
+}
+
+func floorMod(v, by int64) int64 { return ((v % by) + by) % by }
+
+func floorDiv(v, by int64) int64 { return (v - floorMod(v, by)) / by }

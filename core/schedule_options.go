@@ -1,0 +1,244 @@
+package core
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core/schedule"
+	"github.com/orrery-go/orrery/effects"
+)
+
+// ScheduleOptions say what a schedule means beyond its expression and its zone, in recurring
+// actions and in jobs alike (G5). The zero value is the schedule of the sources.
+type ScheduleOptions struct {
+	// DST says when fixed times fire that the clocks skip or repeat; empty:
+	// [schedule.DSTOnceShifted] (R4).
+	DST schedule.DST `json:"dst,omitempty"`
+	// DayMatch says which days are meant where both day fields are restricted; empty:
+	// [schedule.DayMatchEither].
+	DayMatch schedule.DayMatch `json:"day_match,omitempty"`
+	// StartsAt is the first instant at which a time may be due; null: no bound. An "@every"
+	// begins with it.
+	StartsAt Time `json:"starts_at,omitzero"`
+	// MaxExecutions is how many times of the schedule are dispatched before it ends; 0: no bound.
+	// What is triggered by hand does not count.
+	MaxExecutions uint64 `json:"max_executions,omitempty"`
+	// JitterSeconds spreads what is due at the same instant: each time is dispatched up to that
+	// much later, before the next one, by an amount that follows from the schedule's id and the
+	// time alone. The time itself, under which it is listed, stays.
+	JitterSeconds int64 `json:"jitter_seconds,omitempty"`
+}
+
+// ScheduleOptionsPatch holds the options to change; nil leaves one as it is. A zero value is the
+// default, or none.
+type ScheduleOptionsPatch struct {
+	DST           *schedule.DST      `json:"dst,omitempty"`
+	DayMatch      *schedule.DayMatch `json:"day_match,omitempty"`
+	StartsAt      *int64             `json:"starts_at_ms,omitempty"` // milliseconds since 1970; 0 clears
+	MaxExecutions *uint64            `json:"max_executions,omitempty"`
+	JitterSeconds *int64             `json:"jitter_seconds,omitempty"`
+}
+
+func (p ScheduleOptionsPatch) setOptions(o *ScheduleOptions) {
+	set(&o.DST, p.DST)
+	set(&o.DayMatch, p.DayMatch)
+	set(&o.MaxExecutions, p.MaxExecutions)
+	set(&o.JitterSeconds, p.JitterSeconds)
+	if p.StartsAt != nil {
+		o.StartsAt = Time(*p.StartsAt)
+	}
+}
+
+// Bounds of a schedule's options.
+const (
+	MaxJitterSeconds = 24 * 3600         // one day
+	MaxMaxExecutions = 1_000_000_000_000 // which every JSON decoder reads exactly
+)
+
+func (o ScheduleOptions) validate(ends Time) error {
+	var starts error
+	if !o.StartsAt.IsZero() {
+		starts = checkTime("starts_at", o.StartsAt)
+		if starts == nil && !ends.IsZero() && !ends.After(o.StartsAt) {
+			starts = fmt.Errorf("ends_at: %s is not after starts_at, %s", ends, o.StartsAt)
+		}
+	}
+	var most error
+	if o.MaxExecutions > MaxMaxExecutions {
+		most = fmt.Errorf("max_executions: %d is not between 0 and %d", o.MaxExecutions, uint64(MaxMaxExecutions))
+	}
+	return errors.Join(starts, most, checkBetween("jitter_seconds", o.JitterSeconds, 0, MaxJitterSeconds))
+}
+
+// exhaustedBy reports whether the schedule ends with that many executions.
+func (o ScheduleOptions) exhaustedBy(executions uint64) bool {
+	return o.MaxExecutions > 0 && executions >= o.MaxExecutions
+}
+
+// sameTimes reports whether a schedule with these options is due and dispatched at the times of one
+// with the others, as long as it may.
+func (o ScheduleOptions) sameTimes(as ScheduleOptions) bool {
+	o.MaxExecutions = as.MaxExecutions
+	return o == as
+}
+
+// leavesOut reports whether there may be due instants at which nothing is dispatched.
+func (o ScheduleOptions) leavesOut() bool { return o.DST == schedule.DSTSkip }
+
+// timetable is a schedule with its options: the one value that live runs, catch-up and previews
+// ask (G3).
+type timetable struct {
+	due *schedule.Schedule // every instant that gets a verdict
+	// fires has those of them that the change of the clocks does not skip; nil: all.
+	fires    *schedule.Schedule
+	id       uuid.UUID // of what it belongs to
+	jitterMS int64
+	ends     Time // before which the last time is dispatched; zero: no bound
+}
+
+// timetable compiles a schedule with the options, which has an end. An "@every" begins with
+// StartsAt, else with the anchor.
+func (o ScheduleOptions) timetable(spec schedule.Spec, id uuid.UUID, ends Time) (*timetable, error) {
+	spec.DayMatch, spec.DST, spec.StartsAt = o.DayMatch, o.DST, o.StartsAt
+	if !o.StartsAt.IsZero() {
+		spec.Anchor = o.StartsAt
+	}
+	due, err := spec.Compile()
+	if err != nil {
+		return nil, err
+	}
+	t := &timetable{due: due, id: id, jitterMS: o.JitterSeconds * 1000, ends: ends}
+	if o.DST == schedule.DSTSkip {
+		t.fires = due
+		spec.DST = schedule.DSTOnceShifted // which fires at the end of the gap
+		if t.due, err = spec.Compile(); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// Next gives the first due instant after the given time; ok is false where there is none.
+func (t *timetable) Next(after Time) (next Time, ok bool) { return t.due.Next(after) }
+
+// Due gives the due instants in (from, to], oldest first; see [schedule.Schedule.Due].
+func (t *timetable) Due(from, to Time) iter.Seq[Time] { return t.due.Due(from, to) }
+
+// isDue reports whether it is a due instant.
+func (t *timetable) isDue(at Time) bool {
+	for range t.due.Due(at-1, at) {
+		return true
+	}
+	return false
+}
+
+// leftOut says why nothing is dispatched at a due instant, whatever happens; empty: something is.
+func (t *timetable) leftOut(at Time) string {
+	if t.fires == nil {
+		return ""
+	}
+	for range t.fires.Due(at-1, at) {
+		return ""
+	}
+	return fmt.Sprintf("clock change: in %s the clocks skipped its time, and dst is %q", t.due.Zone(), schedule.DSTSkip)
+}
+
+// leavesOut reports whether leftOut may say something.
+func (t *timetable) leavesOut() bool { return t.fires != nil }
+
+// allLeftOut lists the due instants in [from, to] that are left out, by their reasons. It counts
+// up to [MaxMissedCounted] of one reason in a row.
+func (t *timetable) allLeftOut(from, to Time) []passedTimes {
+	if !t.leavesOut() {
+		return nil
+	}
+	var out []passedTimes
+	follows := false // what was looked at last is the end of out
+	for at := range t.due.Due(from-1, to) {
+		reason := t.leftOut(at)
+		if reason == "" {
+			follows = false
+			continue
+		}
+		if !follows || out[len(out)-1].Reason != reason {
+			out, follows = append(out, passedTimes{First: at, Reason: reason}), true
+		}
+		last := &out[len(out)-1]
+		if last.Last = at; last.Count < MaxMissedCounted {
+			last.Count++
+		} else {
+			last.Capped = true
+		}
+	}
+	return out
+}
+
+// firesAt gives the instant at which what is due is dispatched: itself, or later by the jitter,
+// and then before the next due instant and the end.
+func (t *timetable) firesAt(due Time) Time {
+	if t.jitterMS == 0 {
+		return due
+	}
+	room := t.jitterMS + 1
+	if next, ok := t.due.Next(due); ok {
+		room = min(room, int64(next-due))
+	}
+	if t.ends > due {
+		room = min(room, int64(t.ends-due))
+	}
+	hash := uuid.NewSHA1(idSpace, binary.BigEndian.AppendUint64(append([]byte("schedule jitter"), t.id[:]...), uint64(due)))
+	return laterMS(due, int64(binary.BigEndian.Uint64(hash[:8])>>1)%room)
+}
+
+// comeBy gives the latest instant until which all due instants have come to be dispatched.
+func (t *timetable) comeBy(from, now Time) Time {
+	if t.jitterMS == 0 {
+		return now
+	}
+	if last := t.last(from, now, 1); len(last) == 1 && t.firesAt(last[0]).After(now) {
+		return last[0] - 1
+	}
+	return now
+}
+
+// maxLookedAt bounds how many due instants a question looks at where nearly all are left out.
+const maxLookedAt = 100_000
+
+// last lists the last n due instants in [from, to] that are not left out, oldest first. It looks
+// at about as many as it finds, however long the span is.
+func (t *timetable) last(from, to Time, n int) []Time {
+	from = max(from, effects.MinTime) // before which nothing is due
+	for span := int64(60_000); ; span *= 4 {
+		begin, looked := max(from, laterMS(to, -span)), 0
+		var found []Time
+		for at := range t.due.Due(begin-1, to) {
+			looked++
+			if t.leftOut(at) == "" {
+				found = append(found, at)
+			}
+		}
+		if len(found) >= n || begin == from || looked > maxLookedAt {
+			return found[max(0, len(found)-n):]
+		}
+	}
+}
+
+// upcoming lists the next n due instants after one, before the end, at which something is
+// dispatched after now.
+func (t *timetable) upcoming(after, now, end Time, n int) []Time {
+	var times []Time
+	looked := 0
+	for at := range t.due.Due(max(after, laterMS(now, -t.jitterMS)-1), end-1) {
+		if looked++; len(times) >= n || looked > maxLookedAt {
+			break
+		}
+		if t.leftOut(at) == "" && t.firesAt(at).After(now) {
+			times = append(times, at)
+		}
+	}
+	return times
+}

@@ -1,0 +1,273 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/examples/orreryd/internal/icalendar"
+	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
+)
+
+// calendars are the commands about calendars.
+type calendars struct {
+	machine[wire.Calendar]
+	scope scoped
+}
+
+func (a *app) calendarsCommand() *cobra.Command {
+	c := &calendars{}
+	c.machine = machine[wire.Calendar]{a: a, path: "/v1/calendars", arg: "NAME", args: oneArg("NAME"), scope: &c.scope, view: calendarView}
+	return a.addClientFlags(group("calendars", "Make, change and show the calendars of schedules",
+		"A calendar has named dates and weekly windows, in a zone, at which the schedules that name it dispatch nothing.",
+		a.withScope(&c.scope, c.list(), c.show("Show a calendar"), c.add(), c.update(), c.delete(), c.importing())...))
+}
+
+func (c *calendars) list() *cobra.Command {
+	return listing[wire.Calendar]{
+		path: c.path, field: "calendars", none: "no calendars", short: "List calendars, newest first",
+		header: []string{"NAME", "SCOPE", "ZONE", "DATES", "WINDOWS", "LAST DATE"},
+		row: func(v wire.Calendar) []string {
+			return []string{
+				text.Clip(v.Name, 40), text.Clip(v.Namespace+"/"+v.Tenant, 40), v.Timezone, number(len(v.Exclude.Dates) + len(v.Include.Dates)),
+				number(len(v.Exclude.Weekly) + len(v.Include.Weekly)), text.OrDash(v.LastDate),
+			}
+		},
+	}.command(c.a)
+}
+
+func calendarView(v wire.Calendar) view {
+	var rows [][]string
+	for _, of := range []struct {
+		what string
+		core.CalendarDays
+	}{{"exclude", v.Exclude}, {"include", v.Include}} {
+		for _, d := range of.Dates {
+			rows = append(rows, []string{of.what, text.Clip(d.String(), 100)})
+		}
+		for _, w := range of.Weekly {
+			rows = append(rows, []string{of.what, text.Clip(w.String(), 100)})
+		}
+	}
+	return view{
+		fields: [][2]string{
+			{"name", v.Name}, {"scope", v.Namespace + "/" + v.Tenant}, {"zone", v.Timezone}, {"description", v.Description},
+			{"revision", number(v.Revision)}, {"last date", v.LastDate}, {"warning", strings.Join(v.Warnings, "; ")},
+		},
+		tables: []table{{[]string{"", "DATES AND WINDOWS"}, rows}},
+	}
+}
+
+const calendarExample = `  orreryd calendars add holidays-de --tz Europe/Berlin --exclude "2026-12-25..2026-12-26=Christmas"
+  orreryd calendars add office --include-weekly "mon-fri 08:00-18:00" --exclude 2027-01-01
+  orreryd calendars update holidays-de --exclude "2027-12-25..2027-12-26=Christmas"`
+
+func (c *calendars) add() *cobra.Command {
+	return c.verb(verb{
+		use: "add", short: "Make a calendar", example: calendarExample, makes: true,
+		fields: append(calendarFields(), field{name: "name", value: func(_ *app, args []string) (any, error) { return args[0], nil }}),
+	})
+}
+
+func (c *calendars) update() *cobra.Command {
+	return c.verb(verb{
+		use: "update", short: "Change what is given of a calendar", method: http.MethodPut, example: calendarExample,
+		long:   "--exclude and --exclude-weekly are, together, instead of all that was excluded; so are those of include. An empty value clears.",
+		fields: calendarFields(),
+	})
+}
+
+func (c *calendars) delete() *cobra.Command {
+	return c.saying(verb{use: "delete", short: "Delete a calendar", method: http.MethodDelete}, func(args []string) string {
+		return "deleted " + text.Clean(args[0])
+	})
+}
+
+func calendarFields() []field {
+	return []field{
+		textField("tz", "time `zone` in which dates begin and windows are meant (default UTC)").as("timezone"),
+		givenTextField("description", "`text` that says what it is"),
+		daysField("exclude", "leave out"), daysField("include", "let through only"),
+	}
+}
+
+// daysField are dates and windows; left out if no flag is given.
+func daysField(name, does string) field {
+	days := nested(name,
+		listField(name, "`DATES` to "+does+": DATE[..DATE][=NAME]; may be repeated", readAll(readCalendarDate)).as("dates"),
+		listField(name+"-weekly", "`WINDOW` to "+does+" each week: DAYS[ FROM-TO][=NAME], such as \"sat,sun\" or \"mon-fri 22:00-06:00\"; may be repeated", readAll(readCalendarWindow)).as("weekly"))
+	value := days.value
+	days.value = func(a *app, args []string) (any, error) {
+		v, err := value(a, args)
+		if body, ok := v.(map[string]any); ok && len(body) == 0 {
+			return nil, err
+		}
+		return v, err
+	}
+	return days
+}
+
+// readAll reads each value of a flag; an empty one stands for none.
+func readAll[T any](read func(string) (T, error)) func(flag string, list []string) ([]T, error) {
+	return func(flag string, list []string) ([]T, error) {
+		out := []T{}
+		for _, s := range list {
+			if s == "" {
+				continue
+			}
+			v, err := read(s)
+			if err != nil {
+				return nil, usagef("--%s: %w", flag, err)
+			}
+			out = append(out, v)
+		}
+		return out, nil
+	}
+}
+
+// readCalendarDate reads "DATE[..DATE][=NAME]".
+func readCalendarDate(s string) (core.CalendarDate, error) {
+	dates, name, _ := strings.Cut(s, "=")
+	date, to, _ := strings.Cut(dates, "..")
+	return core.CalendarDate{Date: date, To: to, Name: name}, nil
+}
+
+// readCalendarWindow reads "DAYS[ FROM-TO][=NAME]"; days may be a span such as "mon-fri", or "daily".
+func readCalendarWindow(s string) (core.CalendarWindow, error) {
+	span, name, _ := strings.Cut(s, "=")
+	days, clock, timed := strings.Cut(strings.TrimSpace(span), " ")
+	w := core.CalendarWindow{Name: name}
+	if timed {
+		from, to, ok := strings.Cut(clock, "-")
+		if !ok {
+			return w, fmt.Errorf(`%q has no span of the day: write it such as "mon-fri 22:00-06:00"`, text.Clip(s, 60))
+		}
+		w.From, w.To = from, to
+	}
+	if days == "daily" {
+		return w, nil
+	}
+	for part := range strings.SplitSeq(days, ",") {
+		list, err := daysOf(part)
+		if err != nil {
+			return w, err
+		}
+		w.Days = append(w.Days, list...)
+	}
+	return w, nil
+}
+
+var weekdays = []string{"mon", "tue", "wed", "thu", "fri", "sat", "sun"}
+
+// daysOf are the days of "mon", or of "fri-mon".
+func daysOf(part string) ([]string, error) {
+	first, last, isSpan := strings.Cut(strings.ToLower(part), "-")
+	if !isSpan {
+		last = first
+	}
+	i, end := slices.Index(weekdays, first), slices.Index(weekdays, last)
+	if i < 0 || end < 0 {
+		return nil, fmt.Errorf("%q is no day: use %s, or daily", text.Clip(part, 40), strings.Join(weekdays, ", "))
+	}
+	days := []string{weekdays[i]}
+	for i != end {
+		i = (i + 1) % len(weekdays)
+		days = append(days, weekdays[i])
+	}
+	return days, nil
+}
+
+// importing is the command that makes dates of an iCalendar file.
+func (c *calendars) importing() *cobra.Command {
+	var years uint
+	var include bool
+	var zone string
+	cmd := &cobra.Command{
+		Use:   "import NAME FILE.ics",
+		Short: "Take the dates of a calendar from an iCalendar file",
+		Long: "The whole days of the file's events, from today on, become the dates of the calendar, instead of those that it has;\n" +
+			"its windows stay. A calendar that does not exist is made. Events of a time of day are left out, and named on stderr.",
+		Example: "  orreryd calendars import holidays-de holidays.ics --tz Europe/Berlin\n  curl -s https://example.com/holidays.ics | orreryd calendars import holidays-de -",
+		Args:    cobra.ExactArgs(2),
+	}
+	cmd.Flags().UintVar(&years, "years", 5, "how many `years` ahead days that recur are taken")
+	cmd.Flags().BoolVar(&include, "include", false, "let schedules through only on these dates, instead of leaving the dates out")
+	cmd.Flags().StringVar(&zone, "tz", "", "time `zone` in which the dates begin (default that of the calendar, or UTC)")
+	cmd.RunE = c.a.withClient(func(ctx context.Context, cl *client, args []string) error {
+		today := time.Now().UTC().Truncate(24 * time.Hour)
+		found, err := c.readFile(args[1], today, today.AddDate(int(min(years, 100)), 0, 0))
+		if err != nil {
+			return err
+		}
+		r, err := c.imported(ctx, cl, args[0], found, include, zone)
+		if err != nil {
+			return err
+		}
+		return c.send(ctx, cl, r, args)
+	})
+	return cmd
+}
+
+// readFile reads an iCalendar file, or stdin if its name is "-".
+func (c *calendars) readFile(name string, from, until time.Time) ([]core.CalendarDate, error) {
+	in := c.a.in
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = f.Close() }() // it is only read
+		in = f
+	}
+	found, err := icalendar.Read(in, from, until)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", text.Clean(name), err)
+	}
+	for _, event := range found.TimesOfDay {
+		text.Sayf(c.a.err, "%s: left out: %q is no whole day\n", text.Clean(name), text.Clip(event, 80))
+	}
+	if len(found.Dates) == 0 {
+		return nil, fmt.Errorf("%s: it has no whole day from %s until %s", text.Clean(name), from.Format(time.DateOnly), until.Format(time.DateOnly))
+	}
+	return found.Dates, nil
+}
+
+// imported is the request that gives a calendar the dates.
+func (c *calendars) imported(ctx context.Context, cl *client, name string, dates []core.CalendarDate, include bool, zone string) (request, error) {
+	field := "exclude"
+	if include {
+		field = "include"
+	}
+	days := core.CalendarDays{Dates: dates}
+	body := map[string]any{}
+	if zone != "" {
+		body["timezone"] = zone
+	}
+	r := request{method: http.MethodPut, path: c.of(name), query: c.scope.query(), body: body}
+	var present wire.Calendar
+	_, err := cl.json(ctx, request{method: http.MethodGet, path: c.of(name), query: c.scope.query()}, &present)
+	coded, ok := errors.AsType[*exitError](err)
+	switch {
+	case ok && coded.code == exitNotFound:
+		r.method, r.path, body["name"] = http.MethodPost, c.path, name
+	case err != nil:
+		return r, err
+	default:
+		body["revision"] = present.Revision
+		days.Weekly = present.Exclude.Weekly
+		if include {
+			days.Weekly = present.Include.Weekly
+		}
+	}
+	body[field] = days
+	return r, nil
+}

@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/core"
+)
+
+func TestCalendarsAreMadeChangedShownAndDeleted(t *testing.T) {
+	t.Parallel()
+	p := start(t, "--db", database(t))
+	p.ok("calendars", "add", "office", "--tz", "Europe/Berlin", "--include-weekly", "mon-fri 08:00-18:00=open", "--exclude", "2090-12-25..2090-12-26=Christmas", "--exclude", "2090-01-01")
+	assert.Equal(t, exitFailed, p.do("calendars", "add", "office").code, "it is there")
+	shown := p.ok("calendars", "show", "office")
+	for _, want := range []string{"Europe/Berlin", "mon,tue,wed,thu,fri 08:00-18:00 (open)", "2090-12-25 to 2090-12-26 (Christmas)", "last date"} {
+		assert.Contains(t, shown, want)
+	}
+
+	p.ok("calendars", "update", "office", "--description", "of Berlin")
+	assert.Contains(t, p.ok("calendars", "show", "office"), "Christmas", "what is not given stays")
+	p.ok("calendars", "update", "office", "--exclude", "")
+	shown = p.ok("calendars", "show", "office")
+	assert.NotContains(t, shown, "Christmas", "an empty value clears")
+	assert.Contains(t, shown, "08:00-18:00")
+
+	assert.Contains(t, p.ok("calendars", "list"), "office")
+	assert.Contains(t, p.ok("calendars", "delete", "office"), "deleted office")
+	assert.Equal(t, exitNotFound, p.do("calendars", "show", "office").code)
+}
+
+func TestTheDatesOfAFileReplaceThoseOfACalendarAndNotItsWindows(t *testing.T) {
+	t.Parallel()
+	p := start(t, "--db", database(t))
+	year := time.Now().UTC().AddDate(1, 0, 0).Format("2006")
+	name := filepath.Join(t.TempDir(), "holidays.ics")
+	write := func(day string) {
+		require.NoError(t, os.WriteFile(name, []byte("BEGIN:VCALENDAR\r\nVERSION:2.0\r\nPRODID:x\r\n"+
+			"BEGIN:VEVENT\r\nUID:1\r\nDTSTAMP:20260101T000000Z\r\nDTSTART;VALUE=DATE:"+year+day+"\r\nSUMMARY:feast\r\nEND:VEVENT\r\n"+
+			"BEGIN:VEVENT\r\nUID:2\r\nDTSTAMP:20260101T000000Z\r\nDTSTART:"+year+"0101T090000Z\r\nSUMMARY:breakfast\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n"), 0o600))
+	}
+	write("0606")
+	r := p.do("calendars", "import", "feasts", name, "--tz", "Europe/Berlin")
+	require.Zero(t, r.code, r.err)
+	assert.Contains(t, r.out, year+"-06-06 (feast)")
+	assert.Contains(t, r.err, `left out: "breakfast" is no whole day`)
+
+	p.ok("calendars", "update", "feasts", "--exclude", year+"-06-06", "--exclude-weekly", "sun")
+	write("0707")
+	shown := p.ok("calendars", "import", "feasts", name)
+	assert.Contains(t, shown, year+"-07-07 (feast)")
+	assert.NotContains(t, shown, year+"-06-06")
+	assert.Contains(t, shown, "sun 00:00-24:00")
+	assert.Contains(t, shown, "Europe/Berlin")
+
+	assert.Contains(t, p.do("calendars", "import", "feasts", "--", "none.ics").err, "none.ics")
+}
+
+func TestWindowsAreReadAsTheyAreWritten(t *testing.T) {
+	t.Parallel()
+	for s, want := range map[string]core.CalendarWindow{
+		"sat,sun":                    {Days: []string{"sat", "sun"}},
+		"fri-mon 22:00-06:00=closed": {Days: []string{"fri", "sat", "sun", "mon"}, From: "22:00", To: "06:00", Name: "closed"},
+		"daily 00:00-01:00":          {From: "00:00", To: "01:00"},
+	} {
+		got, err := readCalendarWindow(s)
+		require.NoError(t, err, s)
+		assert.Equal(t, want, got, s)
+	}
+	_, err := readCalendarWindow("holidays")
+	require.EqualError(t, err, `"holidays" is no day: use mon, tue, wed, thu, fri, sat, sun, or daily`)
+	_, err = readCalendarWindow("mon 22:00")
+	require.EqualError(t, err, `"mon 22:00" has no span of the day: write it such as "mon-fri 22:00-06:00"`)
+}
