@@ -60,7 +60,7 @@ func TestAFileThatCannotBeReadIsRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                              "it is empty: it must be an iCalendar file, which begins with BEGIN:VCALENDAR",
 		"date,name\n2026-12-25,x":       "it is no iCalendar file: ",
-		"BEGIN:VCALENDAR\r\nX;A=":        "it is no iCalendar file: a line cannot be read: ",
+		"BEGIN:VCALENDAR\r\nX;A=":       "it is no iCalendar file: a line cannot be read: ",
 		file("SUMMARY:x"):               `event 1, "x": it has no DTSTART`,
 		file("DTSTART;VALUE=DATE:2026"): `event 1, "": DTSTART: `,
 		file("DTSTART;VALUE=DATE:20261225|RRULE:FREQ=OFTEN"):    `event 1, "": RRULE: `,
