@@ -58,6 +58,9 @@ type Options struct {
 	// requests prove where they come from. A route that is not named here is
 	// not served.
 	Webhooks map[string]WebhookAuth
+	// WebhookFilters say for routes of Webhooks which of their requests become actions. A route
+	// that is not named here takes all.
+	WebhookFilters map[string]WebhookFilter
 	// MaxBodyBytes bounds the body of a request (default 1 MiB, at most 64 MiB).
 	MaxBodyBytes int64
 	// MaxWebhookBytes bounds the body of a webhook (default 10 MiB, at most
@@ -182,7 +185,12 @@ func New(o Options) (*Server, error) {
 	var errs []error
 	for _, route := range slices.Sorted(maps.Keys(o.Webhooks)) {
 		s.hooks[route], err = newWebhook(route, o.Webhooks[route])
-		errs = append(errs, err)
+		errs = append(errs, err, s.hooks[route].setFilter(route, o.WebhookFilters[route]))
+	}
+	for _, route := range slices.Sorted(maps.Keys(o.WebhookFilters)) {
+		if _, ok := o.Webhooks[route]; !ok {
+			errs = append(errs, fmt.Errorf("httpapi: Options.WebhookFilters[%q]: Options.Webhooks has no such route", clip(route)))
+		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err

@@ -45,6 +45,7 @@ type webhook struct {
 	scheme   WebhookScheme
 	standard []*standardwebhooks.Webhook
 	github   [][]byte
+	filter   *filter
 }
 
 func newWebhook(route string, a WebhookAuth) (*webhook, error) {
@@ -83,6 +84,17 @@ func newWebhook(route string, a WebhookAuth) (*webhook, error) {
 		h.standard = append(h.standard, wh)
 	}
 	return h, nil
+}
+
+// setFilter says what of the route is taken; on no route it does nothing.
+func (h *webhook) setFilter(route string, f WebhookFilter) (err error) {
+	if h == nil {
+		return nil
+	}
+	if h.filter, err = f.compile(); err != nil {
+		return fmt.Errorf("httpapi: Options.WebhookFilters[%q]: %w", clip(route), err)
+	}
+	return nil
 }
 
 // precheck refuses what the headers alone show to be wrong, before a byte of the body is

@@ -43,6 +43,10 @@ func (s *Server) receiveWebhook(w http.ResponseWriter, r *http.Request, c *call)
 	}
 	c.body.verified()
 	defer s.conns.work(r, false)()
+	if why := h.filter.ignores(r.Header, body); why != "" {
+		s.metrics.ignored.WithLabelValues(name).Inc()
+		return writeJSON(w, http.StatusOK, wire.WebhookIgnored{Ignored: why})
+	}
 	if err := s.admitsWebhook(r.Context(), w.Header(), name, len(body)); err != nil {
 		return err
 	}

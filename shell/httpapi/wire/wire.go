@@ -17,6 +17,11 @@ type WebhookAccepted struct {
 	ActionID  uuid.UUID `json:"action_id"`
 }
 
+// WebhookIgnored is the answer to a POST /v1/webhooks/{route} that the route does not take.
+type WebhookIgnored struct {
+	Ignored string `json:"ignored"` // why
+}
+
 // Health is the answer to GET /healthz and GET /readyz.
 type Health struct {
 	Status string `json:"status"`

@@ -63,16 +63,22 @@ id that is printed: at once or, where the daemon has strict_tick, at the next ti
 			return err
 		}
 		header.Set("Content-Type", contentType)
-		var accepted wire.WebhookAccepted
+		var answer struct {
+			wire.WebhookAccepted
+			wire.WebhookIgnored
+		}
 		path, err := url.JoinPath("/v1/webhooks", args[0])
 		if err != nil {
 			return err
 		}
-		raw, err := c.json(ctx, request{method: http.MethodPost, path: path, raw: body, header: header}, &accepted)
+		raw, err := c.json(ctx, request{method: http.MethodPost, path: path, raw: body, header: header}, &answer)
 		if err != nil {
 			return err
 		}
-		return a.printLine(raw, fmt.Sprintf("webhook %s is stored; its action is %s", accepted.WebhookID, accepted.ActionID))
+		if answer.Ignored != "" {
+			return a.printLine(raw, "ignored: "+answer.Ignored)
+		}
+		return a.printLine(raw, fmt.Sprintf("webhook %s is stored; its action is %s", answer.WebhookID, answer.ActionID))
 	})
 	f := cmd.Flags()
 	f.StringVar(&data, "data", "", "the body: `TEXT`, @FILE, or - for stdin")

@@ -35,11 +35,29 @@ type webhookConfig struct {
 	MaxAttempts *int           `toml:"max_attempts,omitempty"`
 	OnFailure   string         `toml:"on_failure,omitempty"`
 	Backoff     *backoffConfig `toml:"backoff,omitempty"`
+	// Events and Match say which requests are taken.
+	Events []string       `toml:"events,omitempty"`
+	Match  []webhookMatch `toml:"match,omitempty"`
 	// Signature is how requests are signed: standard (the default), github or none.
 	Signature  string `toml:"signature,omitempty"`
 	Secret     string `toml:"secret,omitempty"`
 	SecretEnv  string `toml:"secret_env,omitempty"`
 	SecretFile string `toml:"secret_file,omitempty"` // one secret a line, all are good: for rotation
+}
+
+// webhookMatch is httpapi.WebhookMatch, with its names.
+type webhookMatch struct {
+	Path   string   `toml:"path"`
+	Values []string `toml:"values,omitempty"`
+}
+
+// filter is the route's filter.
+func (w webhookConfig) filter() httpapi.WebhookFilter {
+	f := httpapi.WebhookFilter{Events: w.Events}
+	for _, m := range w.Match {
+		f.Match = append(f.Match, httpapi.WebhookMatch(m))
+	}
+	return f
 }
 
 // backoffConfig is core.Backoff, with its names.
@@ -92,6 +110,9 @@ func (c *Config) validateWebhook(name string, w webhookConfig) error {
 		errs = append(errs, fmt.Errorf("%s.tool: %w", key, disabledTool(w.Tool)))
 	default:
 		errs = append(errs, w.validateInput(key, t, c.Secrets))
+	}
+	if err := w.filter().Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("%s.%w", key, err))
 	}
 	if _, err := w.secrets(key); err != nil {
 		errs = append(errs, err)
@@ -247,6 +268,15 @@ func (w webhookConfig) secrets(key string) ([]string, error) {
 		}
 	}
 	return secrets, nil
+}
+
+// WebhookFilters say which requests of each route are taken.
+func (c *Config) WebhookFilters() map[string]httpapi.WebhookFilter {
+	filters := make(map[string]httpapi.WebhookFilter, len(c.Webhooks))
+	for name, w := range c.Webhooks {
+		filters[name] = w.filter()
+	}
+	return filters
 }
 
 // WebhookAuth says how the requests of each route are signed.

@@ -34,7 +34,7 @@ func (d *daemon) newAPI() (*http.Server, error) {
 	api, err := httpapi.New(httpapi.Options{
 		Audit: d.audit, AuditReads: c.Audit.Reads,
 		Limits: c.APILimits(),
-		Engine: d.engine, Tokens: tokens, Webhooks: auth, Logger: d.log, Version: version.String(),
+		Engine: d.engine, Tokens: tokens, Webhooks: auth, WebhookFilters: c.WebhookFilters(), Logger: d.log, Version: version.String(),
 		Redact:       c.Redact.Redaction(),
 		MaxBodyBytes: c.HTTP.MaxBodyBytes, MaxWebhookBytes: c.HTTP.MaxWebhookBytes,
 		MaxWebhookBytesInFlight: c.HTTP.MaxWebhookBytesInFlight, MaxBodyBytesInFlight: c.HTTP.MaxBodyBytesInFlight,
