@@ -106,6 +106,17 @@ type missReason struct {
 	absences []Absence // in the order of time
 	policy   string    // by which a time that nobody decided about in time is not dispatched
 	until    Time      // when it is decided about
+	// windowPolicy stands for policy for times before beforeWindow.
+	beforeWindow Time
+	windowPolicy string
+}
+
+// policyAt is the policy by which a time is not dispatched that came at an instant.
+func (m missReason) policyAt(at Time) string {
+	if at.Before(m.beforeWindow) {
+		return m.windowPolicy
+	}
+	return m.policy
 }
 
 // lateReason is why times pass that are decided about now: by which policy; old is what builds
@@ -144,6 +155,9 @@ func (m missReason) next(at Time) (from Time) {
 
 // last bounds the times that have the same cause as the given one.
 func (m missReason) last(at, to Time) Time {
+	if at.Before(m.beforeWindow) {
+		to = min(to, m.beforeWindow-1)
+	}
 	if i := m.cause(at); i >= 0 {
 		return min(to, m.absences[i].To-1)
 	}
@@ -159,22 +173,23 @@ func (m missReason) text(at Time) string {
 		return m.fixed
 	}
 	if i := m.cause(at); i >= 0 {
-		return m.absences[i].String() + "; " + m.policy
+		return m.absences[i].String() + "; " + m.policyAt(at)
 	}
 	until := m.until
 	if from := m.next(at); !from.IsZero() {
 		until = from
 	}
 	if by := betweenMS(at, until); by >= behindMS {
-		return fmt.Sprintf("the daemon was behind by %s; %s", lengthText(by), m.policy)
+		return fmt.Sprintf("the daemon was behind by %s; %s", lengthText(by), m.policyAt(at))
 	}
-	return m.policy
+	return m.policyAt(at)
 }
 
 // passedTimes are times that follow one another in a schedule and pass without a dispatch for
 // one reason.
 type passedTimes struct {
-	First, Last Time // Last is a bound if Capped
+	Verdict     Verdict // only [timetable.passed] tells
+	First, Last Time    // Last is a bound if Capped
 	Count       uint64
 	Capped      bool // there are more than Count
 	Reason      string

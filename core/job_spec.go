@@ -85,16 +85,6 @@ type JobSpec struct {
 	ScheduleOptions
 }
 
-// OverlapPolicy is a CronJob's concurrency policy.
-type OverlapPolicy string
-
-// Overlap policies.
-const (
-	OverlapAllow   OverlapPolicy = "allow"   // runs may overlap
-	OverlapForbid  OverlapPolicy = "forbid"  // the occurrence is skipped; a run by hand waits
-	OverlapReplace OverlapPolicy = "replace" // the runs before are cancelled, and it begins when they have ended
-)
-
 // OrphanPolicy says what becomes of the pod of a run that is orphaned.
 type OrphanPolicy string
 
@@ -307,7 +297,7 @@ func (s JobSpec) validateRuns() error {
 		logs = fmt.Errorf("logs: head_bytes %d and tail_bytes %d must not be negative", s.Logs.HeadBytes, s.Logs.TailBytes)
 	}
 	return errors.Join(
-		checkOneOf("overlap", s.Overlap, OverlapAllow, OverlapForbid, OverlapReplace),
+		s.Overlap.validate(),
 		checkOneOf("orphan_policy", s.OrphanPolicy, OrphanDelete, OrphanAdopt),
 		checkOneOf("constraint_errors", s.ConstraintErrors, FailClosed, FailOpen),
 		checkBetween("start_deadline_seconds", s.StartDeadlineSeconds, 0, int64(MaxStartDeadline/time.Second)),

@@ -31,6 +31,23 @@ type ScheduleOptions struct {
 	// much later, before the next one, by an amount that follows from the schedule's id and the
 	// time alone. The time itself, under which it is listed, stays.
 	JitterSeconds int64 `json:"jitter_seconds,omitempty"`
+	// Calendars are names of calendars of the tenant: a time that one of them leaves out is
+	// skipped.
+	Calendars []string `json:"calendars,omitempty"`
+	// Missed says which times are dispatched late; empty: MissedSkip.
+	Missed MissedPolicy `json:"missed,omitempty"`
+	// CatchUpSeconds is the catch-up window: how long ago a time may be that is caught up, with
+	// MissedLatest and MissedAll; 0: any length.
+	CatchUpSeconds int64 `json:"catch_up_seconds,omitempty"`
+	// CatchUpLimit is how many times are caught up after one outage, with MissedAll; 0: 100.
+	CatchUpLimit uint32 `json:"catch_up_limit,omitempty"`
+	// CatchUpSpacingSeconds is the time between two that are caught up; 0: none.
+	CatchUpSpacingSeconds int64 `json:"catch_up_spacing_seconds,omitempty"`
+	// BufferLimit is how many times may wait, with OverlapBufferAll; 0: 100.
+	BufferLimit uint32 `json:"buffer_limit,omitempty"`
+	// MaxWaitSeconds is how long a time may wait for its turn; longer, and it is expired. 0: any
+	// length.
+	MaxWaitSeconds int64 `json:"max_wait_seconds,omitempty"`
 }
 
 // ScheduleOptionsPatch holds the options to change; nil leaves one as it is. A zero value is the
@@ -41,6 +58,14 @@ type ScheduleOptionsPatch struct {
 	StartsAt      *int64             `json:"starts_at_ms,omitempty"` // milliseconds since 1970; 0 clears
 	MaxExecutions *uint64            `json:"max_executions,omitempty"`
 	JitterSeconds *int64             `json:"jitter_seconds,omitempty"`
+
+	Calendars             *[]string     `json:"calendars,omitempty"`
+	Missed                *MissedPolicy `json:"missed,omitempty"`
+	CatchUpSeconds        *int64        `json:"catch_up_seconds,omitempty"`
+	CatchUpLimit          *uint32       `json:"catch_up_limit,omitempty"`
+	CatchUpSpacingSeconds *int64        `json:"catch_up_spacing_seconds,omitempty"`
+	BufferLimit           *uint32       `json:"buffer_limit,omitempty"`
+	MaxWaitSeconds        *int64        `json:"max_wait_seconds,omitempty"`
 }
 
 func (p ScheduleOptionsPatch) setOptions(o *ScheduleOptions) {
@@ -48,6 +73,13 @@ func (p ScheduleOptionsPatch) setOptions(o *ScheduleOptions) {
 	set(&o.DayMatch, p.DayMatch)
 	set(&o.MaxExecutions, p.MaxExecutions)
 	set(&o.JitterSeconds, p.JitterSeconds)
+	set(&o.Calendars, p.Calendars)
+	set(&o.Missed, p.Missed)
+	set(&o.CatchUpSeconds, p.CatchUpSeconds)
+	set(&o.CatchUpLimit, p.CatchUpLimit)
+	set(&o.CatchUpSpacingSeconds, p.CatchUpSpacingSeconds)
+	set(&o.BufferLimit, p.BufferLimit)
+	set(&o.MaxWaitSeconds, p.MaxWaitSeconds)
 	if p.StartsAt != nil {
 		o.StartsAt = Time(*p.StartsAt)
 	}
@@ -71,7 +103,7 @@ func (o ScheduleOptions) validate(ends Time) error {
 	if o.MaxExecutions > MaxMaxExecutions {
 		most = fmt.Errorf("max_executions: %d is not between 0 and %d", o.MaxExecutions, uint64(MaxMaxExecutions))
 	}
-	return errors.Join(starts, most, checkBetween("jitter_seconds", o.JitterSeconds, 0, MaxJitterSeconds))
+	return errors.Join(starts, most, checkBetween("jitter_seconds", o.JitterSeconds, 0, MaxJitterSeconds), o.validatePolicies())
 }
 
 // exhaustedBy reports whether the schedule ends with that many executions.
@@ -82,12 +114,11 @@ func (o ScheduleOptions) exhaustedBy(executions uint64) bool {
 // sameTimes reports whether a schedule with these options is due and dispatched at the times of one
 // with the others, as long as it may.
 func (o ScheduleOptions) sameTimes(as ScheduleOptions) bool {
-	o.MaxExecutions = as.MaxExecutions
-	return o == as
+	return o.DST == as.DST && o.DayMatch == as.DayMatch && o.StartsAt == as.StartsAt && o.JitterSeconds == as.JitterSeconds
 }
 
 // leavesOut reports whether there may be due instants at which nothing is dispatched.
-func (o ScheduleOptions) leavesOut() bool { return o.DST == schedule.DSTSkip }
+func (o ScheduleOptions) leavesOut() bool { return o.DST == schedule.DSTSkip || len(o.Calendars) > 0 }
 
 // timetable is a schedule with its options: the one value that live runs, catch-up and previews
 // ask (G3).
@@ -98,6 +129,18 @@ type timetable struct {
 	id       uuid.UUID // of what it belongs to
 	jitterMS int64
 	ends     Time // before which the last time is dispatched; zero: no bound
+	// calendars are those of the transition; a timetable that is kept with a state has none.
+	calendars calendarSet
+}
+
+// with gives the timetable with the calendars of a transition.
+func (t *timetable) with(calendars calendarSet) *timetable {
+	if t == nil || len(calendars) == 0 {
+		return t
+	}
+	n := *t
+	n.calendars = calendars
+	return &n
 }
 
 // timetable compiles a schedule with the options, which has an end. An "@every" begins with
@@ -138,6 +181,9 @@ func (t *timetable) isDue(at Time) bool {
 
 // leftOut says why nothing is dispatched at a due instant, whatever happens; empty: something is.
 func (t *timetable) leftOut(at Time) string {
+	if why := t.calendars.leavesOut(at); why != "" {
+		return "calendar: " + why
+	}
 	if t.fires == nil {
 		return ""
 	}
@@ -148,7 +194,59 @@ func (t *timetable) leftOut(at Time) string {
 }
 
 // leavesOut reports whether leftOut may say something.
-func (t *timetable) leavesOut() bool { return t.fires != nil }
+func (t *timetable) leavesOut() bool { return t.fires != nil || len(t.calendars) > 0 }
+
+// maxWalked bounds how many due instants one question tells apart, so that it ends soon
+// whatever the schedule and the span.
+const maxWalked = 20_000
+
+// passedKind is what the instants of one entry have in common.
+type passedKind struct {
+	leftOut string // why the schedule leaves them out; empty: they are missed
+	cause   int    // see [missReason.cause]
+	policy  string
+}
+
+// passed lists the due instants in [from, to] but those that are excepted, oldest first, by their
+// verdicts and reasons: what the schedule leaves out is skipped, all others are missed. Beyond
+// [maxWalked] instants those with one cause are one entry, whose count is capped, and what is left
+// out is not told apart.
+func (t *timetable) passed(from, to Time, why missReason, excepted func(Time) bool) []passedTimes {
+	var out []passedTimes
+	walked := 0
+	var kind passedKind // of the last entry
+	joined := false     // the instant before belongs to the last entry
+	for after, more := from-1, true; more; {
+		more = false
+		for at := range t.due.Due(after, to) {
+			walked++
+			if excepted(at) {
+				joined = false
+				continue
+			}
+			is := passedKind{leftOut: t.leftOut(at)}
+			if is.leftOut == "" || walked > maxWalked {
+				fires := t.firesAt(at)
+				is = passedKind{cause: why.cause(fires), policy: why.policyAt(fires)}
+			}
+			if !joined || kind != is {
+				p := passedTimes{Verdict: VerdictSkipped, First: at, Reason: is.leftOut}
+				if is.leftOut == "" {
+					p.Verdict, p.Reason = VerdictMissed, why.text(t.firesAt(at))
+				}
+				out, kind, joined = append(out, p), is, true
+			}
+			last := &out[len(out)-1]
+			last.Last, last.Count = at, last.Count+1
+			if walked > maxWalked && is.leftOut == "" {
+				last.Capped, last.Last = true, why.last(at, to)
+				after, more = last.Last, true
+				break
+			}
+		}
+	}
+	return out
+}
 
 // allLeftOut lists the due instants in [from, to] that are left out, by their reasons. It counts
 // up to [MaxMissedCounted] of one reason in a row.
