@@ -16,6 +16,9 @@ type (
 	// ActionCreate makes an action. The id must be new.
 	ActionCreate struct {
 		Spec ActionSpec `json:"spec"`
+		// Whole: somebody has asked a schedule for just this action, so that a refusal undoes all
+		// that was done for it.
+		Whole bool `json:"whole,omitempty"`
 	}
 	// ActionDue says that the action's time has come.
 	ActionDue struct{}
@@ -67,7 +70,7 @@ func (ActionHandBack) actionEvent()  {}
 func (ActionExpire) actionEvent()    {}
 
 // belongsToDispatch: an owner is told of the refusal instead.
-func (e ActionCreate) belongsToDispatch() bool { return e.Spec.Owner.IsZero() }
+func (e ActionCreate) belongsToDispatch() bool { return e.Spec.Owner.IsZero() || e.Whole }
 
 func (e ActionCreate) owner() Owner { return e.Spec.Owner }
 
@@ -93,6 +96,9 @@ func (e ActionDue) appendFields(o object) object { return o }
 
 func (e ActionCreate) appendFields(o object) object {
 	o.value("spec", e.Spec.AppendJSON)
+	if e.Whole {
+		o.bool("whole", true)
+	}
 	return o
 }
 

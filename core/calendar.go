@@ -18,8 +18,9 @@ import (
 //
 // Invariants, held by property tests:
 //   - Namespace, tenant and name never change.
-//   - Each change that is taken raises Revision by one; an update that changes nothing leaves the
-//     record as it was.
+//   - Each change of what it leaves out raises Revision by one; an update that changes nothing
+//     leaves the record as it was.
+//   - Only a forced deletion ends one that a schedule names.
 //   - What is taken can be read: it names no instant for which it cannot say whether it leaves it out.
 type Calendar struct {
 	CalendarSpec
@@ -27,6 +28,8 @@ type Calendar struct {
 	Revision  uint64    `json:"revision"` // 1 when it is made
 	CreatedAt Time      `json:"created_at"`
 	UpdatedAt Time      `json:"updated_at"`
+	// Uses is how many schedules name it.
+	Uses uint64 `json:"uses,omitempty"`
 
 	compiled *calendarTable // of the spec: derived, never stored
 }
@@ -55,9 +58,10 @@ func (c Calendar) Apply(e CalendarEvent, clock Clock) (Calendar, []effects.Effec
 	switch e := e.(type) {
 	case CalendarUpdate:
 		t.update(e)
+	case CalendarUse:
+		t.use(e)
 	case CalendarDelete:
-		t.tell("deleted")
-		t.Calendar = Calendar{}
+		t.remove(e)
 	case CalendarCreate: // above
 	}
 	return concluded(c, t.Calendar, t.transition)
@@ -99,6 +103,26 @@ func (t *calendarTransition) update(e CalendarUpdate) {
 		t.tell("updated")
 	}
 	t.answer(t.Calendar)
+}
+
+// use: a schedule names the calendar from now on, or no longer.
+func (t *calendarTransition) use(e CalendarUse) {
+	switch {
+	case e.N > 0:
+		t.Uses = saturatingAdd(t.Uses, uint64(e.N))
+	case e.N < 0:
+		t.Uses -= min(t.Uses, uint64(-e.N))
+	}
+}
+
+// remove: there → (absent), unless a schedule names it.
+func (t *calendarTransition) remove(e CalendarDelete) {
+	if t.Uses > 0 && !e.Force {
+		t.conflict("calendar %q is named by %d schedules: take it out of them first, or force it: they skip all their times then", clip(t.Name), t.Uses)
+		return
+	}
+	t.tell("deleted")
+	t.Calendar = Calendar{}
 }
 
 // tell announces what became of the calendar. Its category is one that has always been reserved:

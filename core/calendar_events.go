@@ -21,7 +21,14 @@ type (
 		Revision uint64 `json:"revision,omitempty"`
 	}
 	// CalendarDelete ends the calendar.
-	CalendarDelete struct{}
+	CalendarDelete struct {
+		// Force ends it although schedules name it: they skip all their times from then on.
+		Force bool `json:"force,omitempty"`
+	}
+	// CalendarUse says that more schedules name the calendar, or fewer.
+	CalendarUse struct {
+		N int64 `json:"n"`
+	}
 )
 
 // CalendarPatch holds the fields to change; nil leaves a field as it is.
@@ -44,13 +51,15 @@ func (p CalendarPatch) apply(to CalendarSpec) CalendarSpec {
 func (CalendarCreate) calendarEvent() {}
 func (CalendarUpdate) calendarEvent() {}
 func (CalendarDelete) calendarEvent() {}
+func (CalendarUse) calendarEvent()    {}
 
 // EventType gives the discriminator in the journal.
 func (CalendarCreate) EventType() string { return "create" }
 func (CalendarUpdate) EventType() string { return "update" }
 func (CalendarDelete) EventType() string { return "delete" }
+func (CalendarUse) EventType() string    { return "use" }
 
 // calendarEvents are the events of Calendar, as the journal has them.
 var calendarEvents = []eventType{
-	event[CalendarCreate](), event[CalendarUpdate](), event[CalendarDelete](),
+	event[CalendarCreate](), event[CalendarUpdate](), event[CalendarDelete](), event[CalendarUse](),
 }

@@ -82,7 +82,7 @@ func (d Dedup) claim(e DedupClaim, c Clock) (Dedup, []effects.Effect) {
 	if d.ID == uuid.Nil {
 		ref := DedupRef(spec.Namespace, spec.Tenant, spec.DedupKey)
 		return Dedup{ID: ref.ID, Key: spec.DedupKey, Holder: spec.ID, Since: c.Now},
-			[]effects.Effect{effects.Send{To: effects.Ref{Kind: KindAction, ID: spec.ID}, Event: ActionCreate{Spec: spec}}}
+			[]effects.Effect{effects.Send{To: effects.Ref{Kind: KindAction, ID: spec.ID}, Event: ActionCreate{Spec: spec, Whole: e.Manual && !spec.Owner.IsZero()}}}
 	}
 	if spec.Occurrence == uuid.Nil {
 		return d, refused(d.Ref(), e, effects.CodeConflict, "dedup_key: %q is held by action %s, which has not ended", clip(spec.DedupKey), d.Holder)
@@ -91,7 +91,7 @@ func (d Dedup) claim(e DedupClaim, c Clock) (Dedup, []effects.Effect) {
 		To: effects.Ref{Kind: KindOccurrence, ID: spec.Occurrence}, Event: OccurrenceDeduplicate{Holder: d.Holder},
 	}}
 	if id, err := uuid.Parse(spec.Metadata[MetaRecurringID]); err == nil {
-		effs = append(effs, effects.Send{To: effects.Ref{Kind: KindRecurring, ID: id}, Event: RecurringDeduplicated{LastExecutedAt: e.LastExecutedAt, Manual: e.Manual}})
+		effs = append(effs, effects.Send{To: effects.Ref{Kind: KindRecurring, ID: id}, Event: RecurringDeduplicated{LastExecutedAt: e.LastExecutedAt, Manual: e.Manual, N: spec.Owner.N}})
 	}
 	return d, effs
 }
@@ -114,7 +114,11 @@ func (d Dedup) Terms() []effects.Term {
 	return []effects.Term{{Name: HolderTerm(d.Holder), At: d.Since}}
 }
 
-func (DedupClaim) belongsToDispatch() bool { return true }
+// belongsToDispatch: a schedule is told of the refusal instead, unless somebody has asked for
+// just this action.
+func (e DedupClaim) belongsToDispatch() bool { return e.Create.Owner.IsZero() || e.Manual }
+
+func (e DedupClaim) owner() Owner { return e.Create.Owner }
 
 // EventType gives the discriminator in the journal.
 func (DedupClaim) EventType() string   { return "claim" }

@@ -156,6 +156,8 @@ func (t *jobTransition) apply(e JobEvent) {
 		t.runEnded(e)
 	case ChildEnded:
 		t.runRefused(e)
+	case BackfillTime:
+		t.conflict("jobs cannot be backfilled yet")
 	}
 }
 

@@ -129,5 +129,5 @@ func (e JobRunEnded) stored() Event {
 // jobEvents are the events of Job, as the journal has them.
 var jobEvents = []eventType{
 	event[JobApply](), event[JobDue](), event[JobTrigger](), event[JobPause](), event[JobResume](), event[JobDelete](),
-	event[JobSkipNext](), event[JobKill](), event[JobAdmit](), event[JobRunEnded](), event[ChildEnded](),
+	event[JobSkipNext](), event[JobKill](), event[JobAdmit](), event[JobRunEnded](), event[ChildEnded](), event[BackfillTime](),
 }

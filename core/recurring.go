@@ -2,7 +2,6 @@ package core
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -17,32 +16,39 @@ import (
 // times (002 RecurringAction, C1).
 //
 //	create ──▶ enabled ◀──── resume, update ────┐
-//	             │ ▲                            │
-//	        due  │ │ trigger, update            │
-//	    (one     └─┘                            │
-//	 occurrence)                                │
+//	             │ ▲         pause is over      │
+//	        due  │ │ trigger, backfill,         │
+//	             └─┘ ended, update              │
+//	             │                              │
 //	             │ pause, update; ends_at       │
 //	             │ reached; no next occurrence  │
 //	             ▼                              │
 //	          disabled ─────────────────────────┘
 //
-// delete leads from both out of existence; trigger works in both.
+// delete leads from both out of existence; trigger and backfill work in both. About each
+// time one verdict is recorded, and the first refusal decides: calendar and clock change,
+// pause, by hand, missed policy and start deadline, limit, overlap, dedup key.
 //
 // Invariants, held by property tests:
-//   - A deadline exists exactly while enabled, and is never later than EndsAt.
-//   - No time of the schedule at or after EndsAt is decided: neither dispatched
-//     nor missed.
+//   - A deadline exists while enabled; while disabled only for the end of a pause, and for
+//     times that wait.
+//   - No time of the schedule at or after EndsAt is decided: neither dispatched nor
+//     missed.
 //   - NextExecutionAt is later than the clock reading of the transition that
 //     computed it: no edit, resume or outage makes a past instant due (R18, C5).
 //   - NextExecutionAt is later than LastDueAt: what was decided never becomes due
 //     again, even where the clock jumps back; where it had been ahead by more than
 //     48 hours, until somebody resumes or edits the schedule.
-//   - One due event makes at most one action (C5).
-//   - ExecutionCount + DeduplicatedCount grows by exactly one with each action
-//     that is sent (R13); where that cannot be made, the [Batch] undoes it all.
-//   - Every time that is decided is recorded as an occurrence, under an id that
-//     was never used; MissedCount grows by what the missed ones stand for.
-//   - Every action that is sent is a valid one, due at once.
+//   - ExecutionCount + DeduplicatedCount grows by one with each action that is sent
+//     (R13), and shrinks by one with each that was refused.
+//   - What it records is numbered without a gap; the counts grow by what the entries
+//     stand for.
+//   - Every action that is sent is a valid one, due at once, and its end is waited for.
+//   - No time waits twice, and times wait in the order in which they may go on; no more than
+//     one with overlap buffer_one, cancel_other and terminate_other, but for those that are
+//     caught up later.
+//   - With another overlap than allow no time is dispatched while what an earlier one started
+//     has not ended.
 //   - A disabled one says why (C6), and a pause without a reason of its own does
 //     not wipe that out.
 type RecurringAction struct {
@@ -55,29 +61,81 @@ type RecurringAction struct {
 	// MissedCount counts the times that passed without a dispatch (C5).
 	MissedCount       uint64 `json:"missed_count"`
 	DeduplicatedCount uint64 `json:"deduplicated_count"` // times whose dedup key was live (C4)
-	// SkippedCount counts the times that were not to be dispatched: the clocks skipped them.
+	// SkippedCount counts the times that were not to be dispatched, see [VerdictSkipped].
 	SkippedCount   uint64 `json:"skipped_count,omitempty"`
 	DisabledReason string `json:"disabled_reason"` // why it is not enabled (C6)
 	// LastDueAt is the latest time that has been decided: none before it, nor
 	// itself, becomes due again, even where the clock jumps back.
 	LastDueAt Time `json:"last_due_at"`
 	// Sequence counts what this definition has recorded; ids are derived from it,
-	// see [ChildID].
+	// see [Ledger].
 	Sequence uint64 `json:"sequence"`
 
-	// Executions counts the dispatches of the schedule, while MaxExecutions bounds them.
+	// Executions counts the dispatches of the schedule, and what waits to be dispatched, while
+	// MaxExecutions bounds them.
 	Executions uint64 `json:"executions,omitempty"`
+
+	// LastSuccessAt is when what it dispatched last completed; null: never.
+	LastSuccessAt Time `json:"last_success_at,omitzero"`
+	// Durations are the lengths of the last [MaxDurations] dispatches that completed, from the
+	// dispatch to the end in milliseconds, the latest last.
+	Durations []int64 `json:"durations,omitempty"`
+	// CancelledCount and ExpiredCount count times that waited, see [VerdictCancelled] and
+	// [VerdictExpired].
+	CancelledCount uint64 `json:"cancelled_count,omitempty"`
+	ExpiredCount   uint64 `json:"expired_count,omitempty"`
+	// PausedAt is when it was last disabled by hand; the times from then on are skipped. PausedUntil
+	// is when it is enabled again by itself; null: it is not.
+	PausedAt    Time `json:"paused_at,omitzero"`
+	PausedUntil Time `json:"paused_until,omitzero"`
+	// SkipNext is how many of the next times are skipped by hand.
+	SkipNext uint32        `json:"skip_next,omitempty"`
+	Waiting  []WaitingTime `json:"waiting,omitempty"` // times that wait for their turn, in that order
+	// Running are the dispatches that have not ended, in their order; of those that may overlap,
+	// the last [MaxRunningKept].
+	Running []RunningTime `json:"running,omitempty"`
+	Ledger  *Ledger       `json:"ledger,omitempty"`
 
 	compiled *timetable // derived, never stored
 }
+
+// WaitingTime is a time of a schedule that has come, and waits for its turn.
+type WaitingTime struct {
+	N     uint64 `json:"n"`      // of its entry in the ledger
+	DueAt Time   `json:"due_at"` // the time
+	Since Time   `json:"since"`  // when it began to wait
+	// NotBefore is when its turn may come at the earliest, for one that is caught up later; zero:
+	// once what runs has ended.
+	NotBefore Time `json:"not_before,omitzero"`
+}
+
+// RunningTime is a dispatch that has not ended.
+type RunningTime struct {
+	N         uint64    `json:"n"`      // of its entry in the ledger
+	Action    uuid.UUID `json:"action"` // that was made
+	DueAt     Time      `json:"due_at"`
+	StartedAt Time      `json:"started_at"`       // when it was dispatched
+	Before    Time      `json:"before,omitzero"`  // LastExecutedAt before it
+	Manual    bool      `json:"manual,omitempty"` // triggered by hand
+	Stopping  bool      `json:"stopping,omitempty"`
+	For       Owner     `json:"for,omitzero"` // the backfill that asked for it
+}
+
+// Bounds of what a schedule keeps of its dispatches.
+const (
+	MaxRunningKept = 100  // dispatches that may overlap and have not ended
+	MaxUnended     = 500  // dispatches that may not overlap, those by hand and of backfills among them
+	MaxWaiting     = 1000 // times that wait
+	MaxDurations   = 64   // lengths of past dispatches
+	MaxSkipNext    = 1000 // times that are to be skipped by hand
+)
 
 // DefaultStartDeadline is twice the default tick: an occurrence that a slow
 // tick or a restart delays is still dispatched, one of an outage is missed.
 const DefaultStartDeadline = 120 * time.Second
 
-// MaxMissedCounted bounds how many missed times one transition counts, so that
-// it ends soon whatever the schedule and the outage; where there were more, the
-// occurrence says so.
+// MaxMissedCounted bounds how many missed times one transition of a build before core.Version 10
+// counted; where there were more, the occurrence says so.
 const MaxMissedCounted = 10_000
 
 // Metadata keys that mark what a recurring action made (C3).
@@ -86,105 +144,163 @@ const (
 	MetaRecurringID       = "_recurring_id"
 )
 
-// Apply carries out one transition.
+// recurringTransition is the application of one event to a recurring action.
+type recurringTransition struct {
+	transition
+	RecurringAction
+	calendars Calendars // those that it names, or is to name
+}
+
+// Apply carries out one transition. The calendars that the schedule names are looked up by the
+// [Batch]: outside of one there are none.
 func (r RecurringAction) Apply(e RecurringEvent, c Clock) (RecurringAction, []effects.Effect) {
-	if create, ok := e.(RecurringCreate); ok {
-		return r.create(create, c)
+	return r.applyWith(e, c, nil)
+}
+
+func (r RecurringAction) applyWith(e RecurringEvent, c Clock, calendars Calendars) (RecurringAction, []effects.Effect) {
+	if c.Rules.before(ledgerRules) {
+		return r.applyFormer(e, c)
 	}
-	if r.ID == uuid.Nil {
-		return r, refused(r.Ref(), e, effects.CodeNotFound, "recurring action not found")
+	t := &recurringTransition{transition{clock: c, event: e}, r, calendars}
+	if _, creates := e.(RecurringCreate); r.ID == uuid.Nil && !creates {
+		t.refuse(effects.CodeNotFound, "recurring action not found")
+	} else {
+		t.apply(e)
 	}
+	return concluded(r, t.RecurringAction, t.transition)
+}
+
+func (t *recurringTransition) apply(e RecurringEvent) {
 	switch e := e.(type) {
-	case RecurringDue:
-		return r.due(e, c)
-	case RecurringUpdate:
-		return r.update(e, c)
-	case RecurringPause:
-		return r.pause(e, c)
-	case RecurringResume:
-		return r.resume(e, c)
-	case RecurringTrigger:
-		return r.trigger(c)
-	case RecurringDelete:
-		r, effs := r.overdue("deleted before it was dispatched", e.Absences, c)
-		return RecurringAction{}, append(effs, r.announce("deleted"))
-	case RecurringDeduplicated:
-		return r.deduplicated(e)
 	case RecurringCreate:
+		t.create(e)
+	case RecurringDue:
+		t.due(e)
+	case RecurringUpdate:
+		t.update(e)
+	case RecurringPause:
+		t.pause(e)
+	case RecurringResume:
+		t.resume()
+	case RecurringTrigger:
+		t.trigger(e)
+	case RecurringSkipNext:
+		t.skipNext()
+	case RecurringCancelWaiting:
+		t.cancelOne(e)
+	case BackfillTime:
+		t.backfill(e)
+	case RecurringDelete:
+		t.remove(e)
+	case RecurringDeduplicated:
+		t.deduplicated(e)
+	case ChildEnded:
+		t.childEnded(e)
 	}
-	return r, refused(r.Ref(), e, effects.CodeInvalid, "a recurring action takes no event %q", e.EventType())
+}
+
+// applyIn looks up the calendars that the schedule names, and is to name.
+func (r RecurringAction) applyIn(b *Batch, e Event) (State, []effects.Effect, error) {
+	own, ok := e.(RecurringEvent)
+	if !ok {
+		return r, refused(r.Ref(), e, effects.CodeInvalid, "a recurring action takes no event %q", e.EventType()), nil
+	}
+	names, of := r.Calendars, r.scope()
+	switch e := own.(type) {
+	case RecurringCreate:
+		names, of = e.Spec.Calendars, e.Spec.scope()
+	case RecurringUpdate:
+		if e.Patch.Calendars != nil {
+			names = append(names[:len(names):len(names)], *e.Patch.Calendars...)
+		}
+	case RecurringDue, RecurringPause, RecurringResume, RecurringTrigger, RecurringSkipNext, RecurringCancelWaiting, BackfillTime,
+		RecurringDelete, RecurringDeduplicated, ChildEnded:
+	}
+	calendars, err := b.calendars(of, names)
+	if err != nil {
+		return r, nil, err
+	}
+	next, effs := r.applyWith(own, b.clock, calendars)
+	return next, effs, nil
 }
 
 // create: (absent) → enabled or disabled.
-func (r RecurringAction) create(e RecurringCreate, c Clock) (RecurringAction, []effects.Effect) {
-	if r.ID != uuid.Nil {
-		return r, refused(r.Ref(), e, effects.CodeExists, "id: recurring action %s exists already", r.ID)
+func (t *recurringTransition) create(e RecurringCreate) {
+	if t.ID != uuid.Nil {
+		t.refuse(effects.CodeExists, "id: recurring action %s exists already", t.ID)
+		return
 	}
-	spec := e.Spec.withDefaults()
-	n := RecurringAction{RecurringSpec: spec, CreatedAt: c.Now, UpdatedAt: c.Now}
-	n, err := n.scheduled(c)
-	if err != nil {
-		return r, refused(r.Ref(), e, effects.CodeInvalid, "%s", err)
+	now := t.clock.Now
+	t.RecurringAction = RecurringAction{RecurringSpec: e.Spec.withDefaults(), CreatedAt: now, UpdatedAt: now}
+	if t.invalid(t.begin()) || t.invalid(t.calendars.of(t.Calendars).missing()) {
+		return
 	}
-	if !n.Enabled {
-		n.DisabledReason = "created disabled"
+	if !t.Enabled {
+		t.DisabledReason, t.PausedAt = "created disabled", now
 	}
-	return n, []effects.Effect{n.announce("created")}
+	t.add(calendarUses(t.scope(), nil, t.Calendars, t.calendars)...)
+	t.tell("created")
 }
 
-// scheduled validates the definition and computes its next time from now.
-func (r RecurringAction) scheduled(c Clock) (RecurringAction, error) {
-	if err := r.validate(c); err != nil {
-		return r, err
+// begin validates the definition, and computes its next time from now.
+func (t *recurringTransition) begin() error {
+	if err := t.validate(t.clock); err != nil {
+		return err
 	}
-	s, err := r.timetable(r.CreatedAt)
+	s, err := t.RecurringSpec.timetable(t.CreatedAt)
 	if err != nil {
-		return r, err
+		return err
 	}
-	if err := r.checkExecutions(); err != nil {
-		return r, err
+	if err := t.checkExecutions(); err != nil {
+		return err
 	}
-	next, ok := s.Next(max(c.Now, r.LastDueAt))
+	next, ok := s.Next(max(t.clock.Now, t.LastDueAt))
 	if !ok {
-		return r, fmt.Errorf("cron_expr: %q never fires after %s", clip(r.CronExpr), c.Now)
+		return fmt.Errorf("cron_expr: %q never fires after %s", clip(t.CronExpr), t.clock.Now)
 	}
-	r.compiled = s
-	r.NextExecutionAt = 0
-	if r.Enabled {
-		r.NextExecutionAt = next
-		r.DisabledReason = ""
+	t.compiled, t.NextExecutionAt = s, 0
+	if t.Enabled {
+		t.NextExecutionAt, t.DisabledReason, t.PausedAt, t.PausedUntil = next, "", 0, 0
 	}
-	return r, nil
+	return nil
 }
 
-// due: one occurrence, or the end.
-func (r RecurringAction) due(e RecurringDue, c Clock) (RecurringAction, []effects.Effect) {
-	at := r.Deadline()
-	switch {
-	case at.IsZero():
-		return r, refused(r.Ref(), e, effects.CodeConflict, "recurring action %s is disabled", r.ID)
-	case at.After(c.Now):
-		return r, refused(r.Ref(), e, effects.CodeConflict, "recurring action %s is due at %s, after %s", r.ID, at, c.Now)
+// remove: the definition is gone; what it made goes on.
+func (t *recurringTransition) remove(e RecurringDelete) {
+	t.close("deleted before it was dispatched", e.Absences)
+	t.cancelWaiting("the schedule was deleted")
+	t.add(calendarUses(t.scope(), t.Calendars, nil, t.calendars)...)
+	if t.Ledger != nil {
+		t.add(t.Ledger.close(t.ledgerOwner(), t.Sequence)...)
 	}
-	r.UpdatedAt = c.Now
-	if r.ended(c.Now) {
-		return r.expire(e, c)
+	t.tell("deleted")
+	t.RecurringAction = RecurringAction{}
+}
+
+// trigger: an occurrence outside of the schedule, which stays as it is. Overlap does not hold it
+// up, but it counts for the times that follow.
+func (t *recurringTransition) trigger(e RecurringTrigger) {
+	payload := t.ActionTemplate.Payload
+	if len(e.Payload) > 0 {
+		payload = compacted(trimJSON(e.Payload))
+		if t.invalid(checkObject("payload", payload)) {
+			return
+		}
 	}
-	if r.exhausted() {
-		return r.disable(exhaustedReason(r.Executions)), []effects.Effect{r.announce("expired")}
+	if t.tooMany() {
+		return
 	}
-	s, err := r.schedule()
-	if err != nil { // stored by a build that took this expression
-		return r.disable("cron_expr: " + err.Error()), []effects.Effect{r.announce("no_next")}
+	t.dispatch(dispatching{at: t.clock.Now, manual: true, payload: payload})
+}
+
+// skipNext lets the schedule skip one more of its next times.
+func (t *recurringTransition) skipNext() {
+	if t.SkipNext >= MaxSkipNext {
+		t.conflict("the next %d times are skipped already: pause it instead", t.SkipNext)
+		return
 	}
-	r, effs := r.occur(s, e, c)
-	next, ok := s.Next(r.LastDueAt)
-	if !ok {
-		r = r.disable(fmt.Sprintf("cron_expr %q has no occurrence after %s", clip(r.CronExpr), c.Now))
-		return r, append(effs, r.announce("no_next"))
-	}
-	r.NextExecutionAt = next
-	return r, effs
+	t.SkipNext, t.UpdatedAt = t.SkipNext+1, t.clock.Now
+	t.tell("skip_next")
 }
 
 // marked gives the template's metadata with the marks of C3.
@@ -205,28 +321,14 @@ func (r RecurringAction) expandDedupKey(due Time) string {
 	return strings.ReplaceAll(key, "{{execution_time}}", due.String())
 }
 
-// trigger: an occurrence outside of the schedule, which stays as it is.
-func (r RecurringAction) trigger(c Clock) (RecurringAction, []effects.Effect) {
-	return r.dispatch(c.Now, true, c)
-}
-
-// deduplicated takes the last dispatch back, which was none.
-func (r RecurringAction) deduplicated(e RecurringDeduplicated) (RecurringAction, []effects.Effect) {
-	if r.ExecutionCount == 0 {
-		return r, refused(r.Ref(), e, effects.CodeConflict, "recurring action %s has dispatched nothing", r.ID)
-	}
-	r.ExecutionCount--
-	r.LastExecutedAt = e.LastExecutedAt
-	r.DeduplicatedCount = saturatingAdd(r.DeduplicatedCount, 1)
-	if !e.Manual && r.Executions > 0 {
-		r.Executions--
-	}
-	return r, nil
-}
-
-// exhausted reports whether the schedule has dispatched as many times as it may.
+// exhausted reports whether the schedule has dispatched, or lets wait, as many times as it may.
 func (r RecurringAction) exhausted() bool {
 	return r.exhaustedBy(r.Executions)
+}
+
+// spent reports whether the schedule has dispatched as many times as it may.
+func (r RecurringAction) spent() bool {
+	return r.exhaustedBy(r.Executions - min(r.Executions, uint64(len(r.Waiting))))
 }
 
 func exhaustedReason(executions uint64) string {
@@ -237,108 +339,17 @@ func exhaustedReason(executions uint64) string {
 	return fmt.Sprintf("the schedule has dispatched %d %s, as many as it may", executions, times)
 }
 
-// pause: enabled → disabled. A disabled one stays as it is, but for a new reason.
-func (r RecurringAction) pause(e RecurringPause, c Clock) (RecurringAction, []effects.Effect) {
-	if !r.Enabled && e.Reason == "" {
-		return r, []effects.Effect{r.announce("paused")}
-	}
-	reason := "paused"
-	if e.By != "" {
-		reason += " by " + reasonOr(e.By, "")
-	}
-	if e.Reason != "" {
-		reason += ": " + reasonOr(e.Reason, "")
-	}
-	r, effs := r.overdue("paused before it was dispatched", e.Absences, c)
-	r.UpdatedAt = c.Now
-	return r.disable(reason), append(effs, r.announce("paused"))
-}
-
-// resume: disabled → enabled, with the next time computed from now (R18). An
-// enabled one stays as it is.
-func (r RecurringAction) resume(e RecurringResume, c Clock) (RecurringAction, []effects.Effect) {
-	if r.Enabled {
-		return r, []effects.Effect{r.announce("resumed")}
-	}
-	n := r.fromNow(c)
-	n.Enabled = true
-	n.UpdatedAt = c.Now
-	n, err := n.scheduled(c)
-	if err != nil {
-		return r, refused(r.Ref(), e, effects.CodeConflict, "cannot resume: %s", err)
-	}
-	return n, []effects.Effect{n.announce("resumed")}
-}
-
 // maxClockLead is how far ahead decided times may lie, after the clock was set
 // back, to be still respected. Beyond it the clock had been plainly wrong.
 const maxClockLead = 48 * time.Hour
 
-// fromNow lets a definition that a wrong clock has led years ahead start again
-// when somebody resumes or edits it, instead of staying silent for years.
-func (r RecurringAction) fromNow(c Clock) RecurringAction {
-	if r.LastDueAt.After(c.Now.Add(maxClockLead)) {
-		r.LastDueAt = c.Now
+// fromNow is the latest time that is decided, for somebody who resumes or edits: a definition that
+// a wrong clock has led years ahead starts again then, instead of staying silent for years.
+func (r RecurringAction) fromNow(now Time) Time {
+	if r.LastDueAt.After(now.Add(maxClockLead)) {
+		return now
 	}
-	return r
-}
-
-// update changes the given fields; a changed time, zone or state is scheduled
-// from now (R18).
-func (r RecurringAction) update(e RecurringUpdate, c Clock) (RecurringAction, []effects.Effect) {
-	p := e.Patch.withoutNilMaps()
-	n := r
-	set(&n.CronExpr, p.CronExpr)
-	set(&n.Timezone, p.Timezone)
-	set(&n.Enabled, p.Enabled)
-	set(&n.ActionTemplate.Metadata, p.Metadata)
-	set(&n.ActionTemplate.DedupKey, p.DedupKey)
-	set(&n.Description, p.Description)
-	set(&n.Labels, p.Labels)
-	set(&n.ActionTemplate.Provider, p.Provider)
-	set(&n.ActionTemplate.ActionType, p.ActionType)
-	set(&n.StartDeadlineSeconds, p.StartDeadlineSeconds)
-	set(&n.Policy, p.Policy)
-	if p.EndsAt != nil {
-		n.EndsAt = Time(*p.EndsAt)
-	}
-	p.setOptions(&n.ScheduleOptions)
-	if n.MaxExecutions == 0 {
-		n.Executions = 0
-	}
-	if len(p.Payload) > 0 {
-		n.ActionTemplate.Payload = p.Payload
-	}
-	n.RecurringSpec = n.RecurringSpec.withDefaults()
-	n.UpdatedAt = c.Now
-	var effs []effects.Effect
-	lifted := r.Enabled && r.ended(c.Now) && n.EndsAt != r.EndsAt // what the end held back must not be due now
-	if n.CronExpr != r.CronExpr || n.Timezone != r.Timezone || n.Enabled != r.Enabled || !n.sameTimes(r.ScheduleOptions) || lifted {
-		var was RecurringAction
-		was, effs = r.overdue("the schedule was changed before it was dispatched", e.Absences, c)
-		n.MissedCount, n.SkippedCount, n.Sequence, n.LastDueAt = was.MissedCount, was.SkippedCount, was.Sequence, was.LastDueAt
-		var err error
-		if n, err = n.fromNow(c).scheduled(c); err != nil {
-			return r, refused(r.Ref(), e, effects.CodeInvalid, "%s", err)
-		}
-	} else if err := n.validatePatched(r, c); err != nil {
-		return r, refused(r.Ref(), e, effects.CodeInvalid, "%s", err)
-	} else if n.EndsAt != r.EndsAt {
-		n = n.withCompiled()
-	}
-	if r.Enabled && !n.Enabled {
-		n.DisabledReason = "disabled by an update"
-	}
-	return n, append(effs, n.announce("updated"))
-}
-
-// validatePatched checks a definition whose schedule stays; an end that was
-// reached meanwhile does not stand in the way of another change.
-func (r RecurringAction) validatePatched(before RecurringAction, c Clock) error {
-	if r.EndsAt == before.EndsAt {
-		r.EndsAt = 0
-	}
-	return errors.Join(r.validate(c), r.checkExecutions())
+	return r.LastDueAt
 }
 
 // checkExecutions refuses a definition that is enabled although it has dispatched as many times
@@ -348,21 +359,6 @@ func (r RecurringAction) checkExecutions() error {
 		return fmt.Errorf("max_executions: %s: give more, or 0", exhaustedReason(r.Executions))
 	}
 	return nil
-}
-
-// expire: the end is reached (C6). A time that was due before the end and not
-// dispatched by then is missed.
-func (r RecurringAction) expire(e RecurringDue, c Clock) (RecurringAction, []effects.Effect) {
-	r, effs := r.overdue("ends_at was reached before it was dispatched", e.Absences, c)
-	r = r.disable(fmt.Sprintf("ends_at %s was reached", r.EndsAt))
-	return r, append(effs, r.announce("expired"))
-}
-
-func (r RecurringAction) disable(reason string) RecurringAction {
-	r.Enabled = false
-	r.NextExecutionAt = 0
-	r.DisabledReason = reason
-	return r
 }
 
 func (r RecurringAction) ended(now Time) bool {
@@ -383,6 +379,15 @@ func (r RecurringAction) schedule() (*timetable, error) {
 	return r.timetable(r.CreatedAt)
 }
 
+// schedule compiles the schedule, with its calendars.
+func (t *recurringTransition) schedule() (*timetable, error) {
+	s, err := t.RecurringAction.schedule()
+	if err != nil {
+		return nil, err
+	}
+	return s.with(t.calendars.of(t.Calendars)), nil
+}
+
 // withCompiled keeps the parsed schedule beside the definition, so that a hot
 // definition is parsed once. An expression that this build refuses stays
 // unparsed, and is dealt with when it is due.
@@ -397,30 +402,39 @@ func (r RecurringAction) announce(what string) effects.Effect {
 	return announcement("recurring", "recurring", what, r.ID, nil)
 }
 
+// tell announces what became of the definition.
+func (t *recurringTransition) tell(what string) { t.add(t.RecurringAction.announce(what)) }
+
 // Ref names the recurring action.
 func (r RecurringAction) Ref() effects.Ref { return refOf(KindRecurring, r.ID) }
 
-// Deadline is when the next time is to be dispatched, or the end where that comes first.
+// Deadline is when the next time is to be decided, or the end where that comes first; when a
+// pause is over; and when a time that waits may go on, or has waited too long.
 func (r RecurringAction) Deadline() Time {
-	if r.Enabled && r.exhausted() {
+	if r.Enabled && r.spent() {
 		return r.LastDueAt // not sooner: a dedup key may give the last one back
 	}
-	if !r.Enabled || r.NextExecutionAt.IsZero() {
-		return 0
+	at := r.waitingDeadline()
+	switch {
+	case !r.Enabled:
+		return earliest(at, r.PausedUntil)
+	case r.NextExecutionAt.IsZero():
+		return at
 	}
-	at := r.NextExecutionAt
+	next := r.NextExecutionAt
 	if r.JitterSeconds > 0 {
 		if s, err := r.schedule(); err == nil {
-			at = s.firesAt(at)
+			next = s.firesAt(next)
 		}
 	}
-	return earliest(at, r.EndsAt)
+	return earliest(at, earliest(next, r.EndsAt))
 }
 
 // Terms lists the recurring action under all, and within its tenant under whether it is
-// enabled and under its labels.
+// enabled, under its labels, and under the calendars that it names.
 func (r RecurringAction) Terms() []effects.Term {
-	return withLabels(listed(r.CreatedAt, EnabledTerm(r.Enabled), r.scope()), r.CreatedAt, r.Labels, r.scope())
+	terms := withLabels(listed(r.CreatedAt, EnabledTerm(r.Enabled), r.scope()), r.CreatedAt, r.Labels, r.scope())
+	return append(terms, calendarTerms(r.Calendars, r.CreatedAt, r.scope())...)
 }
 
 // AppendJSON appends the stored form.

@@ -1,6 +1,10 @@
 package core
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/google/uuid"
+)
 
 // RecurringEvent is an event of [RecurringAction]. The set is closed.
 //
@@ -35,11 +39,23 @@ type (
 		By       string    `json:"by"`
 		Reason   string    `json:"reason"`
 		Absences []Absence `json:"absences,omitempty"`
+		// Until is when it is enabled again by itself; null: when somebody resumes it.
+		Until Time `json:"until,omitzero"`
 	}
 	// RecurringResume enables, from now on.
 	RecurringResume struct{}
 	// RecurringTrigger dispatches one occurrence now, outside of the schedule.
-	RecurringTrigger struct{}
+	RecurringTrigger struct {
+		// Payload is the input of this one action, a JSON object; empty: that of the template.
+		Payload json.RawMessage `json:"payload,omitempty"`
+	}
+	// RecurringSkipNext skips one more of the next times.
+	RecurringSkipNext struct{}
+	// RecurringCancelWaiting cancels a time that waits.
+	RecurringCancelWaiting struct {
+		Occurrence uuid.UUID `json:"occurrence"`
+		Reason     string    `json:"reason"`
+	}
 	// RecurringDelete ends the definition; what it made goes on.
 	RecurringDelete struct {
 		Absences []Absence `json:"absences,omitempty"`
@@ -48,6 +64,8 @@ type (
 	RecurringDeduplicated struct {
 		LastExecutedAt Time `json:"last_executed_at"`
 		Manual         bool `json:"manual,omitempty"` // it was triggered by hand
+		// N is the number of the dispatch, see [RunningTime]; 0 before core.Version 10.
+		N uint32 `json:"n,omitempty"`
 	}
 )
 
@@ -68,16 +86,45 @@ type RecurringPatch struct {
 	StartDeadlineSeconds *int64             `json:"start_deadline_seconds,omitempty"`
 	Policy               *RunPolicy         `json:"policy,omitempty"`
 	ScheduleOptionsPatch
+	Overlap *OverlapPolicy `json:"overlap,omitempty"`
 }
 
-func (RecurringCreate) recurringEvent()       {}
-func (RecurringDue) recurringEvent()          {}
-func (RecurringUpdate) recurringEvent()       {}
-func (RecurringPause) recurringEvent()        {}
-func (RecurringResume) recurringEvent()       {}
-func (RecurringTrigger) recurringEvent()      {}
-func (RecurringDelete) recurringEvent()       {}
-func (RecurringDeduplicated) recurringEvent() {}
+// apply gives the definition with the changes.
+func (p RecurringPatch) apply(to RecurringSpec) RecurringSpec {
+	p = p.withoutNilMaps()
+	set(&to.CronExpr, p.CronExpr)
+	set(&to.Timezone, p.Timezone)
+	set(&to.Enabled, p.Enabled)
+	set(&to.ActionTemplate.Metadata, p.Metadata)
+	set(&to.ActionTemplate.DedupKey, p.DedupKey)
+	set(&to.Description, p.Description)
+	set(&to.Labels, p.Labels)
+	set(&to.ActionTemplate.Provider, p.Provider)
+	set(&to.ActionTemplate.ActionType, p.ActionType)
+	set(&to.StartDeadlineSeconds, p.StartDeadlineSeconds)
+	set(&to.Policy, p.Policy)
+	set(&to.Overlap, p.Overlap)
+	if p.EndsAt != nil {
+		to.EndsAt = Time(*p.EndsAt)
+	}
+	p.setOptions(&to.ScheduleOptions)
+	if len(p.Payload) > 0 {
+		to.ActionTemplate.Payload = p.Payload
+	}
+	return to.withDefaults()
+}
+
+func (RecurringCreate) recurringEvent()        {}
+func (RecurringDue) recurringEvent()           {}
+func (RecurringUpdate) recurringEvent()        {}
+func (RecurringPause) recurringEvent()         {}
+func (RecurringResume) recurringEvent()        {}
+func (RecurringTrigger) recurringEvent()       {}
+func (RecurringDelete) recurringEvent()        {}
+func (RecurringSkipNext) recurringEvent()      {}
+func (RecurringCancelWaiting) recurringEvent() {}
+func (RecurringDeduplicated) recurringEvent()  {}
+func (ChildEnded) recurringEvent()             {}
 
 func (RecurringDeduplicated) belongsToDispatch() bool { return true }
 
@@ -89,24 +136,27 @@ func (e RecurringUpdate) informed(absences []Absence) Event {
 	return RecurringUpdate{e.Patch, absences}
 }
 func (e RecurringPause) informed(absences []Absence) Event {
-	return RecurringPause{e.By, e.Reason, absences}
+	return RecurringPause{e.By, e.Reason, absences, e.Until}
 }
 func (RecurringDelete) informed(absences []Absence) Event { return RecurringDelete{absences} }
 
 // EventType gives the discriminator in the journal.
-func (RecurringCreate) EventType() string       { return "create" }
-func (RecurringDue) EventType() string          { return "due" }
-func (RecurringUpdate) EventType() string       { return "update" }
-func (RecurringPause) EventType() string        { return "pause" }
-func (RecurringResume) EventType() string       { return "resume" }
-func (RecurringTrigger) EventType() string      { return "trigger" }
-func (RecurringDelete) EventType() string       { return "delete" }
-func (RecurringDeduplicated) EventType() string { return "deduplicated" }
+func (RecurringCreate) EventType() string        { return "create" }
+func (RecurringDue) EventType() string           { return "due" }
+func (RecurringUpdate) EventType() string        { return "update" }
+func (RecurringPause) EventType() string         { return "pause" }
+func (RecurringResume) EventType() string        { return "resume" }
+func (RecurringTrigger) EventType() string       { return "trigger" }
+func (RecurringDelete) EventType() string        { return "delete" }
+func (RecurringSkipNext) EventType() string      { return "skip_next" }
+func (RecurringCancelWaiting) EventType() string { return "cancel_waiting" }
+func (RecurringDeduplicated) EventType() string  { return "deduplicated" }
 
 // recurringEvents are the events of a recurring action, as the journal has them.
 var recurringEvents = []eventType{
 	event[RecurringCreate](), event[RecurringDue](), event[RecurringUpdate](), event[RecurringPause](),
 	event[RecurringResume](), event[RecurringTrigger](), event[RecurringDelete](), event[RecurringDeduplicated](),
+	event[RecurringSkipNext](), event[RecurringCancelWaiting](), event[ChildEnded](), event[BackfillTime](),
 }
 
 func (e RecurringCreate) stored() Event {
@@ -130,6 +180,9 @@ func (e RecurringPause) appendFields(o object) object {
 	o.str("by", e.By)
 	o.str("reason", e.Reason)
 	o.absences(e.Absences)
+	if !e.Until.IsZero() {
+		o.time("until", e.Until)
+	}
 	return o
 }
 
@@ -137,6 +190,9 @@ func (e RecurringDeduplicated) appendFields(o object) object {
 	o.time("last_executed_at", e.LastExecutedAt)
 	if e.Manual {
 		o.bool("manual", true)
+	}
+	if e.N != 0 {
+		o.num("n", uint64(e.N))
 	}
 	return o
 }

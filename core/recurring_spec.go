@@ -30,6 +30,9 @@ type RecurringSpec struct {
 	StartDeadlineSeconds int64     `json:"start_deadline_seconds"`
 	Policy               RunPolicy `json:"policy"` // of the actions that it makes
 	ScheduleOptions
+	// Overlap says what becomes of a time while what earlier ones started has not ended; empty:
+	// OverlapAllow.
+	Overlap OverlapPolicy `json:"overlap,omitempty"`
 }
 
 // RecurringActionTemplate is the action to make (002 RecurringActionTemplate).
@@ -100,6 +103,7 @@ func (r RecurringAction) validate(c Clock) error {
 		checkMap("labels", r.Labels),
 		r.Policy.validate(),
 		r.ScheduleOptions.validate(r.EndsAt),
+		r.Overlap.validate(),
 	)
 }
 

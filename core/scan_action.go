@@ -24,6 +24,7 @@ func scanActionEvent(s *scan, name []byte) Event {
 	case "create":
 		s.want(`,"spec":{`)
 		e := ActionCreate{Spec: s.actionSpec()}
+		e.Whole = s.next(`,"whole":true`)
 		s.want("}")
 		return e
 	case "due":

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/orrery-go/orrery/effects"
 )
 
 // OverlapPolicy says what becomes of a time of a schedule while what it started earlier has not
@@ -159,18 +161,55 @@ type namedCalendar struct {
 	Calendar
 }
 
-// calendarsOf reads the calendars of those names.
-func (t *Batch) calendarsOf(of Scope, names []string) (calendarSet, error) {
-	var set calendarSet
+// calendars reads the calendars of those names that exist.
+func (t *Batch) calendars(of Scope, names []string) (Calendars, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	found := make(Calendars, len(names))
 	for _, name := range names {
 		s, err := t.State(CalendarRef(of.Namespace, of.Tenant, name))
 		if err != nil {
 			return nil, err
 		}
-		c, _ := s.(Calendar)
-		set = append(set, namedCalendar{name, c})
+		if c, ok := s.(Calendar); ok {
+			found[name] = c
+		}
 	}
-	return set, nil
+	return found, nil
+}
+
+// calendarsOf reads the calendars of those names.
+func (t *Batch) calendarsOf(of Scope, names []string) (calendarSet, error) {
+	found, err := t.calendars(of, names)
+	return found.of(names), err
+}
+
+// calendarUses tells the calendars that a schedule names them from now on, or no longer.
+func calendarUses(of Scope, was, is []string, calendars Calendars) []effects.Effect {
+	var effs []effects.Effect
+	use := func(names, except []string, n int64) {
+		for _, name := range names {
+			if _, exists := calendars[name]; exists && !slices.Contains(except, name) {
+				effs = append(effs, effects.Send{To: CalendarRef(of.Namespace, of.Tenant, name), Event: CalendarUse{N: n}})
+			}
+		}
+	}
+	use(was, is, -1)
+	use(is, was, 1)
+	return effs
+}
+
+// CalendarTerm is, within a tenant, the list term of the schedules that name a calendar.
+func CalendarTerm(name string) string { return "calendar:" + name }
+
+// calendarTerms gives the list terms of a schedule that names calendars.
+func calendarTerms(names []string, at Time, of Scope) []effects.Term {
+	var terms []effects.Term
+	for _, name := range names {
+		terms = append(terms, effects.Term{Name: TermWithin(CalendarTerm(name), of), At: at})
+	}
+	return terms
 }
 
 // CalendarSet makes what [RecurringAction.Upcoming] and [Job.Upcoming] ask of the calendars that

@@ -1,0 +1,257 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/effects"
+)
+
+// due: the times that have come are decided, a pause is over, what waits goes on, or the end has
+// come.
+func (t *recurringTransition) due(e RecurringDue) {
+	now := t.clock.Now
+	switch at := t.Deadline(); {
+	case at.IsZero():
+		t.conflict("recurring action %s is disabled", t.ID)
+		return
+	case at.After(now):
+		t.conflict("recurring action %s is due at %s, after %s", t.ID, at, now)
+		return
+	}
+	t.UpdatedAt = now
+	t.expireWaiting()
+	if until := t.PausedUntil; !t.Enabled && !until.IsZero() && !until.After(now) {
+		t.endPause(until - 1)
+		t.Enabled, t.DisabledReason, t.PausedUntil = true, "", 0
+		t.tell("resumed")
+		t.next()
+	}
+	switch {
+	case !t.Enabled:
+	case t.ended(now):
+		t.close("ends_at was reached before it was dispatched", e.Absences)
+		t.disable(fmt.Sprintf("ends_at %s was reached", t.EndsAt))
+		t.tell("expired")
+	case t.spent():
+		t.disable(exhaustedReason(t.Executions))
+		t.tell("expired")
+	default:
+		t.occur(e)
+	}
+	t.goOn()
+}
+
+// occur decides the times from NextExecutionAt on that have come.
+func (t *recurringTransition) occur(e RecurringDue) {
+	s, err := t.schedule()
+	if err != nil { // stored by a build that took this expression
+		t.disable("cron_expr: " + err.Error())
+		t.tell("no_next")
+		return
+	}
+	first, until := t.NextExecutionAt, s.comeBy(t.NextExecutionAt, t.clock.Now)
+	if first.IsZero() || first.After(until) {
+		return
+	}
+	deadline := t.startDeadline().Milliseconds()
+	chosen := t.chosen(s, first, until, t.clock.Now, deadline)
+	why := t.missReason(t.clock, e.Absences, chosen, "is dispatched", deadline)
+	for _, p := range s.passed(first, until, why, func(at Time) bool { _, found := slices.BinarySearch(chosen, at); return found }) {
+		t.pass(p)
+	}
+	t.LastDueAt = max(t.LastDueAt, until)
+	for i, at := range chosen {
+		t.decide(at, i, e.Refusal)
+	}
+	t.next()
+}
+
+// next computes the next time of the schedule, which is disabled if none follows.
+func (t *recurringTransition) next() {
+	s, err := t.schedule()
+	if err != nil {
+		return // the next due event says so
+	}
+	next, ok := s.Next(t.LastDueAt)
+	if !ok {
+		t.disable(fmt.Sprintf("cron_expr %q has no occurrence after %s", clip(t.CronExpr), t.clock.Now))
+		t.tell("no_next")
+		return
+	}
+	t.NextExecutionAt = next
+}
+
+// decide decides a time that is early enough, or is caught up: it is the i-th of those.
+func (t *recurringTransition) decide(at Time, i int, refusal string) {
+	switch {
+	case t.SkipNext > 0:
+		t.SkipNext--
+		t.verdict(VerdictSkipped, at, "by hand: the next time was to be skipped")
+	case refusal != "":
+		t.verdict(VerdictMissed, at, "its action was refused: "+validText(refusal))
+	case t.exhausted():
+		t.verdict(VerdictSkipped, at, "limit: "+exhaustedReason(t.Executions))
+	case i > 0 && t.CatchUpSpacingSeconds > 0:
+		t.wait(at, laterMS(t.clock.Now, int64(i)*t.CatchUpSpacingSeconds*1000))
+	default:
+		t.place(at, 0)
+	}
+}
+
+// verdict records one time that is not dispatched.
+func (t *recurringTransition) verdict(v Verdict, at Time, reason string) {
+	t.pass(passedTimes{Verdict: v, First: at, Last: at, Count: 1, Reason: reason})
+}
+
+// pass records times that pass without a dispatch, and announces them.
+func (t *recurringTransition) pass(p passedTimes) {
+	t.count(p.Verdict, p.Count)
+	t.record(Occurrence{DueAt: p.First, LastDueAt: p.Last, Verdict: p.Verdict, Count: p.Count, CountCapped: p.Capped, Reason: p.Reason})
+	t.tellPassed(p)
+}
+
+func (t *recurringTransition) tellPassed(p passedTimes) {
+	t.add(announcement("recurring", "recurring", string(p.Verdict), t.ID, announcementData(struct {
+		DueAt  Time   `json:"due_at"`
+		Until  Time   `json:"until"`
+		Count  uint64 `json:"count"`
+		Reason string `json:"reason"`
+	}{p.First, p.Last, p.Count, p.Reason})))
+}
+
+func (t *recurringTransition) count(v Verdict, n uint64) {
+	var c *uint64
+	switch v {
+	case VerdictMissed:
+		c = &t.MissedCount
+	case VerdictSkipped:
+		c = &t.SkippedCount
+	case VerdictCancelled:
+		c = &t.CancelledCount
+	case VerdictExpired:
+		c = &t.ExpiredCount
+	case VerdictDeduplicated:
+		c = &t.DeduplicatedCount
+	case VerdictDispatched, VerdictWaiting:
+		return
+	}
+	*c = saturatingAdd(*c, n)
+}
+
+func (r RecurringAction) ledgerOwner() ledgerOwner {
+	name := r.Description
+	if name == "" {
+		name = r.ActionTemplate.ActionType
+	}
+	return ledgerOwner{r.Ref(), r.scope(), name}
+}
+
+// record writes an entry of the ledger, and gives its id.
+func (t *recurringTransition) record(o Occurrence) uuid.UUID {
+	var l Ledger
+	if t.Ledger != nil {
+		l = *t.Ledger
+	}
+	l, last, id, effs := l.record(t.ledgerOwner(), t.Sequence, o, t.clock)
+	t.Ledger, t.Sequence = &l, last
+	t.add(effs...)
+	return id
+}
+
+// entryID is the id of an entry of the ledger.
+func (t *recurringTransition) entryID(n uint64) uuid.UUID {
+	if t.Ledger == nil {
+		return uuid.Nil
+	}
+	return t.Ledger.id(t.ledgerOwner(), n)
+}
+
+// decided gives an entry that waits, or whose action was refused, its verdict.
+func (t *recurringTransition) decided(n uint64, v Verdict, reason string, action uuid.UUID) {
+	t.send(effects.Ref{Kind: KindOccurrence, ID: t.entryID(n)}, OccurrenceDecide{Verdict: v, Reason: reason, ActionID: action})
+}
+
+// dispatching is a time that is about to be dispatched.
+type dispatching struct {
+	at      Time
+	entry   uint64 // its entry in the ledger, if it has waited
+	manual  bool
+	owner   Owner // the backfill that asks for it
+	payload []byte
+}
+
+// dispatch makes the action of a time, by way of its dedup key where it has one (C3, C4). The end
+// of the action is told by [ChildEnded].
+func (t *recurringTransition) dispatch(d dispatching) {
+	now := t.clock.Now
+	spec := t.actionAt(d.at, d.payload)
+	var id uuid.UUID // of the entry
+	if d.entry == 0 {
+		o := Occurrence{DueAt: d.at, LastDueAt: d.at, Verdict: VerdictDispatched, Count: 1, Manual: d.manual, Backfill: d.owner.Ref.ID}
+		spec.ID = t.actionID(d, saturatingAdd(t.Sequence, 1))
+		o.ActionID = spec.ID
+		id = t.record(o)
+		d.entry = t.Sequence
+	} else {
+		spec.ID = t.actionID(d, d.entry)
+		id = t.entryID(d.entry)
+		t.decided(d.entry, VerdictDispatched, "", spec.ID)
+	}
+	spec.Occurrence, spec.Owner = id, Owner{Ref: t.Ref(), N: uint32(d.entry)}
+	n := RunningTime{N: d.entry, Action: spec.ID, DueAt: d.at, StartedAt: now, Before: t.LastExecutedAt, Manual: d.manual, For: d.owner}
+	t.Running = append(slices.Clip(t.Running), n)
+	if oldest := slices.IndexFunc(t.Running, RunningTime.live); t.Overlap.Plain() == OverlapAllow && len(t.Running) > MaxRunningKept && oldest >= 0 {
+		t.Running = without(t.Running, oldest)
+	}
+	t.LastExecutedAt, t.UpdatedAt = now, now
+	t.ExecutionCount = saturatingAdd(t.ExecutionCount, 1)
+	if spec.DedupKey != "" {
+		t.send(DedupRef(spec.Namespace, spec.Tenant, spec.DedupKey), DedupClaim{Create: spec, LastExecutedAt: n.Before, Manual: d.manual})
+		return
+	}
+	t.send(effects.Ref{Kind: KindAction, ID: spec.ID}, ActionCreate{Spec: spec, Whole: d.manual})
+}
+
+// actionID is the id of the action that is made. That of a backfill follows from the time, so that
+// no time is backfilled twice.
+func (t *recurringTransition) actionID(d dispatching, entry uint64) uuid.UUID {
+	if !d.owner.IsZero() {
+		return ChildID(t.ID, "backfill", uint64(t.CreatedAt), uint64(d.at))
+	}
+	return ChildID(t.ID, "action", t.clock.Step, entry)
+}
+
+// backfill dispatches a time that has passed, beside the live ones.
+func (t *recurringTransition) backfill(e BackfillTime) {
+	s, err := t.schedule()
+	switch {
+	case e.Owner.IsZero():
+		t.refuse(effects.CodeInvalid, "owner: must name the backfill that asks")
+	case err != nil:
+		t.conflict("cron_expr: %s", err)
+	case e.At.After(t.clock.Now):
+		t.conflict("at: %s is not past; it is %s", e.At, t.clock.Now)
+	case !s.isDue(e.At):
+		t.conflict("at: %s is no time of the schedule", e.At)
+	case s.leftOut(e.At) != "":
+		t.conflict("at: %s is left out: %s", e.At, s.leftOut(e.At))
+	case slices.ContainsFunc(t.Waiting, func(w WaitingTime) bool { return w.DueAt == e.At }):
+		t.conflict("at: %s waits for its turn already", e.At)
+	case slices.ContainsFunc(t.Running, func(n RunningTime) bool { return n.DueAt == e.At && !n.Manual }):
+		t.conflict("at: %s was dispatched, and has not ended", e.At)
+	case !t.tooMany():
+		t.dispatch(dispatching{at: e.At, owner: e.Owner, payload: t.ActionTemplate.Payload})
+	}
+}
+
+// tooMany refuses one more dispatch beside the schedule where too many have not ended.
+func (t *recurringTransition) tooMany() bool {
+	if t.Overlap.Plain() == OverlapAllow || len(t.Running) < MaxUnended {
+		return false
+	}
+	t.conflict("%d actions of recurring action %s have not ended: no more are made by hand", len(t.Running), t.ID)
+	return true
+}

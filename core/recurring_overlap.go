@@ -1,0 +1,272 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/effects"
+)
+
+// place dispatches a time, or lets the overlap policy decide. entry is that of one that waits.
+func (t *recurringTransition) place(at Time, entry uint64) {
+	policy := t.Overlap.Plain()
+	if policy == OverlapAllow || !t.busy() {
+		t.start(at, entry)
+		return
+	}
+	waits := t.buffered()
+	switch policy {
+	case OverlapAllow: // above
+	case OverlapSkip:
+		t.settle(at, entry, VerdictSkipped, fmt.Sprintf("overlap is %q, and %s", t.Overlap, t.holdsUp()))
+	case OverlapBufferOne:
+		if len(waits) > 0 {
+			t.settle(at, entry, VerdictSkipped, fmt.Sprintf("buffer full: overlap is %q, and the time %s waits already", t.Overlap, waits[0].DueAt))
+			return
+		}
+		t.hold(at, entry)
+	case OverlapBufferAll:
+		if most := t.bufferLimit(); len(waits) >= most {
+			t.settle(at, entry, VerdictSkipped, fmt.Sprintf("buffer full: overlap is %q, and buffer_limit lets %d wait", t.Overlap, most))
+			return
+		}
+		t.hold(at, entry)
+	case OverlapCancelOther, OverlapTerminateOther:
+		for _, w := range waits {
+			t.drop(w, VerdictCancelled, fmt.Sprintf("overlap is %q, and the time %s took its place", t.Overlap, at))
+		}
+		t.stopRunning(at)
+		t.hold(at, entry)
+	}
+}
+
+// live reports whether a dispatch counts for the overlap of the schedule's times: those of
+// backfills hold up none.
+func (n RunningTime) live() bool { return n.For.IsZero() }
+
+// busy reports whether what earlier times started has not ended.
+func (t *recurringTransition) busy() bool { return slices.ContainsFunc(t.Running, RunningTime.live) }
+
+// holdsUp names what has not ended.
+func (t *recurringTransition) holdsUp() string {
+	i := slices.IndexFunc(t.Running, RunningTime.live)
+	if i < 0 {
+		return ""
+	}
+	return fmt.Sprintf("action %s of %s has not ended", t.Running[i].Action, t.Running[i].DueAt)
+}
+
+// buffered lists the times that wait for what runs to end.
+func (t *recurringTransition) buffered() []WaitingTime {
+	return slices.DeleteFunc(slices.Clone(t.Waiting), func(w WaitingTime) bool { return !w.NotBefore.IsZero() })
+}
+
+// stopRunning cancels what earlier times started, since another one is to begin.
+func (t *recurringTransition) stopRunning(at Time) {
+	mode := CancelAwait
+	if t.Overlap.Plain() == OverlapTerminateOther {
+		mode = CancelKill
+	}
+	t.Running = slices.Clone(t.Running)
+	for i, n := range t.Running {
+		if n.live() && !n.Stopping {
+			t.Running[i].Stopping = true
+			t.send(effects.Ref{Kind: KindAction, ID: n.Action}, ActionCancel{Reason: fmt.Sprintf("overlap is %q, and the time %s begins", t.Overlap, at), Mode: mode})
+		}
+	}
+}
+
+// start dispatches a time of the schedule.
+func (t *recurringTransition) start(at Time, entry uint64) {
+	if entry == 0 && t.MaxExecutions > 0 { // one that has waited was counted then
+		t.Executions++
+	}
+	t.dispatch(dispatching{at: at, entry: entry, payload: t.ActionTemplate.Payload})
+}
+
+// hold lets a time wait for what runs to end.
+func (t *recurringTransition) hold(at Time, entry uint64) {
+	if entry == 0 {
+		t.wait(at, 0)
+		return
+	}
+	t.Waiting = append(slices.Clip(t.Waiting), WaitingTime{N: entry, DueAt: at, Since: t.clock.Now})
+}
+
+// wait records a time that waits, until then or until what runs has ended.
+func (t *recurringTransition) wait(at, notBefore Time) {
+	if len(t.Waiting) >= MaxWaiting {
+		t.verdict(VerdictSkipped, at, fmt.Sprintf("buffer full: %d times wait already", len(t.Waiting)))
+		return
+	}
+	t.record(Occurrence{DueAt: at, LastDueAt: at, Verdict: VerdictWaiting, Count: 1})
+	if t.MaxExecutions > 0 {
+		t.Executions++
+	}
+	t.Waiting = append(slices.Clip(t.Waiting), WaitingTime{N: t.Sequence, DueAt: at, Since: t.clock.Now, NotBefore: notBefore})
+}
+
+// settle gives a time that is not dispatched its verdict: one that waits, or one that has just come.
+func (t *recurringTransition) settle(at Time, entry uint64, v Verdict, reason string) {
+	if entry == 0 {
+		t.verdict(v, at, reason)
+		return
+	}
+	if t.MaxExecutions > 0 && t.Executions > 0 {
+		t.Executions--
+	}
+	t.count(v, 1)
+	t.decided(entry, v, reason, uuid.Nil)
+	t.tellPassed(passedTimes{Verdict: v, First: at, Last: at, Count: 1, Reason: reason})
+}
+
+// drop ends the waiting of a time that is not dispatched.
+func (t *recurringTransition) drop(w WaitingTime, v Verdict, reason string) {
+	t.leave(w)
+	t.settle(w.DueAt, w.N, v, reason)
+}
+
+// leave takes a time out of those that wait.
+func (t *recurringTransition) leave(w WaitingTime) {
+	t.Waiting = slices.DeleteFunc(slices.Clone(t.Waiting), func(o WaitingTime) bool { return o.N == w.N })
+	t.Waiting = nilIfEmpty(t.Waiting, len(t.Waiting))
+}
+
+// cancelWaiting cancels all times that wait.
+func (t *recurringTransition) cancelWaiting(reason string) {
+	for _, w := range t.Waiting {
+		t.drop(w, VerdictCancelled, "it waited, and "+reason)
+	}
+}
+
+// cancelOne cancels one time that waits.
+func (t *recurringTransition) cancelOne(e RecurringCancelWaiting) {
+	for _, w := range t.Waiting {
+		if t.entryID(w.N) == e.Occurrence {
+			t.UpdatedAt = t.clock.Now
+			t.drop(w, VerdictCancelled, boundedReason(e.Reason, "cancelled by hand"))
+			return
+		}
+	}
+	t.conflict("occurrence %s does not wait", e.Occurrence)
+}
+
+// expireWaiting ends the waiting of the times that have waited too long.
+func (t *recurringTransition) expireWaiting() {
+	for _, w := range t.Waiting {
+		if at := t.expiresAt(w); !at.IsZero() && !at.After(t.clock.Now) {
+			t.drop(w, VerdictExpired, fmt.Sprintf("it waited for longer than max_wait_seconds, %d", t.MaxWaitSeconds))
+		}
+	}
+}
+
+// expiresAt is when a time has waited too long; zero: never. The wait of one that is caught up
+// later begins with its turn.
+func (r RecurringAction) expiresAt(w WaitingTime) Time {
+	if r.MaxWaitSeconds == 0 {
+		return 0
+	}
+	return laterMS(max(w.Since, w.NotBefore), r.MaxWaitSeconds*1000)
+}
+
+// waitingDeadline is when a time that waits may go on, or has waited too long.
+func (r RecurringAction) waitingDeadline() (at Time) {
+	for _, w := range r.Waiting {
+		at = earliest(at, earliest(w.NotBefore, r.expiresAt(w)))
+	}
+	return at
+}
+
+// goOn lets the times go on whose turn has come.
+func (t *recurringTransition) goOn() {
+	for _, w := range t.Waiting {
+		if !w.NotBefore.IsZero() && !w.NotBefore.After(t.clock.Now) {
+			t.leave(w)
+			t.place(w.DueAt, w.N)
+		}
+	}
+	for !t.busy() {
+		waits := t.buffered()
+		if len(waits) == 0 {
+			return
+		}
+		t.leave(waits[0])
+		t.start(waits[0].DueAt, waits[0].N)
+	}
+}
+
+// childEnded: what was dispatched has ended, or could not be made.
+func (t *recurringTransition) childEnded(e ChildEnded) {
+	i := slices.IndexFunc(t.Running, func(n RunningTime) bool { return uint32(n.N) == e.N })
+	if i < 0 {
+		t.conflict("recurring action %s does not wait for %s", t.ID, e.Child)
+		return
+	}
+	n := t.Running[i]
+	t.Running = without(t.Running, i)
+	switch e.Outcome {
+	case ChildRefused:
+		t.undo(n, e)
+	case ChildSucceeded:
+		t.LastSuccessAt = t.clock.Now
+		t.Durations = appendLast(t.Durations, MaxDurations, betweenMS(n.StartedAt, t.clock.Now))
+	case ChildFailed, ChildCancelled:
+	}
+	t.tellBackfill(n, e)
+	t.goOn()
+}
+
+// tellBackfill passes on how a dispatch has ended that a backfill waits for.
+func (t *recurringTransition) tellBackfill(n RunningTime, e ChildEnded) {
+	t.add(n.For.ended(ChildEnded{Child: e.Child, Outcome: e.Outcome, Reason: e.Reason, Limited: e.Limited})...)
+}
+
+// undo takes a dispatch back whose action was refused.
+func (t *recurringTransition) undo(n RunningTime, e ChildEnded) {
+	if t.ExecutionCount > 0 {
+		t.ExecutionCount--
+	}
+	if !slices.ContainsFunc(t.Running, func(o RunningTime) bool { return o.StartedAt == t.LastExecutedAt && o.N != n.N }) {
+		t.LastExecutedAt = n.Before
+	}
+	if !n.Manual && n.live() && t.MaxExecutions > 0 && t.Executions > 0 {
+		t.Executions--
+	}
+	if key := t.expandDedupKey(n.DueAt); key != "" && e.Child.Kind == KindAction {
+		t.send(DedupRef(t.Namespace, t.Tenant, key), DedupRelease{Holder: n.Action})
+	}
+	p := passedTimes{Verdict: VerdictMissed, First: n.DueAt, Last: n.DueAt, Count: 1, Reason: "its action was refused: " + validText(e.Reason)}
+	switch {
+	case !n.live():
+		p.Verdict, p.Reason = VerdictDeduplicated, "a backfill has dispatched that time already"
+		if e.Limited {
+			p.Verdict, p.Reason = VerdictSkipped, "limit: "+validText(e.Reason)
+		}
+	case e.Limited:
+		p.Verdict, p.Reason = VerdictSkipped, "limit: "+validText(e.Reason)
+	}
+	t.count(p.Verdict, 1)
+	t.decided(n.N, p.Verdict, p.Reason, uuid.Nil)
+	t.tellPassed(p)
+}
+
+// deduplicated takes a dispatch back whose dedup key is held.
+func (t *recurringTransition) deduplicated(e RecurringDeduplicated) {
+	i := slices.IndexFunc(t.Running, func(n RunningTime) bool { return uint32(n.N) == e.N })
+	if i < 0 || t.ExecutionCount == 0 {
+		t.conflict("recurring action %s has dispatched nothing under number %d", t.ID, e.N)
+		return
+	}
+	n := t.Running[i]
+	t.Running = without(t.Running, i)
+	t.ExecutionCount--
+	t.LastExecutedAt = e.LastExecutedAt
+	t.count(VerdictDeduplicated, 1)
+	if !n.Manual && n.live() && t.Executions > 0 {
+		t.Executions--
+	}
+	t.tellBackfill(n, ChildEnded{Child: effects.Ref{Kind: KindAction, ID: n.Action}, Outcome: ChildRefused, Reason: "another action holds its dedup key"})
+	t.goOn()
+}
