@@ -25,6 +25,9 @@ import (
 //	   fail where on_failure is retry, after a wait;
 //	   interrupt where on_interrupt is retry
 //
+// A running action that is cancelled in the mode [CancelAwait] stays running until its run is
+// answered; then it is cancelled, whatever the answer was.
+//
 // expire leads from completed, failed and cancelled out of existence.
 //
 // Invariants, held by property tests:
@@ -39,6 +42,8 @@ import (
 //     [MaxAttemptsKept], and none of an action that is never tried again.
 //   - An answer (complete, fail, interrupt, hand_back) changes something only
 //     while running, and only where it carries the current Run.
+//   - Cancelling is set only while running, with one [effects.Stop] of the present run: from then
+//     on each answer to that run ends the action as cancelled, for that reason.
 //   - A terminal status is never left, but for expire.
 //   - The end is told once to the bus, to the occurrence and to the dedup key:
 //     with the entry into a terminal status.
@@ -68,6 +73,9 @@ type Action struct {
 	// Attempts are those of the present cycle that did not succeed, the last [MaxAttemptsKept] of
 	// them; of an action whose policy lets nothing be tried again there are none.
 	Attempts []Attempt `json:"attempts,omitempty"`
+	// Cancelling is the reason for which a running action was asked to stop ([CancelAwait]): it is
+	// cancelled for that reason once its run has ended. Empty: it was not.
+	Cancelling string `json:"cancelling,omitempty"`
 }
 
 // StatusType tells the statuses apart.
@@ -122,6 +130,12 @@ func (a *Action) apply(e ActionEvent, c Clock) []effects.Effect {
 	if a.ID == uuid.Nil {
 		return refused(a.Ref(), e, effects.CodeNotFound, "action not found")
 	}
+	if run, ok := answeredRun(e); ok {
+		if !a.answers(run) {
+			return a.refuseStale(e, run)
+		}
+		return a.answer(e, c)
+	}
 	switch e := e.(type) {
 	case ActionDue:
 		return a.due(e, c)
@@ -132,32 +146,12 @@ func (a *Action) apply(e ActionEvent, c Clock) []effects.Effect {
 		return refused(a.Ref(), e, effects.CodeConflict, "action %s is %s: only a pending action can be triggered", a.ID, a.Status.Type)
 	case ActionCancel:
 		return a.cancel(e, c)
-	case ActionComplete:
-		if a.answers(e.Run) {
-			return a.complete(e, c)
-		}
-		return a.refuseStale(e, e.Run)
-	case ActionFail:
-		if a.answers(e.Run) {
-			return a.fail(&e, c)
-		}
-		return a.refuseStale(e, e.Run)
-	case ActionInterrupt:
-		if a.answers(e.Run) {
-			return a.interrupt(e, c)
-		}
-		return a.refuseStale(e, e.Run)
-	case ActionHandBack:
-		if a.answers(e.Run) {
-			return a.handBack(c)
-		}
-		return a.refuseStale(e, e.Run)
 	case ActionExpire:
 		if a.Status.Type.Terminal() {
 			*a = Action{}
 			return nil
 		}
-	case ActionCreate:
+	case ActionCreate, ActionComplete, ActionFail, ActionInterrupt, ActionHandBack: // above
 	}
 	return refused(a.Ref(), e, effects.CodeConflict, "action %s is %s: it cannot take %q", a.ID, a.Status.Type, e.EventType())
 }
@@ -228,6 +222,39 @@ func (a *Action) answers(run uint32) bool {
 	return a.Status.Type == StatusRunning && run == a.Run
 }
 
+// answeredRun gives the run that an event answers, if it is an answer.
+func answeredRun(e ActionEvent) (run uint32, ok bool) {
+	switch e := e.(type) {
+	case ActionComplete:
+		return e.Run, true
+	case ActionFail:
+		return e.Run, true
+	case ActionInterrupt:
+		return e.Run, true
+	case ActionHandBack:
+		return e.Run, true
+	case ActionCreate, ActionDue, ActionTrigger, ActionCancel, ActionExpire:
+	}
+	return 0, false
+}
+
+// answer takes the answer to the present run.
+func (a *Action) answer(e ActionEvent, c Clock) []effects.Effect {
+	if a.Cancelling != "" {
+		return a.endCancelled(a.Cancelling, c)
+	}
+	switch e := e.(type) {
+	case ActionComplete:
+		return a.complete(e, c)
+	case ActionFail:
+		return a.fail(&e, c)
+	case ActionInterrupt:
+		return a.interrupt(e, c)
+	case ActionHandBack, ActionCreate, ActionDue, ActionTrigger, ActionCancel, ActionExpire: // of these only the first answers
+	}
+	return a.handBack(c)
+}
+
 // complete: running → completed, or pending again where the action recurs (A4).
 func (a *Action) complete(e ActionComplete, c Clock) []effects.Effect {
 	result := trimJSON(e.Result)
@@ -279,25 +306,6 @@ func (a *Action) handBack(c Clock) []effects.Effect {
 	a.Attempt--
 	a.UpdatedAt = c.Now
 	return nil
-}
-
-// cancel: pending, running → cancelled. What runs is withdrawn.
-func (a *Action) cancel(e ActionCancel, c Clock) []effects.Effect {
-	status := Status{Type: StatusCancelled, Reason: reasonOr(e.Reason, "cancelled")}
-	switch a.Status.Type {
-	case StatusPending:
-	case StatusRunning:
-		a.FinishedAt = c.Now
-	case StatusCompleted, StatusFailed, StatusCancelled:
-		return refused(a.Ref(), e, effects.CodeConflict, "action %s is %s already", a.ID, a.Status.Type)
-	}
-	running := a.Status.Type == StatusRunning
-	a.Status, a.UpdatedAt, a.RetryAt = status, c.Now, 0
-	effs := a.tellEnd(status)
-	if running {
-		effs = append(effs, effects.Withdraw{N: a.Run})
-	}
-	return effs
 }
 
 // finish ends a run: → completed or failed, or pending at the next time of

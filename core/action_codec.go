@@ -28,6 +28,9 @@ func (a Action) AppendJSON(b []byte) []byte {
 		o.key("attempts")
 		o.b = appendAttempts(o.b, a.Attempts)
 	}
+	if a.Cancelling != "" {
+		o.str("cancelling", a.Cancelling)
+	}
 	return o.end()
 }
 

@@ -26,7 +26,8 @@ type (
 	ActionTrigger struct{}
 	// ActionCancel ends an action that is pending or running.
 	ActionCancel struct {
-		Reason string `json:"reason"`
+		Reason string     `json:"reason"`
+		Mode   CancelMode `json:"mode,omitempty"`
 	}
 	// ActionComplete answers a run that succeeded.
 	ActionComplete struct {
@@ -104,6 +105,9 @@ func (e ActionCreate) appendFields(o object) object {
 
 func (e ActionCancel) appendFields(o object) object {
 	o.str("reason", e.Reason)
+	if e.Mode != CancelNow {
+		o.str("mode", string(e.Mode))
+	}
 	return o
 }
 

@@ -76,6 +76,7 @@ type Batch struct {
 	order    []*slot // in the order in which they were first changed
 	outer    []OuterEffect
 	withdraw []WithdrawnEffect
+	stop     []StoppedEffect
 	events   []effects.Event
 	queue    []delivery
 	hops     int         // of the delivery that is being made
@@ -96,6 +97,13 @@ type Batch struct {
 
 // WithdrawnEffect names an outer effect that was taken back.
 type WithdrawnEffect struct {
+	From effects.Ref
+	N    uint32
+	Kill bool // without the time that it is given otherwise to end by itself
+}
+
+// StoppedEffect names an outer effect that was asked to end, and is answered nevertheless.
+type StoppedEffect struct {
 	From effects.Ref
 	N    uint32
 }
@@ -457,6 +465,10 @@ func (t *Batch) Outer() []OuterEffect { return t.outer }
 
 // Withdrawn lists the outer effects of earlier batches that were taken back.
 func (t *Batch) Withdrawn() []WithdrawnEffect { return t.withdraw }
+
+// Stopped lists the outer effects that were asked to end ([effects.Stop]), those of this batch
+// included; some may have been withdrawn since.
+func (t *Batch) Stopped() []StoppedEffect { return t.stop }
 
 // Events lists what was announced on the bus, in order.
 func (t *Batch) Events() []effects.Event { return t.events }

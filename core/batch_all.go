@@ -50,14 +50,15 @@ type mark struct {
 	undo     int
 	outer    []OuterEffect
 	withdraw []WithdrawnEffect
+	stop     []StoppedEffect
 	events   []effects.Event
 	order    []*slot
 }
 
-func (t *Batch) mark() mark { return mark{len(t.undo), t.outer, t.withdraw, t.events, t.order} }
+func (t *Batch) mark() mark { return mark{len(t.undo), t.outer, t.withdraw, t.stop, t.events, t.order} }
 
 // backTo undoes all that was done since the mark.
 func (t *Batch) backTo(m mark) {
 	t.rollback(m.undo)
-	t.outer, t.withdraw, t.events, t.order = m.outer, m.withdraw, m.events, m.order
+	t.outer, t.withdraw, t.stop, t.events, t.order = m.outer, m.withdraw, m.stop, m.events, m.order
 }

@@ -29,7 +29,9 @@ func (t *Batch) carry(from effects.Ref, e effects.Effect, res *Result) error {
 			t.outer = slices.Delete(slices.Clone(t.outer), i, i+1)
 			return nil
 		}
-		t.withdraw = append(t.withdraw, WithdrawnEffect{From: from, N: e.N})
+		t.withdraw = append(t.withdraw, WithdrawnEffect{From: from, N: e.N, Kill: e.Kill})
+	case effects.Stop:
+		t.stop = append(t.stop, StoppedEffect{From: from, N: e.N})
 	case effects.Answer: // taken by deliver
 	case effects.Refused:
 		return errors.New("a refusal stands beside other effects")

@@ -27,7 +27,7 @@ func (t *Batch) Reset(l Loader, c Clock, seq uint64) {
 	*t = Batch{
 		loader: l, clock: c, seq: seq,
 		slots: t.slots, room: emptied(t.room), order: emptied(t.order),
-		outer: emptied(t.outer), withdraw: emptied(t.withdraw), events: emptied(t.events),
+		outer: emptied(t.outer), withdraw: emptied(t.withdraw), stop: emptied(t.stop), events: emptied(t.events),
 		queue: t.queue[:0], undo: t.undo[:0], waking: t.waking, lists: t.lists,
 		bounds: t.bounds.emptied(), program: t.program,
 	}

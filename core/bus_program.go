@@ -158,7 +158,7 @@ func mustNotGive(e effects.Effect) string {
 		if err := own.validate(); err != nil {
 			return fmt.Sprintf("announces what it may not: %s", err)
 		}
-	case effects.Withdraw, effects.Answer, effects.Refused, effects.Outer:
+	case effects.Withdraw, effects.Stop, effects.Answer, effects.Refused, effects.Outer:
 		return fmt.Sprintf("gives %T, which only a machine may", e)
 	case effects.Inner: // stays inside
 	}

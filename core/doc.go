@@ -32,7 +32,8 @@
 //     the due index by Deadline, and its list entries by Terms. A change to nil
 //     deletes all of them.
 //  5. Put [Batch.Outer] into the outbox, and delete from it [Batch.Withdrawn] and
-//     the effects that inputs have answered ([Input].Ack).
+//     the effects that inputs have answered ([Input].Ack). What of [Batch.Stopped] nobody has
+//     begun is handed back by a further input ([HandBackEvent]).
 //  6. Append an [Entry] with the inputs whose [Result] says Changed, in the order in
 //     which they were applied, and with the clock reading. The others are left out:
 //     a replay numbers its inputs in the same way.

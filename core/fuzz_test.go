@@ -131,7 +131,8 @@ func FuzzActionApply(f *testing.F) {
 			case 1:
 				next(core.ActionTrigger{})
 			case 2:
-				next(core.ActionCancel{Reason: string(program[1:4])})
+				mode := []core.CancelMode{core.CancelNow, core.CancelAwait, core.CancelKill}[program[1]%3]
+				next(core.ActionCancel{Reason: string(program[1:4]), Mode: mode})
 			case 3:
 				next(core.ActionComplete{Run: run, Result: program[2:4]})
 			case 4:

@@ -74,6 +74,7 @@ func goldenStates() []core.State {
 	cycled, _ = cycled.Apply(core.ActionComplete{Run: 2}, core.Clock{Now: start.Add(8 * time.Second)})
 	completed, _ = completed.Apply(core.ActionComplete{Run: 1, Result: json.RawMessage(` {"ok": true} `)}, clock)
 	cancelled, _ := bare.Apply(core.ActionCancel{}, clock)
+	stopping, _ := running.Apply(core.ActionCancel{Mode: core.CancelAwait, Reason: "a <newer> one"}, clock)
 
 	recurring, _ := core.RecurringAction{}.Apply(core.RecurringCreate{Spec: goldenRecurringSpec()}, clock)
 	fired, _ := recurring.Apply(core.RecurringDue{}, core.Clock{Now: start.Add(24 * time.Hour)})
@@ -83,7 +84,7 @@ func goldenStates() []core.State {
 		Count: math.MaxUint64, CountCapped: true, Manual: true, ActionID: id(1), Outcome: "failed", Reason: "r", StartedAt: start, FinishedAt: start,
 	}
 	held, _ := core.Dedup{}.Apply(core.DedupClaim{Create: goldenActionSpec()}, clock)
-	out := []core.State{pending, running, again, bare, completed, failed, cancelled, waiting, cycled, recurring, fired, paused, full, core.Occurrence{ID: id(6)}, held}
+	out := []core.State{pending, running, again, bare, completed, failed, cancelled, stopping, waiting, cycled, recurring, fired, paused, full, core.Occurrence{ID: id(6)}, held}
 	for _, kind := range kinds {
 		if k, ok := kits[kind]; ok {
 			out = append(out, k.states()...)
@@ -98,7 +99,7 @@ func goldenEvents() map[effects.Kind][]core.Event {
 	number, yes := int64(0), true
 	all := map[effects.Kind][]core.Event{
 		core.KindAction: {
-			core.ActionCreate{Spec: goldenActionSpec()}, core.ActionDue{}, core.ActionTrigger{}, core.ActionCancel{Reason: "not needed"},
+			core.ActionCreate{Spec: goldenActionSpec()}, core.ActionDue{}, core.ActionTrigger{}, core.ActionCancel{Reason: "not needed"}, core.ActionCancel{Mode: core.CancelAwait}, core.ActionCancel{Reason: "hangs", Mode: core.CancelKill},
 			core.ActionComplete{Run: 1, Result: json.RawMessage(`{"ok":true}`)}, core.ActionComplete{Run: math.MaxUint32, Result: json.RawMessage("{")}, core.ActionComplete{},
 			core.ActionFail{Run: 1, Reason: "exit status 1"}, core.ActionFail{Run: 1, Reason: "exit status 1", Result: json.RawMessage(`{"exit_code":1}`)},
 			core.ActionFail{Run: 2, Reason: "answered 503", Result: json.RawMessage(`{"status":503}`), RetryAfterMS: 7000}, core.ActionFail{Run: 2, Reason: "not found", Permanent: true, TimedOut: true}, core.ActionInterrupt{Run: 1, Reason: core.ReasonRecovered}, core.ActionHandBack{Run: 1}, core.ActionExpire{},

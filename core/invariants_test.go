@@ -110,7 +110,7 @@ var invariants = map[effects.Kind][]invariant{
 		on("It begins to wait for its next attempt only with a failure that is not permanent, under on_failure retry and with attempts left; no longer than its policy's max_ms.", func(s step, b, a core.Action) string {
 			fail, failed := s.event.(core.ActionFail)
 			failed = failed && refusal(s.effs) == nil
-			waits := failed && !fail.Permanent && b.Policy.OnFailure == core.FailureRetry && b.Attempt < b.Policy.MaxAttempts && !noRetry(b.Policy, fail.Reason)
+			waits := failed && !fail.Permanent && b.Policy.OnFailure == core.FailureRetry && b.Attempt < b.Policy.MaxAttempts && !noRetry(b.Policy, fail.Reason) && b.Cancelling == ""
 			if begins := !a.RetryAt.IsZero() && (failed || a.RetryAt != b.RetryAt); begins != waits {
 				return fmt.Sprintf("waits until %s after %s, want %t", a.RetryAt, s.event.EventType(), waits)
 			}
@@ -141,7 +141,7 @@ var invariants = map[effects.Kind][]invariant{
 				cause = core.CauseTimedOut
 			}
 			repeats := a.Policy.OnFailure == core.FailureRetry || a.Policy.OnInterrupt == core.InterruptRetry
-			if (failed || interrupted) && refusal(s.effs) == nil && repeats {
+			if (failed || interrupted) && refusal(s.effs) == nil && repeats && b.Cancelling == "" {
 				n := core.Attempt{Number: b.Attempt, Cause: cause, StartedAt: b.StartedAt, FinishedAt: s.clock.Now}
 				want = append(slices.Clone(want), n)
 				want = want[max(0, len(want)-core.MaxAttemptsKept):]
@@ -185,6 +185,24 @@ var invariants = map[effects.Kind][]invariant{
 			}
 			current := b.Status.Type == core.StatusRunning && b.Run == run
 			return unless(current == (refusal(s.effs) == nil), "%s of run %d taken is %t in run %d while %s", s.event.EventType(), run, !current, b.Run, b.Status.Type)
+		}),
+		on("Cancelling is set only while running, with one [effects.Stop] of the present run: from then on each answer to that run ends the action as cancelled, for that reason.", func(s step, b, a core.Action) string {
+			if a.Cancelling != "" && a.Status.Type != core.StatusRunning {
+				return fmt.Sprintf("%s with %q", a.Status.Type, a.Cancelling)
+			}
+			var want []effects.Effect
+			if a.Cancelling != b.Cancelling && a.Cancelling != "" {
+				want = append(want, effects.Stop{N: a.Run})
+			}
+			stops := slices.DeleteFunc(slices.Clone(s.effs), func(e effects.Effect) bool { _, ok := e.(effects.Stop); return !ok })
+			if !slices.Equal(stops, want) {
+				return fmt.Sprintf("%q → %q with %v", b.Cancelling, a.Cancelling, stops)
+			}
+			if _, cancel := s.event.(core.ActionCancel); cancel || b.Cancelling == "" || refusal(s.effs) != nil {
+				return ""
+			}
+			is := a.Status.Type == core.StatusCancelled && a.Status.Reason == b.Cancelling && len(a.Status.Result) == 0
+			return unless(is, "%q → %+v after %s", b.Cancelling, a.Status, s.event.EventType())
 		}),
 		on("A terminal status is never left, but for expire.", func(s step, b, a core.Action) string {
 			if _, ok := s.event.(core.ActionExpire); ok || !b.Status.Type.Terminal() {

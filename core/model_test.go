@@ -281,7 +281,8 @@ func drawActionEvent(t *rapid.T, a core.Action, c core.Clock) core.Event {
 	case "trigger":
 		return core.ActionTrigger{}
 	case "cancel":
-		return core.ActionCancel{Reason: drawText(t, "reason")}
+		mode := rapid.SampledFrom([]core.CancelMode{"", core.CancelAwait, core.CancelAwait, core.CancelKill, "later"}).Draw(t, "mode")
+		return core.ActionCancel{Reason: drawText(t, "reason"), Mode: mode}
 	case "complete":
 		return core.ActionComplete{Run: run, Result: drawJSON(t, "result")}
 	case "fail":

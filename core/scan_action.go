@@ -32,7 +32,11 @@ func scanActionEvent(s *scan, name []byte) Event {
 	case "trigger":
 		return ActionTrigger{}
 	case "cancel":
-		return ActionCancel{Reason: s.field(`,"reason":`)}
+		e := ActionCancel{Reason: s.field(`,"reason":`)}
+		if s.next(`,"mode":`) {
+			e.Mode = CancelMode(s.str())
+		}
+		return e
 	case "complete":
 		run := s.run()
 		s.want(`,"result":`)
@@ -167,6 +171,9 @@ func (s *scan) action() (a Action) {
 	}
 	if s.next(`,"attempts":`) {
 		s.decode(&a.Attempts)
+	}
+	if s.next(`,"cancelling":`) {
+		a.Cancelling = s.str()
 	}
 	s.want("}")
 	return a

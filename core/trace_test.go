@@ -267,7 +267,13 @@ func writeEffect(w *strings.Builder, e effects.Effect, data bool) {
 	case effects.RunTool:
 		fmt.Fprintf(w, "  run tool %s, run %d\n", e.Tool, e.Run)
 	case effects.Withdraw:
-		fmt.Fprintf(w, "  withdraw run %d\n", e.N)
+		how := ""
+		if e.Kill {
+			how = ", kill"
+		}
+		fmt.Fprintf(w, "  withdraw run %d%s\n", e.N, how)
+	case effects.Stop:
+		fmt.Fprintf(w, "  stop run %d\n", e.N)
 	case effects.Refused:
 		fmt.Fprintf(w, "  refused, %s: %s\n", e.Code, longIDs.Replace(e.Reason))
 	case effects.Answer:

@@ -67,6 +67,17 @@ type Emit struct {
 // comes all the same is refused by the machine.
 type Withdraw struct {
 	N uint32
+	// Kill says that the interpreter is to end it without the time that it is given otherwise to
+	// end by itself.
+	Kill bool
+}
+
+// Stop asks an outer effect of the same machine to end soon (inner), and keeps it: it is
+// cancelled after the commit, and its answer is delivered as any other. An effect that was not
+// begun is handed back at once. What an interpreter does not stop is left behind after a while,
+// and answered as failed.
+type Stop struct {
+	N uint32
 }
 
 // Refused says that an event changed nothing, and why (R14; inner). It is
@@ -107,6 +118,8 @@ func (Emit) effect()     {}
 func (Emit) inner()      {}
 func (Withdraw) effect() {}
 func (Withdraw) inner()  {}
+func (Stop) effect()     {}
+func (Stop) inner()      {}
 func (Refused) effect()  {}
 func (Refused) inner()   {}
 

@@ -146,9 +146,18 @@ func (a Actions) Get(ctx context.Context, id uuid.UUID) (core.Action, error) {
 	return readAs[core.Action](ctx, a.e, actionRef(id))
 }
 
-// Cancel ends an action that is pending or running.
+// Cancel ends an action that is pending or running, at once: its tool is asked to stop, and what
+// it answers is dropped.
 func (a Actions) Cancel(ctx context.Context, id uuid.UUID, reason string) (core.Action, error) {
-	return sendTo[core.Action](ctx, a.e, actionRef(id), core.ActionCancel{Reason: reason})
+	return a.CancelWith(ctx, id, core.ActionCancel{Reason: reason})
+}
+
+// CancelWith ends an action that is pending or running, in a mode: with [core.CancelAwait] one
+// that runs stays so until its tool has ended, or for [Options.AbandonAfter] at most, and with
+// [core.CancelKill] its tool is given no time to end by itself. The error is a [*Refusal] if the
+// action has ended, is being cancelled in the same way already, or the mode is unknown.
+func (a Actions) CancelWith(ctx context.Context, id uuid.UUID, how core.ActionCancel) (core.Action, error) {
+	return sendTo[core.Action](ctx, a.e, actionRef(id), how)
 }
 
 // Trigger runs a pending action now.

@@ -27,7 +27,7 @@ import (
 // (A8). Its context ends when the action is cancelled, reaches its time limit
 // or loses its lease, or when the engine stops; [context.Cause] tells which:
 // [ErrCancelled], [ErrTimeLimit], [ErrFenced] or [ErrStopping]. Run must return
-// soon after that. A nil error completes the action with the result, which must be
+// soon after that, and at once where the cause is [ErrKilled] or [Killed] says so. A nil error completes the action with the result, which must be
 // valid JSON or empty; an error fails it with the error's text as the reason, and
 // keeps a result that came beside it. A panic is caught and fails the action. Whether an
 // action that failed is tried again is its policy's to say; no attempt follows an error that
@@ -96,7 +96,15 @@ var (
 	ErrTimeLimit = engine.ErrTimeLimit // it reached its time limit
 	ErrStopping  = engine.ErrStopping  // the engine is stopping
 	ErrFenced    = engine.ErrFenced    // another instance took over
+	// ErrKilled is an [ErrCancelled], too: the tool is not given time to end by itself.
+	ErrKilled = engine.ErrKilled
 )
+
+// Killed gives a channel that is closed once the run whose context that is must end without any
+// time to end by itself: the cause is [ErrKilled] or [ErrFenced], or the run had been asked to
+// stop before and is to be killed now. It is nil, and never closed, for a context that is of no
+// run.
+func Killed(ctx context.Context) <-chan struct{} { return engine.Killed(ctx) }
 
 // MaxResultBytes bounds the result of one run: a larger one fails it, and is
 // left out if it comes beside an error.

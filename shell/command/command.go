@@ -46,7 +46,7 @@
 // A program runs in a process group of its own. When the action is cancelled,
 // reaches a time limit or the engine stops, the group gets SIGTERM, and SIGKILL
 // after [Options.KillGrace]; an action whose lease was taken over by another
-// instance gets SIGKILL at once. When the program itself has ended, whatever is
+// instance, or that is cancelled in the mode "kill", gets SIGKILL at once. When the program itself has ended, whatever is
 // left of its group is killed too: a finished action leaves nothing running. A
 // program that means to leave a daemon behind must start it in a session of its
 // own (setsid); such a process cannot hold Run up by keeping the output open,

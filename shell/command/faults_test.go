@@ -93,6 +93,10 @@ func TestACommandThatLostItsLeaseGetsNoGrace(t *testing.T) {
 	assert.ErrorIs(t, endsBy(t, time.Hour, "ignore", shell.ErrFenced), shell.ErrFenced)
 }
 
+func TestACommandThatIsKilledGetsNoGrace(t *testing.T) {
+	assert.NotContains(t, endsBy(t, time.Hour, "ignore", shell.ErrKilled).Error(), "SIGTERM")
+}
+
 func TestANegativeGraceMeansSIGKILLAtOnce(t *testing.T) {
 	assert.NotContains(t, endsBy(t, -1, "ignore", shell.ErrCancelled).Error(), "SIGTERM")
 }

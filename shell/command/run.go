@@ -211,7 +211,7 @@ func (t *Tool) supervise(ctx context.Context, cmd *exec.Cmd, call shell.Call) (e
 	select {
 	case end.waitErr = <-p.done:
 	case <-ctx.Done():
-		end = t.stop(p, context.Cause(ctx))
+		end = t.stop(ctx, p)
 	}
 	end.state = cmd.ProcessState
 	return end, nil
@@ -223,10 +223,10 @@ func noTimeLeft(ctx context.Context) error {
 
 // stop makes the program end, and waits for it. The ending has no cause when
 // the program was faster than the first signal.
-func (t *Tool) stop(p *process, cause error) ending {
-	grace := t.o.KillGrace
-	if errors.Is(cause, shell.ErrFenced) {
-		grace = 0 // another instance may be running the same action by now
+func (t *Tool) stop(ctx context.Context, p *process) ending {
+	grace, cause := t.o.KillGrace, context.Cause(ctx)
+	if errors.Is(cause, shell.ErrFenced) || errors.Is(cause, shell.ErrKilled) {
+		grace = 0 // another instance may be running the same action by now, or somebody has said so
 	}
 	first := procgroup.Terminate
 	if grace == 0 {
@@ -238,17 +238,19 @@ func (t *Tool) stop(p *process, cause error) ending {
 	if grace == 0 {
 		return ending{cause: cause, waitErr: <-p.done}
 	}
-	timer := time.NewTimer(grace)
+	begin, timer := time.Now(), time.NewTimer(grace)
 	defer timer.Stop()
 	select {
 	case err := <-p.done:
 		return ending{cause: cause, waitErr: err}
+	case <-shell.Killed(ctx):
+		grace = time.Since(begin).Round(time.Millisecond)
 	case <-timer.C:
-		if !p.signal(procgroup.Kill) {
-			grace = 0
-		}
-		return ending{cause: cause, grace: grace, waitErr: <-p.done}
 	}
+	if !p.signal(procgroup.Kill) {
+		grace = 0
+	}
+	return ending{cause: cause, grace: grace, waitErr: <-p.done}
 }
 
 // verdict gives the error with which the action fails, or nil.

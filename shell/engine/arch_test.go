@@ -26,7 +26,7 @@ var allowed = map[string][]string{
 		// batches and their journal
 		"Batch", "NewBatch", "Entry", "Absence", "AbsenceCause", "AbsentStopped", "AbsentKilled", "AbsentSuspended", "AbsentClockSet", "AbsentJump", "AbsentOff", "Informs", "Informed", "NewEntry", "Given", "Allowance", "Full", "Subscriber",
 		// by kind
-		"DueEvent", "ExpireEvent", "InterruptEvent", "HandBackEvent", "AnswerEvent", "Failure", "OutstandingEffect", "Awaits", "OuterEffectKinds",
+		"DueEvent", "ExpireEvent", "InterruptEvent", "HandBackEvent", "AnswerEvent", "Failure", "OutstandingEffect", "Awaits", "Stopping", "StoppedEffect", "OuterEffectKinds",
 		"Retentions", "RetentionClass", "Cacheable", "Shared", "Whole", "Held", "Paced", "PacedWith", "KeepsLogs", "Shortens", "Shortened", "Given", "ReasonRecovered",
 	},
 	"effects": {"Ref", "Kind", "Time", "TimeOf", "Event", "Outer", "DecodeOuter", "Refused", "CodeInvalid"},

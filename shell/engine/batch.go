@@ -48,6 +48,7 @@ type batch struct {
 	outcomes []outcome      // the outcomes that it has taken
 	launches []launch
 	unwanted []store.EffectKey // what runs although the store no longer has it
+	stops    []store.EffectKey // what runs and is to end, and whose answer is awaited
 	waiting  map[string]bool   // queues of the outbox of which it changes whether they have entries
 	renewed  bool
 	recover  time.Time // when to look for lost holders again
@@ -88,7 +89,7 @@ func (b *batch) build() error {
 
 	for _, part := range []func() error{
 		b.presence, b.renew, b.catchUp, b.takeOwn, b.takeRequests, b.takeOutcomes, b.recoverLost,
-		b.sweepDue, b.readWebhooks, b.expire, b.dueNow, b.mendAtEnd,
+		b.sweepDue, b.readWebhooks, b.expire, b.dueNow, b.mendAtEnd, b.stop,
 		b.write, b.outbox, b.startWaiting, b.conclude,
 	} {
 		if err := part(); err != nil {

@@ -3,6 +3,8 @@ package engine
 import (
 	"slices"
 
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/store"
 )
 
@@ -18,7 +20,7 @@ func (l *loop) setAdrift() {
 
 // catchUp brings the loop and the outbox together after a batch that is stored and was
 // not confirmed: what that batch has handed out was never started and waits again, and
-// what it has withdrawn is cancelled.
+// what it has withdrawn or stopped is cancelled.
 func (b *batch) catchUp() error {
 	if !b.l.adrift {
 		return nil
@@ -32,6 +34,7 @@ func (b *batch) catchUp() error {
 	}
 	stays := make(map[store.EffectKey]bool, len(begun))
 	var idle []store.OutboxEntry
+	var held []core.StoppedEffect
 	err := b.tx.Outbox(func(o store.OutboxEntry) error {
 		if o.Holder != b.l.claim || o.Token != b.l.token {
 			return nil
@@ -40,6 +43,7 @@ func (b *batch) catchUp() error {
 			o.Effect = slices.Clone(o.Effect)
 			idle = append(idle, o)
 		}
+		held = append(held, core.StoppedEffect{From: effects.Ref{Kind: o.Kind, ID: o.Key.ID}, N: o.Key.N})
 		return nil
 	})
 	if err := b.passOver(err); err != nil {
@@ -47,6 +51,11 @@ func (b *batch) catchUp() error {
 	}
 	for _, o := range idle {
 		if err := b.wait(o); err != nil {
+			return err
+		}
+	}
+	for _, o := range held {
+		if err := b.stopOne(o.From, o.N); err != nil {
 			return err
 		}
 	}

@@ -56,7 +56,7 @@ func (b *batch) reset() {
 		l: b.l, fold: b.fold,
 		meta: b.meta, waiting: b.waiting, buf: b.buf[:0],
 		entry:   core.Entry{Inputs: emptied(b.entry.Inputs)},
-		replies: emptied(b.replies), launches: emptied(b.launches), unwanted: emptied(b.unwanted),
+		replies: emptied(b.replies), launches: emptied(b.launches), unwanted: emptied(b.unwanted), stops: emptied(b.stops),
 		requests: emptied(b.requests), outcomes: emptied(b.outcomes),
 		changes: emptied(b.changes), writes: emptied(b.writes), own: b.own[:0],
 	}

@@ -288,15 +288,7 @@ func (l *loop) letGo(s *stagedBatch) {
 	}
 	e.aside.forget(b.changes)
 	e.aside.add(b.aside...)
-	for _, w := range b.fold.Withdrawn() {
-		b.unwanted = append(b.unwanted, effectKey(w.From, w.N))
-	}
-	for _, key := range b.unwanted {
-		if r, ok := l.running[key]; ok {
-			r.dropped = true
-			r.cancel(ErrCancelled)
-		}
-	}
+	l.cancelSome(b)
 	for _, launch := range b.launches {
 		e.stats.running.Add(1)
 		l.start(launch)
@@ -310,6 +302,32 @@ func (l *loop) letGo(s *stagedBatch) {
 	}
 	e.announce(s.committed())
 	l.recycle(b)
+}
+
+// cancelSome cancels what runs and is no longer wanted by the batch, and what it has asked to
+// stop.
+func (l *loop) cancelSome(b *batch) {
+	drop := func(key store.EffectKey, why error) {
+		if r, ok := l.running[key]; ok {
+			r.dropped = true
+			r.cancel(why)
+		}
+	}
+	for _, w := range b.fold.Withdrawn() {
+		why := ErrCancelled
+		if w.Kill {
+			why = ErrKilled
+		}
+		drop(effectKey(w.From, w.N), why)
+	}
+	for _, key := range b.unwanted {
+		drop(key, ErrCancelled)
+	}
+	for _, key := range b.stops {
+		if r, ok := l.running[key]; ok {
+			r.cancel(ErrCancelled)
+		}
+	}
 }
 
 // remember keeps the new states for the batches that follow, and what many of them share.

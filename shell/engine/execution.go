@@ -30,17 +30,59 @@ type execution struct {
 	calling  bool          // the procedure is being called
 	watched  chan struct{} // closed when that call returns; nil: nobody waits for it
 	answered bool          // what came of that call is delivered, or is about to be: once
+	killed   chan struct{} // closed once it is to end at once; made when somebody asks for it
+	kill     bool          // it is to end at once
+}
+
+type executionKey struct{}
+
+// Killed gives a channel that is closed once the execution whose context that is must end
+// without any time to end by itself, as another instance has taken over ([ErrFenced]) or somebody
+// has said so ([ErrKilled]): also where the context had ended before for another reason, so that
+// its cause does not tell. It is nil, and never closed, for a context that is of no execution.
+func Killed(ctx context.Context) <-chan struct{} {
+	x, ok := ctx.Value(executionKey{}).(*execution)
+	if !ok {
+		return nil
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.killing()
+}
+
+// killing gives the channel of [Killed]; x.mu is held.
+func (x *execution) killing() <-chan struct{} {
+	if x.killed == nil {
+		x.killed = make(chan struct{})
+		if x.kill {
+			close(x.killed)
+		}
+	}
+	return x.killed
+}
+
+// endAtOnce tells [Killed].
+func (x *execution) endAtOnce() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.kill && x.killed != nil {
+		close(x.killed)
+	}
+	x.kill = true
 }
 
 func (e *Engine) newExecution(s launch, p Procedure) *execution {
 	x := &execution{e: e, key: s.key, ref: s.State.Ref(), queue: s.queue, p: p}
-	x.ctx, x.end = context.WithCancelCause(context.Background())
+	x.ctx, x.end = context.WithCancelCause(context.WithValue(context.Background(), executionKey{}, x))
 	return x
 }
 
 // cancel ends the context for that reason. A procedure that does not return then is left
 // behind after a while.
 func (x *execution) cancel(why error) {
+	if errors.Is(why, ErrKilled) || errors.Is(why, ErrFenced) {
+		x.endAtOnce()
+	}
 	x.end(why)
 	if x.p.Limit <= 0 { // else the attempt watches its own context
 		x.watch(x.ctx, 0)

@@ -21,6 +21,8 @@ var (
 	ErrTimeLimit = errors.New("the action reached its time limit")
 	ErrStopping  = errors.New("the engine is stopping")
 	ErrFenced    = errors.New("the engine's lease was taken over by another instance")
+	// ErrKilled is an [ErrCancelled], too.
+	ErrKilled = fmt.Errorf("%w, without time to end by itself", ErrCancelled)
 )
 
 // MaxResultBytes bounds the result of one execution: a larger one fails it, and is
