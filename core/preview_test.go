@@ -42,7 +42,7 @@ func TestTheTimesOfAPreviewAreThoseAtWhichARecurringActionFires(t *testing.T) {
 		r, effs := core.RecurringAction{}.Apply(core.RecurringCreate{Spec: spec}, core.Clock{Now: now})
 		require.False(t, r.CreatedAt.IsZero(), "%v", effs)
 		for round := range 3 {
-			promised := r.Upcoming(now, 5)
+			promised := r.Upcoming(now, 5, nil)
 			for _, want := range promised {
 				for dispatched := 0; dispatched == 0; { // what is left out has a verdict, too
 					require.True(t, r.Enabled, r.DisabledReason)

@@ -2,6 +2,7 @@ package shell
 
 import (
 	"context"
+	"errors"
 
 	"github.com/orrery-go/orrery/core"
 )
@@ -30,8 +31,25 @@ func (c Calendars) Update(ctx context.Context, s Scope, name string, patch core.
 	return c.Send(ctx, s, name, core.CalendarUpdate{Patch: patch})
 }
 
-// Delete ends a calendar. The error is a [*Refusal] where there is none of that name.
+// Delete ends a calendar that no schedule names. The error is a [*Refusal] if the tenant has none of
+// that name, or a schedule names it.
 func (c Calendars) Delete(ctx context.Context, s Scope, name string) error {
 	_, err := c.Send(ctx, s, name, core.CalendarDelete{})
 	return err
+}
+
+// Named reads the calendars of those names that exist, for the previews of a schedule.
+func (c Calendars) Named(ctx context.Context, s Scope, names []string) (core.Calendars, error) {
+	found := make(core.Calendars, len(names))
+	for _, name := range names {
+		calendar, err := c.Get(ctx, s, name)
+		switch {
+		case errors.Is(err, ErrNotFound):
+		case err != nil:
+			return nil, err
+		default:
+			found[name] = calendar
+		}
+	}
+	return found, nil
 }

@@ -36,7 +36,7 @@ func definitionOf(input json.RawMessage) json.RawMessage {
 // checkAuthor refuses the names of secrets to which that part of an action's input refers
 // if not all of them were written by the author of what made the action.
 func (e *Engine) checkAuthor(ctx context.Context, a *core.Action, names []string, part func(json.RawMessage) json.RawMessage) error {
-	if a.Owner.IsZero() {
+	if a.Owner.IsZero() || a.Owner.Ref.Kind == core.KindRecurring {
 		return nil // nothing was filled in
 	}
 	run, err := e.authored(ctx, a)
@@ -58,7 +58,7 @@ func (e *Engine) checkAuthor(ctx context.Context, a *core.Action, names []string
 // checkStarted refuses the definition of a pipeline that an action is about to start if
 // there are references to secrets in it that came with a value.
 func (e *Engine) checkStarted(ctx context.Context, a *core.Action, tool Tool) error {
-	if _, starts := tool.(PipelineStarter); !starts || e.o.Secrets == nil || a.Owner.IsZero() {
+	if _, starts := tool.(PipelineStarter); !starts || e.o.Secrets == nil || a.Owner.IsZero() || a.Owner.Ref.Kind == core.KindRecurring {
 		return nil
 	}
 	names, err := secrets.Names(definitionOf(a.ToolInput))

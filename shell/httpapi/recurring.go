@@ -394,8 +394,12 @@ func (s *Server) previewRecurring(w http.ResponseWriter, r *http.Request, c *cal
 	if err != nil {
 		return err
 	}
+	calendars, err := s.engine.Calendars().Named(r.Context(), shell.Scope{Namespace: a.Namespace, Tenant: a.Tenant}, a.Calendars)
+	if err != nil {
+		return err
+	}
 	p, err := previewOf(schedule.Spec{Expr: a.CronExpr, Zone: a.Timezone, DST: a.DST, DayMatch: a.DayMatch}, func(*schedule.Schedule) []effects.Time {
-		return a.Upcoming(effects.TimeOf(s.o.Clock.Now()), n)
+		return a.Upcoming(effects.TimeOf(s.o.Clock.Now()), n, calendars)
 	})
 	return reply(w, p, err)
 }
