@@ -3,8 +3,12 @@ package shell
 import (
 	"context"
 	"errors"
+	"slices"
+
+	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 )
 
 // Calendars are the calls for calendars, which say when the schedules of a tenant that name them
@@ -31,10 +35,83 @@ func (c Calendars) Update(ctx context.Context, s Scope, name string, patch core.
 	return c.Send(ctx, s, name, core.CalendarUpdate{Patch: patch})
 }
 
+// MovedSchedule is a schedule whose next times a change of a calendar has moved.
+type MovedSchedule struct {
+	Kind            effects.Kind   // [core.KindRecurring] or [core.KindJob]
+	ID              uuid.UUID      // of a job its key
+	Name            string         // a job's id; of a recurring action its description
+	NextTimesBefore []effects.Time // at most five
+	NextTimes       []effects.Time
+}
+
+// CalendarChange says what a change of a calendar means for the schedules that name it.
+type CalendarChange struct {
+	Calendar core.Calendar
+	Moved    []MovedSchedule // those of the first [MaxPage] schedules of each kind, by their next five times
+	More     bool            // there are more schedules, at which nobody looked
+}
+
+// UpdateTelling is [Calendars.Update] with the event, and also says which schedules it moves.
+func (c Calendars) UpdateTelling(ctx context.Context, s Scope, name string, e core.CalendarUpdate) (CalendarChange, error) {
+	was, err := c.Get(ctx, s, name)
+	if err != nil {
+		return CalendarChange{}, err
+	}
+	is, err := c.Send(ctx, s, name, e)
+	change := CalendarChange{Calendar: is}
+	if err != nil || is.Revision == was.Revision {
+		return change, err
+	}
+	now := effects.TimeOf(c.e.o.Clock.Now())
+	look := func(kind effects.Kind, id uuid.UUID, named string, calendars []string, upcoming func(core.Calendars) []effects.Time) error {
+		others, err := c.Named(ctx, s, calendars)
+		if err != nil {
+			return err
+		}
+		m := MovedSchedule{Kind: kind, ID: id, Name: named}
+		others[name] = was
+		m.NextTimesBefore = upcoming(others)
+		others[name] = is
+		if m.NextTimes = upcoming(others); !slices.Equal(m.NextTimes, m.NextTimesBefore) {
+			change.Moved = append(change.Moved, m)
+		}
+		return nil
+	}
+	const told = 5
+	term := core.TermWithin(core.CalendarTerm(name), s)
+	recurring, more, err := page[core.RecurringAction](ctx, c.e.store, newest(core.KindRecurring, term), Page{Limit: MaxPage}, nil)
+	if err != nil {
+		return change, err
+	}
+	change.More = more != ""
+	for _, r := range recurring {
+		if err := look(core.KindRecurring, r.ID, r.Description, r.Calendars, func(of core.Calendars) []effects.Time { return r.Upcoming(now, told, of) }); err != nil {
+			return change, err
+		}
+	}
+	jobs, more, err := page[core.Job](ctx, c.e.store, newest(core.KindJob, term), Page{Limit: MaxPage}, nil)
+	if err != nil {
+		return change, err
+	}
+	change.More = change.More || more != ""
+	for _, j := range jobs {
+		if err := look(core.KindJob, j.Key, j.ID, j.Calendars, func(of core.Calendars) []effects.Time { return j.Upcoming(now, told) }); err != nil {
+			return change, err
+		}
+	}
+	return change, nil
+}
+
 // Delete ends a calendar that no schedule names. The error is a [*Refusal] if the tenant has none of
 // that name, or a schedule names it.
 func (c Calendars) Delete(ctx context.Context, s Scope, name string) error {
 	_, err := c.Send(ctx, s, name, core.CalendarDelete{})
+	return err
+}
+
+// ForceDelete ends a calendar although schedules name it: they skip all their times from then on.
+func (c Calendars) ForceDelete(ctx context.Context, s Scope, name string) error {
+	_, err := c.Send(ctx, s, name, core.CalendarDelete{Force: true})
 	return err
 }
 

@@ -162,15 +162,19 @@ var jobObserver = observer{
 var recurringObserver = observer{
 	kind: core.KindRecurring, category: "recurring",
 	lines: map[string]line{
-		"created":    {"recurring.create", slog.LevelInfo},
-		"updated":    {"recurring.update", slog.LevelInfo},
-		"deleted":    {"recurring.delete", slog.LevelInfo},
-		"paused":     {"recurring.pause", slog.LevelInfo},
-		"resumed":    {"recurring.resume", slog.LevelInfo},
-		"dispatched": {"recurring.dispatch", slog.LevelInfo},
-		"missed":     {"recurring.missed", slog.LevelWarn},
-		"expired":    {"recurring.expired", slog.LevelWarn},
-		"no_next":    {"recurring.no_next", slog.LevelWarn},
+		"created":      {"recurring.create", slog.LevelInfo},
+		"updated":      {"recurring.update", slog.LevelInfo},
+		"deleted":      {"recurring.delete", slog.LevelInfo},
+		"paused":       {"recurring.pause", slog.LevelInfo},
+		"resumed":      {"recurring.resume", slog.LevelInfo},
+		"dispatched":   {"recurring.dispatch", slog.LevelInfo},
+		"missed":       {"recurring.missed", slog.LevelWarn},
+		"skipped":      {"recurring.skipped", slog.LevelInfo},
+		"cancelled":    {"recurring.cancelled", slog.LevelInfo},
+		"wait_expired": {"recurring.wait_expired", slog.LevelWarn},
+		"skip_next":    {"recurring.skip_next", slog.LevelInfo},
+		"expired":      {"recurring.expired", slog.LevelWarn},
+		"no_next":      {"recurring.no_next", slog.LevelWarn},
 	},
 	attrs: attrsOf(func(r core.RecurringAction) []slog.Attr {
 		attrs := scopeAttrs(r.Namespace, r.Tenant, "cron_expr", r.CronExpr)

@@ -2,6 +2,7 @@ package shell
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
 	"slices"
 
@@ -29,7 +30,7 @@ func (r Recurring) Create(ctx context.Context, spec core.RecurringSpec) (core.Re
 		return core.RecurringAction{}, err
 	}
 	t.Payload, t.Metadata = slices.Clone(t.Payload), maps.Clone(t.Metadata)
-	spec.ActionTemplate, spec.Labels = t, maps.Clone(spec.Labels)
+	spec.ActionTemplate, spec.Labels, spec.Calendars = t, maps.Clone(spec.Labels), slices.Clone(spec.Calendars)
 	return r.send(ctx, spec.ID, core.RecurringCreate{Spec: spec})
 }
 
@@ -40,10 +41,16 @@ func (r Recurring) Get(ctx context.Context, id uuid.UUID) (core.RecurringAction,
 
 // Update changes the given fields. A changed schedule counts from now.
 func (r Recurring) Update(ctx context.Context, id uuid.UUID, p core.RecurringPatch) (core.RecurringAction, error) {
+	a, _, err := r.UpdateTelling(ctx, id, p)
+	return a, err
+}
+
+// UpdateTelling is [Recurring.Update], and also gives the next times as they were, and as they are.
+func (r Recurring) UpdateTelling(ctx context.Context, id uuid.UUID, p core.RecurringPatch) (core.RecurringAction, core.RecurringChanged, error) {
 	if p.Provider != nil || len(p.Payload) > 0 {
 		was, err := r.Get(ctx, id)
 		if err != nil {
-			return was, err
+			return was, core.RecurringChanged{}, err
 		}
 		name, payload := was.ActionTemplate.Provider, was.ActionTemplate.Payload
 		if p.Provider != nil {
@@ -53,11 +60,18 @@ func (r Recurring) Update(ctx context.Context, id uuid.UUID, p core.RecurringPat
 			payload = p.Payload
 		}
 		if err := r.e.checkTool(was.Ref(), Scope{Namespace: was.Namespace, Tenant: was.Tenant}, "provider", name, "payload", payload); err != nil {
-			return was, err
+			return was, core.RecurringChanged{}, err
 		}
 	}
 	p.Payload, p.Metadata, p.Labels = slices.Clone(p.Payload), clonedMap(p.Metadata), clonedMap(p.Labels)
-	return r.send(ctx, id, core.RecurringUpdate{Patch: p})
+	if p.Calendars != nil {
+		names := slices.Clone(*p.Calendars)
+		p.Calendars = &names
+	}
+	res, s, err := r.e.ask(ctx, recurringRef(id), core.RecurringUpdate{Patch: p}, 0)
+	a, err := as[core.RecurringAction](s, err)
+	told, _ := res.Answer.(core.RecurringChanged)
+	return a, told, err
 }
 
 func clonedMap(m *map[string]string) *map[string]string {
@@ -71,7 +85,13 @@ func clonedMap(m *map[string]string) *map[string]string {
 // Pause disables a recurring action. The actor of ctx and the reason
 // are kept.
 func (r Recurring) Pause(ctx context.Context, id uuid.UUID, reason string) (core.RecurringAction, error) {
-	return r.send(ctx, id, core.RecurringPause{By: ActorFrom(ctx), Reason: reason})
+	return r.PauseUntil(ctx, id, reason, 0)
+}
+
+// PauseUntil is [Recurring.Pause] up to a time, from which on it is enabled again; zero: until
+// somebody resumes it.
+func (r Recurring) PauseUntil(ctx context.Context, id uuid.UUID, reason string, until effects.Time) (core.RecurringAction, error) {
+	return r.send(ctx, id, core.RecurringPause{By: ActorFrom(ctx), Reason: reason, Until: until})
 }
 
 // Resume enables a recurring action, from its next time after now.
@@ -81,7 +101,33 @@ func (r Recurring) Resume(ctx context.Context, id uuid.UUID) (core.RecurringActi
 
 // Trigger dispatches one occurrence now; the schedule stays as it is.
 func (r Recurring) Trigger(ctx context.Context, id uuid.UUID) (core.RecurringAction, error) {
-	return r.send(ctx, id, core.RecurringTrigger{})
+	return r.TriggerWith(ctx, id, nil)
+}
+
+// TriggerWith is [Recurring.Trigger] with another payload, a JSON object; empty: that of the
+// template.
+func (r Recurring) TriggerWith(ctx context.Context, id uuid.UUID, payload json.RawMessage) (core.RecurringAction, error) {
+	if len(payload) > 0 {
+		was, err := r.Get(ctx, id)
+		if err != nil {
+			return was, err
+		}
+		if err := r.e.checkTool(was.Ref(), Scope{Namespace: was.Namespace, Tenant: was.Tenant}, "provider", was.ActionTemplate.Provider, "payload", payload); err != nil {
+			return was, err
+		}
+	}
+	return r.send(ctx, id, core.RecurringTrigger{Payload: slices.Clone(payload)})
+}
+
+// SkipNext skips one more of the next times.
+func (r Recurring) SkipNext(ctx context.Context, id uuid.UUID) (core.RecurringAction, error) {
+	return r.send(ctx, id, core.RecurringSkipNext{})
+}
+
+// CancelWaiting cancels a time that waits for its turn, by the id of its occurrence. The error is a
+// [*Refusal] if that does not wait.
+func (r Recurring) CancelWaiting(ctx context.Context, id, occurrence uuid.UUID, reason string) (core.RecurringAction, error) {
+	return r.send(ctx, id, core.RecurringCancelWaiting{Occurrence: occurrence, Reason: reason})
 }
 
 // Delete ends a recurring action. What it made goes on; its history

@@ -93,6 +93,7 @@ func (s *Server) createCalendar(w http.ResponseWriter, r *http.Request, c *call)
 
 // ofTheCalendar says why some fields of a stored calendar cannot be given.
 var ofTheCalendar = map[string]string{
+	"uses": "is set by the server", "moved": "is set by the server", "more": "is set by the server",
 	"id": "is derived from the tenant and the name", "created_at": "is set by the server", "updated_at": "is set by the server",
 	"last_date": "follows from the dates", "warnings": "is set by the server",
 }
@@ -112,20 +113,36 @@ func (s *Server) updateCalendar(w http.ResponseWriter, r *http.Request, c *call,
 	if err := s.within(r.Context(), c.token, of.Scope, want{asked: e.Patch}); err != nil {
 		return err
 	}
-	after, err := s.engine.Calendars().Send(r.Context(), of.Scope, of.name, e)
+	change, err := s.engine.Calendars().UpdateTelling(r.Context(), of.Scope, of.name, e)
 	if err != nil {
 		return noCalendar(of, err)
 	}
-	return writeJSON(w, http.StatusOK, s.calendarDetail(after))
+	answer := wire.CalendarChanged{Calendar: s.calendarDetail(change.Calendar), Moved: []wire.MovedSchedule{}, More: change.More}
+	for _, m := range change.Moved {
+		shown := wire.MovedSchedule{Kind: m.Kind, ID: m.ID.String(), Name: m.Name, NextTimesBefore: append([]effects.Time{}, m.NextTimesBefore...), NextTimes: append([]effects.Time{}, m.NextTimes...)}
+		if m.Kind == core.KindJob {
+			shown.ID, shown.Name = m.Name, ""
+		}
+		answer.Moved = append(answer.Moved, shown)
+	}
+	return writeJSON(w, http.StatusOK, answer)
 }
 
 func (s *Server) deleteCalendar(w http.ResponseWriter, r *http.Request, c *call) error {
-	of, _, err := changedCalendar.of(r, c)
+	of, q, err := changedCalendar.of(r, c, "force")
+	if err != nil {
+		return err
+	}
+	force, err := q.bool("force")
 	if err != nil {
 		return err
 	}
 	if err := s.noBody(w, r); err != nil {
 		return err
 	}
-	return done(w, noCalendar(of, s.engine.Calendars().Delete(r.Context(), of.Scope, of.name)))
+	remove := s.engine.Calendars().Delete
+	if or(force, false) {
+		remove = s.engine.Calendars().ForceDelete
+	}
+	return done(w, noCalendar(of, remove(r.Context(), of.Scope, of.name)))
 }

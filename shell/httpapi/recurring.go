@@ -28,6 +28,8 @@ func (s *Server) recurringRoutes() []route {
 		{"POST", "/v1/recurring/{id}/pause", writingToken, recurring.act(s.pauseRecurring)},
 		{"POST", "/v1/recurring/{id}/resume", writingToken, recurring.act(s.resumeRecurring)},
 		{"POST", "/v1/recurring/{id}/trigger", writingToken, recurring.act(s.triggerRecurring)},
+		{"POST", "/v1/recurring/{id}/skip-next", writingToken, recurring.act(s.skipNextRecurring)},
+		{"POST", "/v1/recurring/{id}/waiting/{occurrence}/cancel", writingToken, recurring.act(s.cancelWaiting)},
 		{"GET", "/v1/recurring/{id}/history", anyToken | lists, s.recurringHistory},
 		{"GET", "/v1/recurring/{id}/preview", anyToken, s.previewRecurring},
 	}
@@ -45,7 +47,7 @@ func recurringSpec(b *wire.RecurringRequest) (core.RecurringSpec, error) {
 		},
 		EndsAt: or(b.EndsAt, 0), Description: or(b.Description, ""), Labels: b.Labels,
 		StartDeadlineSeconds: or(b.StartDeadlineSeconds, 0), Policy: policyOf(b.Policy),
-		ScheduleOptions: b.ScheduleOptions,
+		ScheduleOptions: b.ScheduleOptions, Overlap: b.Overlap,
 	}
 	switch {
 	case b.CronExpr == "":
@@ -209,8 +211,10 @@ func (s *Server) updateRecurring(w http.ResponseWriter, r *http.Request, c *call
 	if err := s.within(r.Context(), c.token, shell.Scope{Namespace: a.Namespace, Tenant: a.Tenant}, asks); err != nil {
 		return nil, err
 	}
-	a, err = s.engine.Recurring().Update(r.Context(), a.ID, patch)
-	return detail(a), err
+	a, times, err := s.engine.Recurring().UpdateTelling(r.Context(), a.ID, patch)
+	return wire.RecurringChanged{
+		RecurringAction: detail(a), NextTimesBefore: append([]effects.Time{}, times.NextTimesBefore...), NextTimes: append([]effects.Time{}, times.NextTimes...),
+	}, err
 }
 
 func (s *Server) deleteRecurring(w http.ResponseWriter, r *http.Request, _ *call, a core.RecurringAction) (any, error) {
@@ -226,24 +230,28 @@ func stateOf(a core.RecurringAction) wire.RecurringState {
 }
 
 func (s *Server) pauseRecurring(w http.ResponseWriter, r *http.Request, c *call, a core.RecurringAction) (any, error) {
-	reason, err := s.reason(w, r, c, "")
+	var body wire.Pause
+	if err := s.decode(w, r, &body, true); err != nil {
+		return nil, err
+	}
+	reason, err := reasonOr(wire.Reason{Reason: body.Reason}, "", c)
 	if err != nil {
 		return nil, err
 	}
-	a, err = s.engine.Recurring().Pause(r.Context(), a.ID, reason)
+	a, err = s.engine.Recurring().PauseUntil(r.Context(), a.ID, reason, or(body.Until, 0))
 	return stateOf(a), err
 }
 
 // mayDispatch refuses a token whose tools the actions of a recurring one are not among.
-func (s *Server) mayDispatch(w http.ResponseWriter, r *http.Request, c *call, a core.RecurringAction) error {
-	if err := s.noBody(w, r); err != nil {
-		return err
-	}
+func (s *Server) mayDispatch(r *http.Request, c *call, a core.RecurringAction) error {
 	return s.permitTemplate(r.Context(), c.token, a.Namespace, a.Tenant, a.ActionTemplate)
 }
 
 func (s *Server) resumeRecurring(w http.ResponseWriter, r *http.Request, c *call, a core.RecurringAction) (any, error) {
-	if err := s.mayDispatch(w, r, c, a); err != nil {
+	if err := s.noBody(w, r); err != nil {
+		return nil, err
+	}
+	if err := s.mayDispatch(r, c, a); err != nil {
 		return nil, err
 	}
 	a, err := s.engine.Recurring().Resume(r.Context(), a.ID)
@@ -251,13 +259,42 @@ func (s *Server) resumeRecurring(w http.ResponseWriter, r *http.Request, c *call
 }
 
 func (s *Server) triggerRecurring(w http.ResponseWriter, r *http.Request, c *call, a core.RecurringAction) (any, error) {
-	if err := s.mayDispatch(w, r, c, a); err != nil {
+	var body wire.RecurringTrigger
+	if err := s.decode(w, r, &body, true); err != nil {
 		return nil, err
 	}
-	if err := s.within(r.Context(), c.token, shell.Scope{Namespace: a.Namespace, Tenant: a.Tenant}, want{actions: 1}); err != nil {
+	if len(body.Payload) > 0 {
+		a.ActionTemplate.Payload = body.Payload
+	}
+	if err := s.mayDispatch(r, c, a); err != nil {
 		return nil, err
 	}
-	a, err := s.engine.Recurring().Trigger(r.Context(), a.ID)
+	if err := s.within(r.Context(), c.token, shell.Scope{Namespace: a.Namespace, Tenant: a.Tenant}, want{actions: 1, asked: body}); err != nil {
+		return nil, err
+	}
+	a, err := s.engine.Recurring().TriggerWith(r.Context(), a.ID, body.Payload)
+	return detail(a), err
+}
+
+func (s *Server) skipNextRecurring(w http.ResponseWriter, r *http.Request, _ *call, a core.RecurringAction) (any, error) {
+	if err := s.noBody(w, r); err != nil {
+		return nil, err
+	}
+	a, err := s.engine.Recurring().SkipNext(r.Context(), a.ID)
+	return detail(a), err
+}
+
+// cancelWaiting cancels a time that waits for its turn.
+func (s *Server) cancelWaiting(w http.ResponseWriter, r *http.Request, c *call, a core.RecurringAction) (any, error) {
+	reason, err := s.reason(w, r, c, "cancelled")
+	if err != nil {
+		return nil, err
+	}
+	occurrence, err := parseID(r.PathValue("occurrence"))
+	if err != nil {
+		return nil, err
+	}
+	a, err = s.engine.Recurring().CancelWaiting(r.Context(), a.ID, occurrence, reason)
 	return detail(a), err
 }
 
@@ -275,6 +312,10 @@ var decidedHere = map[string]string{
 	"execution_count":   "is set by the server",
 	"missed_count":      "is set by the server", "deduplicated_count": "is set by the server",
 	"disabled_reason": "is set by the server", "last_due_at": "is set by the server", "sequence": "is set by the server",
+	"last_success_at": "is set by the server", "durations": "is set by the server", "cancelled_count": "is set by the server",
+	"expired_count": "is set by the server", "paused_at": "is set by the server", "paused_until": "is given when it is paused, as until",
+	"skip_next": "is set by POST /v1/recurring/{id}/skip-next", "waiting": "is set by the server", "running": "is set by the server",
+	"ledger": "is set by the server", "next_times": "is set by the server", "next_times_before": "is set by the server",
 	"action_template": "is set by its fields: provider, action_type, payload, metadata, dedup_key",
 }
 
@@ -306,6 +347,14 @@ func patchOf(b *wire.RecurringPatch) (core.RecurringPatch, error) {
 		required("day_match", &p.DayMatch, b.DayMatch),
 		required("max_executions", &p.MaxExecutions, b.MaxExecutions),
 		required("jitter_seconds", &p.JitterSeconds, b.JitterSeconds),
+		required("calendars", &p.Calendars, b.Calendars),
+		required("missed", &p.Missed, b.Missed),
+		required("catch_up_seconds", &p.CatchUpSeconds, b.CatchUpSeconds),
+		required("catch_up_limit", &p.CatchUpLimit, b.CatchUpLimit),
+		required("catch_up_spacing_seconds", &p.CatchUpSpacingSeconds, b.CatchUpSpacingSeconds),
+		required("overlap", &p.Overlap, b.Overlap),
+		required("buffer_limit", &p.BufferLimit, b.BufferLimit),
+		required("max_wait_seconds", &p.MaxWaitSeconds, b.MaxWaitSeconds),
 	} {
 		if err != nil {
 			return p, err

@@ -1,12 +1,31 @@
 package wire
 
-import "github.com/orrery-go/orrery/core"
+import (
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+)
 
 // Calendar is a calendar, with what its reader must know.
 type Calendar struct {
 	core.Calendar
 	LastDate string   `json:"last_date"`          // the last of its dates; empty: it has none
 	Warnings []string `json:"warnings,omitempty"` // such as that it runs out
+}
+
+// CalendarChanged is the answer to PUT /v1/calendars/{name}.
+type CalendarChanged struct {
+	Calendar
+	Moved []MovedSchedule `json:"moved"` // the schedules whose next five times are others now
+	More  bool            `json:"more"`  // there are more schedules than were looked at
+}
+
+// MovedSchedule is a schedule whose next times a change has moved.
+type MovedSchedule struct {
+	Kind            effects.Kind   `json:"kind"` // recurring or job
+	ID              string         `json:"id"`   // of a job its name
+	Name            string         `json:"name,omitempty"`
+	NextTimesBefore []effects.Time `json:"next_times_before"`
+	NextTimes       []effects.Time `json:"next_times"`
 }
 
 // CalendarList is a page of GET /v1/calendars.

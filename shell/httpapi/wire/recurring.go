@@ -30,6 +30,7 @@ type RecurringRequest struct {
 	StartDeadlineSeconds *int64            `json:"start_deadline_seconds,omitempty"`
 	Policy               *RunPolicy        `json:"policy,omitempty"`
 	core.ScheduleOptions
+	Overlap core.OverlapPolicy `json:"overlap,omitempty"`
 }
 
 // RecurringCreated is the answer to POST /v1/recurring.
@@ -72,6 +73,24 @@ type RecurringAction struct {
 	Labels         map[string]string       `json:"labels"`
 	ActionTemplate RecurringActionTemplate `json:"action_template"`
 	Warnings       []string                `json:"warnings,omitempty"` // what of the expression means something else than it seems to
+}
+
+// RecurringChanged is the answer to PUT /v1/recurring/{id}: beyond 002, it says what the change means.
+type RecurringChanged struct {
+	RecurringAction
+	NextTimesBefore []effects.Time `json:"next_times_before"` // at which it was to fire, at most five
+	NextTimes       []effects.Time `json:"next_times"`        // at which it is to fire now
+}
+
+// Pause is the optional body of pause.
+type Pause struct {
+	Reason *string       `json:"reason,omitempty"`
+	Until  *effects.Time `json:"until,omitempty"` // when it goes on by itself
+}
+
+// RecurringTrigger is the optional body of POST /v1/recurring/{id}/trigger.
+type RecurringTrigger struct {
+	Payload json.RawMessage `json:"payload,omitempty"` // instead of the template's, this once
 }
 
 // RecurringActionTemplate is what a recurring action makes its actions of, with null and {}
@@ -126,6 +145,15 @@ type RecurringPatch struct {
 	StartsAt             Optional[effects.Time]      `json:"starts_at,omitzero"`
 	MaxExecutions        Optional[uint64]            `json:"max_executions,omitzero"`
 	JitterSeconds        Optional[int64]             `json:"jitter_seconds,omitzero"`
+
+	Calendars             Optional[[]string]           `json:"calendars,omitzero"`
+	Missed                Optional[core.MissedPolicy]  `json:"missed,omitzero"`
+	CatchUpSeconds        Optional[int64]              `json:"catch_up_seconds,omitzero"`
+	CatchUpLimit          Optional[uint32]             `json:"catch_up_limit,omitzero"`
+	CatchUpSpacingSeconds Optional[int64]              `json:"catch_up_spacing_seconds,omitzero"`
+	Overlap               Optional[core.OverlapPolicy] `json:"overlap,omitzero"`
+	BufferLimit           Optional[uint32]             `json:"buffer_limit,omitzero"`
+	MaxWaitSeconds        Optional[int64]              `json:"max_wait_seconds,omitzero"`
 }
 
 // Optional is a field of a patch, which may be left out, null or a value.

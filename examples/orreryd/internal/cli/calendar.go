@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/icalendar"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
@@ -61,7 +62,7 @@ func calendarView(v wire.Calendar) view {
 	return view{
 		fields: [][2]string{
 			{"name", v.Name}, {"scope", v.Namespace + "/" + v.Tenant}, {"zone", v.Timezone}, {"description", v.Description},
-			{"revision", number(v.Revision)}, {"last date", v.LastDate}, {"warning", strings.Join(v.Warnings, "; ")},
+			{"revision", number(v.Revision)}, {"used by", nonZero(v.Uses)}, {"last date", v.LastDate}, {"warning", strings.Join(v.Warnings, "; ")},
 		},
 		tables: []table{{[]string{"", "DATES AND WINDOWS"}, rows}},
 	}
@@ -79,17 +80,46 @@ func (c *calendars) add() *cobra.Command {
 }
 
 func (c *calendars) update() *cobra.Command {
-	return c.verb(verb{
-		use: "update", short: "Change what is given of a calendar", method: http.MethodPut, example: calendarExample,
+	return c.sending(verb{
+		use: "update", short: "Change what is given of a calendar, and show which schedules that moves", method: http.MethodPut, example: calendarExample,
 		long:   "--exclude and --exclude-weekly are, together, instead of all that was excluded; so are those of include. An empty value clears.",
 		fields: calendarFields(),
+	}, func(ctx context.Context, cl *client, q request, _ []string) error {
+		var changed wire.CalendarChanged
+		raw, err := cl.json(ctx, q, &changed)
+		if err != nil {
+			return err
+		}
+		v := calendarView(changed.Calendar)
+		first := func(times []effects.Time) string {
+			if len(times) == 0 {
+				return "-"
+			}
+			return shortTime(times[0])
+		}
+		var rows [][]string
+		for _, m := range changed.Moved {
+			rows = append(rows, []string{string(m.Kind), text.Clip(m.ID, 40), text.Clip(m.Name, 40), first(m.NextTimesBefore), first(m.NextTimes)})
+		}
+		v.tables = append(v.tables, table{[]string{"MOVED", "ID", "NAME", "NEXT BEFORE (UTC)", "NEXT NOW (UTC)"}, rows})
+		return c.a.print(raw, v)
 	})
 }
 
 func (c *calendars) delete() *cobra.Command {
-	return c.saying(verb{use: "delete", short: "Delete a calendar", method: http.MethodDelete}, func(args []string) string {
-		return "deleted " + text.Clean(args[0])
+	var force bool
+	cmd := c.sending(verb{use: "delete", short: "Delete a calendar that no schedule names", method: http.MethodDelete}, func(ctx context.Context, cl *client, q request, args []string) error {
+		if force {
+			q.query.Set("force", "true")
+		}
+		raw, err := cl.json(ctx, q, nil)
+		if err != nil {
+			return err
+		}
+		return c.a.printLine(raw, "deleted "+text.Clean(args[0]))
 	})
+	cmd.Flags().BoolVar(&force, "force", false, "delete it although schedules name it: they skip all their times then")
+	return cmd
 }
 
 func calendarFields() []field {

@@ -33,12 +33,15 @@ func (a *app) recurringCommand() *cobra.Command {
 	return a.addClientFlags(r.scope.addFlags(a, group("recurring", "Add, list, show, change, pause and delete recurring actions",
 		"A recurring action makes an action at each time of its cron expression.",
 		r.add(), r.list(), r.show("Show a recurring action"), r.update(),
-		states.reasoned("pause", "Disable a recurring action until it is resumed"),
+		states.verb(verb{use: "pause", short: "Disable a recurring action until it is resumed, or until a time", path: "pause", fields: []field{
+			reasonField(), untilField(),
+		}}),
 		states.post("resume", "resume", "Enable a recurring action, from its next time after now"),
 		r.saying(verb{use: "delete", short: "Delete a recurring action; what it made goes on", method: http.MethodDelete}, func(args []string) string {
 			return fmt.Sprintf("recurring action %s is deleted", args[0])
 		}),
-		r.post("trigger", "trigger", "Make one occurrence now; the schedule stays as it is"), r.history(), r.preview())))
+		r.trigger(), r.post("skip-next", "skip-next", "Skip the next time of a recurring action; may be repeated"), r.cancelWaiting(),
+		r.history(), r.preview())))
 }
 
 // stateView says what pause and resume have led to.
@@ -52,7 +55,7 @@ func stateView(s wire.RecurringState) view {
 
 // definition are the fields of add and update.
 func definition(w *work) []field {
-	fields := append([]field{scheduleFields()}, optionFields()...)
+	fields := append(append([]field{scheduleFields()}, optionFields()...), policyFields()...)
 	return append(append(fields, givenTextField("description", "`text` that says what it is"),
 		flagField((*pflag.FlagSet).StringVar, "ends-at", "", "disable it at that `time`, in RFC 3339", timeOf("ends-at")).ifGiven(),
 		flagField((*pflag.FlagSet).DurationVar, "start-deadline", 0,
@@ -226,14 +229,18 @@ from now and never makes a past time due. An empty --ends-at, --dedup-key or
 		q.body = body
 		var changed struct { // wire.RecurringAction has fields of its own beside those that are shown
 			core.RecurringAction
-			Warnings []string `json:"warnings"`
+			Warnings        []string       `json:"warnings"`
+			NextTimesBefore []effects.Time `json:"next_times_before"`
+			NextTimes       []effects.Time `json:"next_times"`
 		}
 		raw, err := c.json(ctx, q, &changed)
 		if err != nil {
 			return err
 		}
 		r.a.warn(changed.Warnings)
-		return r.a.print(raw, r.view(changed.RecurringAction))
+		v := r.view(changed.RecurringAction)
+		v.tables = append(v.tables, nextTimesTable(changed.NextTimesBefore, changed.NextTimes))
+		return r.a.print(raw, v)
 	}), fields)
 }
 
@@ -428,8 +435,11 @@ func recurringView(r core.RecurringAction) view {
 		{"next", timeText(r.NextExecutionAt)}, {"last", timeText(r.LastExecutedAt)},
 		{"starts", timeText(r.StartsAt)}, {"ends", timeText(r.EndsAt)}, {"at most", atMost(r.Executions, r.MaxExecutions)},
 		{"dst", string(r.DST)}, {"day match", string(r.DayMatch)}, {"jitter", upTo(r.JitterSeconds)},
+		{"calendars", strings.Join(r.Calendars, ", ")}, {"overlap", overlapText(r.Overlap, r.ScheduleOptions)}, {"missed times", missedText(r.ScheduleOptions)},
+		{"paused until", timeText(r.PausedUntil)}, {"skip next", nonZero(uint64(r.SkipNext))}, {"last success", timeText(r.LastSuccessAt)},
+		{"waiting", nonZero(uint64(len(r.Waiting)))}, {"running", nonZero(uint64(len(r.Running)))},
 		{"executed", number(r.ExecutionCount)}, {"missed", number(r.MissedCount)}, {"skipped", number(r.SkippedCount)},
-		{"deduplicated", number(r.DeduplicatedCount)},
+		{"deduplicated", number(r.DeduplicatedCount)}, {"cancelled", nonZero(r.CancelledCount)}, {"expired", nonZero(r.ExpiredCount)},
 		{"tool", t.Provider}, {"type", t.ActionType}, {"payload", string(t.Payload)}, {"dedup key", t.DedupKey},
 		{"labels", pairs(r.Labels)}, {"metadata", pairs(t.Metadata)},
 		{"policy", policyText(r.Policy)},
