@@ -292,7 +292,7 @@ func (s *Server) cancelWaiting(w http.ResponseWriter, r *http.Request, c *call, 
 	}
 	occurrence, err := parseID(r.PathValue("occurrence"))
 	if err != nil {
-		return nil, err
+		return nil, shell.ErrNotFound
 	}
 	a, err = s.engine.Recurring().CancelWaiting(r.Context(), a.ID, occurrence, reason)
 	return detail(a), err

@@ -107,8 +107,10 @@ var fieldRules = []struct{ rule, fields string }{
 		Push.data Push.dedup_key Push.key Take.holder Hold.holder Fail.error Complete.result`},
 	{"a lock or a semaphore of the tenant, by its name: they are open to all of the tenant, see leases.go", `
 		LockPhase.name UnlockPhase.name SemaphorePhase.name Acquire.holder AcquireSlots.holder Holder.holder Release.holder`},
+	{"a calendar of the tenant, by its name: they are open to all of the tenant, see calendars.go", `
+		ScheduleOptions.calendars`},
 	{"a tool: permitUses, and its input: permitInput", `
-		Action.tool_name Action.tool_input Recurring.provider Recurring.payload RecurringPatch.provider RecurringPatch.payload ToolRun.tool ToolRun.input`},
+		Action.tool_name Action.tool_input Recurring.provider Recurring.payload RecurringPatch.provider RecurringPatch.payload RecurringTrigger.payload ToolRun.tool ToolRun.input`},
 	{"what a job reaches: permitJob", `
 		Job.constraint_config Job.action_config Job.runner Job.pod_spec`},
 	{"what a right is asked for: sessions and git", `
@@ -122,9 +124,10 @@ var fieldRules = []struct{ rule, fields string }{
 		PipelineDef.name PipelineDef.on_failure PipelineDef.result PipelineStartDef.context SetPhase.values When.equals When.ref`},
 	{"said to the machine of the path", `
 		Approval.by Approval.comment BreakSlots.reason Checkpoint.message Evaluate.error Evaluate.output Heartbeat.output Heartbeat.progress
-		Heartbeat.session Heartbeat.status Input.text PhaseComplete.result PhaseFail.error Purge.reason Purge.states Reason.reason Recover.action
+		Heartbeat.session Heartbeat.status Input.text Pause.reason PhaseComplete.result PhaseFail.error Purge.reason Purge.states Reason.reason Recover.action
 		Recover.message Signal.name Signal.payload TaskComplete.output TaskFail.error`},
 	{"names no machine", `
+		Recurring.overlap RecurringPatch.missed RecurringPatch.overlap ScheduleOptions.missed
 		Calendar.description Calendar.name Calendar.timezone CalendarDate.date CalendarDate.name CalendarDate.to CalendarPatch.description
 		CalendarPatch.timezone CalendarWindow.days CalendarWindow.from CalendarWindow.name CalendarWindow.to
 		Action.action_type Action.label Action.labels Action.metadata ActionBatch.mode PushBatch.mode ApprovalPhase.channel ApprovalPhase.message CheckpointPhase.message

@@ -131,7 +131,7 @@ func newSweepWorld(t *testing.T, kind string) *sweepWorld {
 	for _, of := range sweepOwners {
 		th := thing{
 			"tenant": of.tenant, "tool": of.tool, "secret": of.secret, "name": "thing-" + of.letter, "route": "route-" + of.letter,
-			"id": uuid.NewString(), "phase": "x", "token": "1", "item": uuid.NewString(), "job": "thing-" + of.letter,
+			"id": uuid.NewString(), "phase": "x", "token": "1", "item": uuid.NewString(), "occurrence": uuid.NewString(), "job": "thing-" + of.letter,
 		}
 		if make, ok := sweepMakers[kind]; ok && of.letter != "x" {
 			make(w, th)
