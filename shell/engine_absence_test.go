@@ -133,6 +133,14 @@ func TestEachOutageIsToldWithItsOwnCause(t *testing.T) {
 			x.clock.jump(9 * time.Second)
 			elapse(500 * time.Millisecond)
 		}, "the clock went from FROM to TO (set forward, or the machine was suspended)"},
+		"a process that is stopped while the disk takes a batch": {func(_ *testing.T, x *outage) {
+			x.clock.frozen.Store(int64(9 * time.Second)) // of the pulse beside the batch
+			x.store.thaw = make(chan struct{})
+			close(x.store.gone)
+			elapse(10 * time.Second)
+			close(x.store.thaw)
+			synctest.Wait()
+		}, "the daemon did not run from FROM to TO (suspended, or without a processor)"},
 		"a store that does not answer": {func(_ *testing.T, x *outage) {
 			x.store.thaw = make(chan struct{})
 			close(x.store.gone)

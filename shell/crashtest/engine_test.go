@@ -252,6 +252,8 @@ type childConfig struct {
 	Runbooks bool `json:"runbooks,omitempty"`
 	// Jobs: it runs jobs, as processes of this machine.
 	Jobs bool `json:"jobs,omitempty"`
+	// Outages: its clock may be set, and its disk may be slow.
+	Outages bool `json:"outages,omitempty"`
 	variant
 }
 
@@ -286,6 +288,10 @@ func child(raw string) error {
 	defer stop()
 	if c.Jobs {
 		return jobsChild(ctx, c, o)
+	}
+	if c.Outages {
+		o.Store, o.Clock = slowDisk{st, c.Dir}, setClock{dir: c.Dir}
+		return outagesChild(ctx, o)
 	}
 	e, err := shell.New(o)
 	if err != nil {

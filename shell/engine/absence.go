@@ -146,6 +146,10 @@ func (l *loop) look(planned time.Time) effects.Time {
 	expected := w.wall.Add(steady.Sub(w.steady))
 	moved := wall.Sub(expected)
 	w.steady, w.wall = steady, wall
+	for _, s := range l.pulse.standstills(steady) {
+		w.add(core.Absence{From: expected.Add(-steady.Sub(s.from)), To: expected.Add(-steady.Sub(s.to)), Cause: core.AbsentSuspended})
+		w.open = steady.Sub(s.to) < minAbsence // else the loop was there again, and busy
+	}
 	if late := steady.Sub(planned); !planned.IsZero() && late >= minAbsence {
 		w.add(core.Absence{From: expected.Add(-late), To: expected, Cause: core.AbsentSuspended})
 	}

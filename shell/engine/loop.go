@@ -23,6 +23,7 @@ type loop struct {
 	cache   cache
 
 	watch watch // when it was there
+	pulse pulse // beside it, while it is busy
 
 	lanes    map[string]*lane
 	reserved []*share // of which the batch that is being built takes slots
@@ -85,6 +86,8 @@ const claimPrefix = "instance/" // of the claims of instances
 
 func (l *loop) run(ctx context.Context) {
 	now := l.now()
+	defer l.pulse.start(l.e.o.Clock)()
+	l.pulse.work(now)
 	l.look(time.Time{})
 	l.nextTick, l.nextPaced, l.nextRecover = now, now, now
 	l.beginOwn()
@@ -152,6 +155,8 @@ func (l *loop) await(done <-chan struct{}, diskOnly bool) bool {
 			return true
 		}
 		planned = now.Add(d)
+		l.pulse.rest(now)
+		defer func() { l.pulse.work(l.now()) }()
 		var stop func()
 		timer, stop = l.e.o.Clock.Timer(d)
 		defer stop()

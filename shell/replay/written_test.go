@@ -22,7 +22,7 @@ import (
 
 // writtenBy names the version of core of the commits that have left databases in
 // testdata/written-by-COMMIT.
-var writtenBy = map[string]string{"fdef5e5": "3", "c9ebdc8": "4", "4039b90": "5"}
+var writtenBy = map[string]string{"fdef5e5": "3", "c9ebdc8": "4", "4039b90": "5", "1dc8f5b1": "9"}
 
 // The databases of fdef5e5 were left by its crash suites and, for queues and locks, by its
 // daemon. Those of c9ebdc8 hold runs of jobs: jobs-killed.db of the local runner, under
@@ -32,10 +32,11 @@ var writtenBy = map[string]string{"fdef5e5": "3", "c9ebdc8": "4", "4039b90": "5"
 // 4039b90: jobs-cleanups.db has deletions that fail for up to two hours, of pods that run, end
 // meanwhile or have ended, of runs that are cancelled, orphaned or would go on, and an outage
 // that is longer than the limit of an effect; jobs-gaps.db has pods that are kept or wait for
-// room, creations that are asked for again, and limits that come late or unseen. What a later
-// commit replays of them must be the same to the byte.
+// room, creations that are asked for again, and limits that come late or unseen. schedules-killed.tar.gz
+// of 1dc8f5b1 has all files of a daemon that was killed, see [TestTheSchedulesOfAnEarlierCommitGoOn].
+// What a later commit replays of them must be the same to the byte.
 func TestDatabasesOfAnEarlierCommitReplayByteForByte(t *testing.T) {
-	paths, err := filepath.Glob(filepath.Join("testdata", "written-by-*", "*.db.gz"))
+	paths, err := filepath.Glob(filepath.Join("testdata", "written-by-*", "*.gz"))
 	require.NoError(t, err)
 	require.NotEmpty(t, paths)
 	found := map[effects.Kind]bool{}
@@ -47,7 +48,11 @@ func TestDatabasesOfAnEarlierCommitReplayByteForByte(t *testing.T) {
 			rep, err := replay.Verify(t.Context(), st, replay.Options{})
 			require.NoError(t, err)
 			assert.Empty(t, rep.Divergences)
-			assert.Equal(t, []string{writtenBy[commit]}, slices.Collect(maps.Keys(rep.OtherCores)), "the version of core that wrote them")
+			var others []string // the version of core that wrote them, unless it is that of today
+			if writtenBy[commit] != core.Version {
+				others = []string{writtenBy[commit]}
+			}
+			assert.Equal(t, others, slices.Collect(maps.Keys(rep.OtherCores)))
 			assert.NotZero(t, rep.Inputs)
 			problems, err := st.Check(t.Context())
 			require.NoError(t, err)
@@ -60,7 +65,7 @@ func TestDatabasesOfAnEarlierCommitReplayByteForByte(t *testing.T) {
 	for _, kind := range []effects.Kind{
 		core.KindAction, core.KindRecurring, core.KindOccurrence, core.KindDedup, core.KindPipeline, core.KindQueue,
 		core.KindQueueItem, core.KindQueueKey, core.KindQueueDedup, core.KindTask, core.KindStrategy, core.KindWorker, core.KindLock,
-		core.KindSemaphore, core.KindBus, core.KindJob, core.KindOrchestrator, core.KindScheduler,
+		core.KindSemaphore, core.KindBus, core.KindJob, core.KindOrchestrator, core.KindScheduler, core.KindCalendar,
 	} {
 		assert.True(t, found[kind], "no database has any %s", kind)
 	}
@@ -68,6 +73,20 @@ func TestDatabasesOfAnEarlierCommitReplayByteForByte(t *testing.T) {
 
 // unpacked opens a copy of a packed database.
 func unpacked(t *testing.T, path string) *bolt.Store {
+	t.Helper()
+	unpack := unpackedFile
+	if strings.HasSuffix(path, ".tar.gz") {
+		unpack = unpackedFolder
+	}
+	name := unpack(t, path)
+	st, err := bolt.Open(name, bolt.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, st.Close()) })
+	return st
+}
+
+// unpackedFile unpacks a database that is one file, and gives its path.
+func unpackedFile(t *testing.T, path string) string {
 	t.Helper()
 	packed, err := os.Open(path)
 	require.NoError(t, err)
@@ -80,10 +99,7 @@ func unpacked(t *testing.T, path string) *bolt.Store {
 	_, err = io.Copy(out, in)
 	require.NoError(t, err)
 	require.NoError(t, out.Close())
-	st, err := bolt.Open(name, bolt.Options{})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, st.Close()) })
-	return st
+	return name
 }
 
 // kindsIn lists the kinds of machines whose inputs stand in the journal, and those of
