@@ -299,17 +299,18 @@ var invariants = map[effects.Kind][]invariant{
 		}),
 	},
 	core.KindOccurrence: {
-		on("The verdict is written once, but for a dispatch that turns out to be deduplicated.", func(_ step, b, a core.Occurrence) string {
+		on("The verdict is written once, but for one that waits, and for a dispatch that turns out to be deduplicated or refused.", func(_ step, b, a core.Occurrence) string {
 			changed := exists(b) && exists(a) && a.Verdict != b.Verdict
-			return unless(!changed || b.Verdict == core.VerdictDispatched && b.Outcome == "" && a.Verdict == core.VerdictDeduplicated, "%s → %s", b.Verdict, a.Verdict)
+			dispatched := b.Verdict == core.VerdictDispatched && b.Outcome == "" && a.Verdict != core.VerdictWaiting
+			return unless(!changed || b.Verdict == core.VerdictWaiting || dispatched, "%s → %s", b.Verdict, a.Verdict)
 		}),
 		on("The outcome is written once, and only to a dispatched one.", func(_ step, b, a core.Occurrence) string {
 			changed := exists(b) && exists(a) && a.Outcome != b.Outcome
 			return unless(!changed || b.Outcome == "" && b.Verdict == core.VerdictDispatched, "%s: %q → %q", b.Verdict, b.Outcome, a.Outcome)
 		}),
-		on("A dispatched one without outcome never expires.", func(_ step, b, a core.Occurrence) string {
-			open := exists(b) && b.Verdict == core.VerdictDispatched && b.Outcome == ""
-			return unless(!open || exists(a), "gone")
+		on("One that waits, and a dispatched one without outcome, never expires, nor does one of the latest of its schedule.", func(_ step, b, a core.Occurrence) string {
+			open := b.Verdict == core.VerdictDispatched && b.Outcome == "" || b.Verdict == core.VerdictWaiting
+			return unless(!exists(b) || exists(a) || !open && !b.Latest, "gone")
 		}),
 		on("It says nothing to others.", func(s step, _, _ core.Occurrence) string {
 			return unless(len(s.effs) == 0 || refusal(s.effs) != nil, "%v", s.effs)
