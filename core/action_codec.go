@@ -28,6 +28,10 @@ func (a Action) AppendJSON(b []byte) []byte {
 		o.key("attempts")
 		o.b = appendAttempts(o.b, a.Attempts)
 	}
+	if a.Ledger != nil {
+		o.key("ledger")
+		o.b = appendMarshaled(o.b, a.Ledger)
+	}
 	return o.end()
 }
 

@@ -110,6 +110,7 @@ func goldenEvents() map[effects.Kind][]core.Event {
 			core.ActionComplete{Run: 1, Result: json.RawMessage(`{"ok":true}`)}, core.ActionComplete{Run: math.MaxUint32, Result: json.RawMessage("{")}, core.ActionComplete{},
 			core.ActionFail{Run: 1, Reason: "exit status 1"}, core.ActionFail{Run: 1, Reason: "exit status 1", Result: json.RawMessage(`{"exit_code":1}`)},
 			core.ActionFail{Run: 2, Reason: "answered 503", Result: json.RawMessage(`{"status":503}`), RetryAfterMS: 7000}, core.ActionFail{Run: 2, Reason: "not found", Permanent: true, TimedOut: true}, core.ActionInterrupt{Run: 1, Reason: core.ReasonRecovered}, core.ActionHandBack{Run: 1}, core.ActionExpire{},
+			core.ActionDue{Absences: goldenAbsences},
 		},
 		core.KindRecurring: {
 			core.RecurringCreate{Spec: goldenRecurringSpec()}, core.RecurringDue{}, core.RecurringDue{Refusal: "id: action exists already"}, core.RecurringUpdate{},

@@ -201,10 +201,43 @@ var invariants = map[effects.Kind][]invariant{
 			if ends && a.DedupKey != "" {
 				releases = 1
 			}
-			cycled := a.Cycle > b.Cycle && exists(b) // a recurring action's cycle tells the bus alone
+			if b.Ledger != nil && b.Ledger.Entry != uuid.Nil && (a.Ledger == nil || a.Ledger.Entry == uuid.Nil) {
+				settles++ // the entry of a cycle
+			}
+			cycled := a.Cycle > b.Cycle && exists(b)
 			told := s.emits() == 1
 			return unless(told == (ends || cycled) && len(sends[core.OccurrenceSettle](s)) == settles && len(sends[core.DedupRelease](s)) == releases,
 				"%s → %s with %v", b.Status.Type, a.Status.Type, s.effs)
+		}),
+		on("Each cycle of a recurring action is recorded with its first run and settled with its end, both once.", func(s step, b, a core.Action) string {
+			var began, ended uuid.UUID
+			for _, r := range sends[core.OccurrenceRecord](s) {
+				if r.Occurrence.Verdict == core.VerdictDispatched {
+					began = r.Occurrence.ID
+				}
+			}
+			for _, e := range s.effs {
+				if send, ok := e.(effects.Send); ok && send.To.ID != a.Occurrence {
+					if _, settles := send.Event.(core.OccurrenceSettle); settles {
+						ended = send.To.ID
+					}
+				}
+			}
+			entry := func(a core.Action) uuid.UUID {
+				if a.Ledger == nil {
+					return uuid.Nil
+				}
+				return a.Ledger.Entry
+			}
+			var wantBegan, wantEnded uuid.UUID
+			if !b.Recurrence.IsZero() && a.Run > b.Run && b.Attempt == 0 && entry(b) == uuid.Nil {
+				wantBegan = entry(a)
+			}
+			if over := a.Cycle > b.Cycle || a.Status.Type.Terminal(); exists(b) && exists(a) && over {
+				wantEnded = entry(b)
+			}
+			return unless(began == wantBegan && ended == wantEnded && (wantBegan == uuid.Nil) == (entry(a) == entry(b) || entry(a) == uuid.Nil),
+				"began %s, want %s; ended %s, want %s; entry %s → %s", began, wantBegan, ended, wantEnded, entry(b), entry(a))
 		}),
 		on("Once created, of the spec only the trigger's time changes: with a trigger before it, and with a cycle.", func(s step, b, a core.Action) string {
 			if !exists(b) || !exists(a) {

@@ -277,7 +277,7 @@ func drawActionEvent(t *rapid.T, a core.Action, c core.Clock) core.Event {
 	run := rapid.OneOf(rapid.Just(a.Run), rapid.Just(a.Run), rapid.SampledFrom([]uint32{0, 1, math.MaxUint32})).Draw(t, "run")
 	switch rapid.SampledFrom([]string{"due", "due", "trigger", "cancel", "complete", "complete", "fail", "interrupt", "interrupt", "hand_back", "expire", "create"}).Draw(t, "event") {
 	case "due":
-		return core.ActionDue{}
+		return core.ActionDue{Absences: drawAbsences(t, c.Now.Add(-time.Hour), c.Now)}
 	case "trigger":
 		return core.ActionTrigger{}
 	case "cancel":
@@ -356,7 +356,7 @@ func drawOccurrenceEvent(t *rapid.T, o core.Occurrence, c core.Clock) core.Event
 	case "decide":
 		return core.OccurrenceDecide{Verdict: rapid.SampledFrom(core.Verdicts()).Draw(t, "verdict"), Reason: drawText(t, "reason"), ActionID: drawID(t, "action")}
 	case "extend":
-		return core.OccurrenceExtend{LastDueAt: drawTime(t, c), Count: rapid.SampledFrom([]uint64{1, math.MaxUint64}).Draw(t, "count"), Capped: rapid.Bool().Draw(t, "capped")}
+		return core.OccurrenceExtend{LastDueAt: c.Now.Add(time.Minute), Count: rapid.SampledFrom([]uint64{1, math.MaxUint64}).Draw(t, "count"), Capped: rapid.Bool().Draw(t, "capped")}
 	case "outlived":
 		return core.OccurrenceOutlived{}
 	case "expire":

@@ -233,5 +233,12 @@ func (e OccurrenceDeduplicate) appendFields(o object) object {
 	return o
 }
 
+func (e OccurrenceDecide) appendFields(o object) object {
+	o.str("verdict", string(e.Verdict))
+	o.str("reason", e.Reason)
+	o.id("action_id", e.ActionID)
+	return o
+}
+
 // AppendJSON appends the stored form.
 func (o Occurrence) AppendJSON(b []byte) []byte { return appendMarshaled(b, o) }

@@ -31,7 +31,7 @@ func policyOf(p *wire.RunPolicy) core.RunPolicy { return or(p, wire.RunPolicy{})
 
 // fromOutside says why some fields of a stored action cannot be given.
 var fromOutside = map[string]string{
-	"occurrence": "can only be set by a recurring action", "owner": "can only be set by machines",
+	"occurrence": "can only be set by a recurring action", "ledger": "is set by the server", "owner": "can only be set by machines",
 	"status": "is set by the server", "created_at": "is set by the server", "updated_at": "is set by the server",
 	"run": "is set by the server", "cycle": "is set by the server", "attempt": "is set by the server",
 	"started_at": "is set by the server", "finished_at": "is set by the server", "last_run": "is set by the server",
