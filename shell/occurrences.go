@@ -46,11 +46,15 @@ func (o Occurrences) List(ctx context.Context, f OccurrenceFilter, p Page) ([]co
 	if err := o.e.loop.Indexed(ctx); err != nil {
 		return nil, "", err
 	}
-	of := index{
+	return page(ctx, o.e.store, f.index(p), p, f.keeps)
+}
+
+// index is what the filter's pages are read from.
+func (f OccurrenceFilter) index(p Page) index {
+	return index{
 		kind: core.KindOccurrence, newest: true, names: f.names(p), from: f.From, until: f.To,
 		find: func(tx store.ReadTx) ([][]string, error) { return f.groups(tx, p) },
 	}
-	return page(ctx, o.e.store, of, p, f.keeps)
 }
 
 // keeps reports whether the filter chooses an entry.

@@ -19,6 +19,7 @@ func (s *Server) actionRoutes() []route {
 		{"POST", "/v1/actions/batch", writingToken, noQuery(s.createActions)},
 		{"GET", "/v1/actions", anyToken | lists, actions.page(s, "actions")},
 		{"GET", "/v1/actions/{id}", anyToken, actions.act(show[core.Action])},
+		{"GET", "/v1/actions/{id}/history", anyToken | lists, s.actionHistory},
 		{"POST", "/v1/actions/{id}/cancel", writingToken, actions.act(s.cancelAction)},
 		{"POST", "/v1/actions/{id}/trigger", writingToken, actions.act(s.triggerAction)},
 	}
