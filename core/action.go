@@ -47,6 +47,8 @@ import (
 //   - A terminal status is never left, but for expire.
 //   - The end is told once to the bus, to the occurrence and to the dedup key:
 //     with the entry into a terminal status.
+//   - Each cycle of a recurring action is recorded with its first run and settled with its end,
+//     both once.
 //   - Once created, of the spec only the trigger's time changes: with a trigger
 //     before it, and with a cycle.
 //   - The time that a recurring action stands for, resume_at or else its key
@@ -76,6 +78,9 @@ type Action struct {
 	// Cancelling is the reason for which a running action was asked to stop ([CancelAwait]): it is
 	// cancelled for that reason once its run has ended. Empty: it was not.
 	Cancelling string `json:"cancelling,omitempty"`
+	// Ledger is what a recurring action knows of its entries in the ledger of occurrences; nil: it
+	// has none.
+	Ledger *ActionLedger `json:"ledger,omitempty"`
 }
 
 // StatusType tells the statuses apart.
@@ -191,7 +196,7 @@ func (a *Action) due(e ActionDue, c Clock) []effects.Effect {
 	if at := a.Deadline(); at.After(c.Now) {
 		return refused(a.Ref(), e, effects.CodeConflict, "action %s is due at %s, after %s", a.ID, at, c.Now)
 	}
-	return a.start(c)
+	return a.startDue(e, c)
 }
 
 // trigger: pending → running before its time, which is now from here on, so that
@@ -203,7 +208,7 @@ func (a *Action) trigger(c Clock) []effects.Effect {
 		}
 		a.Trigger.NextTickAt = c.Now
 	}
-	return a.start(c)
+	return a.startByHand(c)
 }
 
 // start: pending → running. The shell makes this durable before it calls the
@@ -312,16 +317,18 @@ func (a *Action) handBack(c Clock) []effects.Effect {
 // a recurring action. A failure does not end a recurrence.
 func (a *Action) finish(status Status, c Clock) []effects.Effect {
 	a.FinishedAt, a.UpdatedAt = c.Now, c.Now
+	ledger := a.endCycle(status, c.Now, c)
 	if next, ok := a.nextCycle(c); ok {
 		a.LastRun = &LastRun{Cycle: a.Cycle, Status: status, DueAt: a.Trigger.KeyTime(), StartedAt: a.StartedAt, FinishedAt: a.FinishedAt, Attempts: a.Attempts}
 		a.Trigger, a.ResumeAt = Scheduled(next), 0
 		a.Status = Status{Type: StatusPending}
 		a.Cycle++
 		a.Attempt, a.Attempts = 0, nil
-		return []effects.Effect{a.announce(status)}
+		return append([]effects.Effect{a.announce(status)}, ledger...)
 	}
+	ledger = append(ledger, a.closeLedger(false, status, c)...)
 	a.Status = status
-	return a.tellEnd(status)
+	return append(a.tellEnd(status), ledger...)
 }
 
 // nextCycle gives the first time of the recurrence after now, and after the

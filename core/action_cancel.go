@@ -19,6 +19,9 @@ const (
 	CancelKill CancelMode = "kill"
 )
 
+// reasonCancelled is the reason of an action that was cancelled without one.
+const reasonCancelled = "cancelled"
+
 // cancel: pending, running → cancelled, or running until its run is answered (A3).
 func (a *Action) cancel(e ActionCancel, c Clock) []effects.Effect {
 	switch e.Mode {
@@ -26,7 +29,7 @@ func (a *Action) cancel(e ActionCancel, c Clock) []effects.Effect {
 	default:
 		return refused(a.Ref(), e, effects.CodeInvalid, "mode: %q is unknown: use %q or %q, or leave it out", clip(string(e.Mode)), CancelAwait, CancelKill)
 	}
-	reason := reasonOr(e.Reason, "cancelled")
+	reason := reasonOr(e.Reason, reasonCancelled)
 	switch a.Status.Type {
 	case StatusPending:
 		return a.endCancelled(reason, c)
@@ -50,12 +53,15 @@ func (a *Action) cancel(e ActionCancel, c Clock) []effects.Effect {
 
 // endCancelled: → cancelled.
 func (a *Action) endCancelled(reason string, c Clock) []effects.Effect {
-	if a.Status.Type == StatusRunning {
+	status := Status{Type: StatusCancelled, Reason: reason}
+	running := a.Status.Type == StatusRunning
+	if running {
 		a.FinishedAt = c.Now
 	}
-	a.Status = Status{Type: StatusCancelled, Reason: reason}
+	ledger := a.closeLedger(!running, status, c)
+	a.Status = status
 	a.UpdatedAt, a.RetryAt, a.Cancelling = c.Now, 0, ""
-	return a.tellEnd(a.Status)
+	return append(a.tellEnd(status), ledger...)
 }
 
 // stopsEffect: see [Stopping].

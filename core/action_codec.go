@@ -31,6 +31,10 @@ func (a Action) AppendJSON(b []byte) []byte {
 	if a.Cancelling != "" {
 		o.str("cancelling", a.Cancelling)
 	}
+	if a.Ledger != nil {
+		o.key("ledger")
+		o.b = appendMarshaled(o.b, a.Ledger)
+	}
 	return o.end()
 }
 

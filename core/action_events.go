@@ -21,7 +21,11 @@ type (
 		Whole bool `json:"whole,omitempty"`
 	}
 	// ActionDue says that the action's time has come.
-	ActionDue struct{}
+	ActionDue struct {
+		// Absences are those in which the times of a recurring action came, in order. The engine
+		// gives them, see [Informed].
+		Absences []Absence `json:"absences,omitempty"`
+	}
 	// ActionTrigger runs a pending action now, whatever its time.
 	ActionTrigger struct{}
 	// ActionCancel ends an action that is pending or running.
@@ -93,7 +97,10 @@ var actionEvents = []eventType{
 }
 
 // appendFields: see [AppendEvent]. All that an action is told is hot.
-func (e ActionDue) appendFields(o object) object { return o }
+func (e ActionDue) appendFields(o object) object {
+	o.absences(e.Absences)
+	return o
+}
 
 func (e ActionCreate) appendFields(o object) object {
 	o.value("spec", e.Spec.AppendJSON)

@@ -84,13 +84,21 @@ func goldenStates() []core.State {
 		Count: math.MaxUint64, CountCapped: true, Manual: true, ActionID: id(1), Outcome: "failed", Reason: "r", StartedAt: start, FinishedAt: start,
 	}
 	held, _ := core.Dedup{}.Apply(core.DedupClaim{Create: goldenActionSpec()}, clock)
-	out := []core.State{pending, running, again, bare, completed, failed, cancelled, stopping, waiting, cycled, recurring, fired, paused, full, core.Occurrence{ID: id(6)}, held}
+	out := []core.State{pending, running, again, bare, completed, failed, cancelled, stopping, waiting, cycled, recurring, fired, paused, full, core.Occurrence{ID: id(6)}, goldenEntryOfLedger(), held}
 	for _, kind := range kinds {
 		if k, ok := kits[kind]; ok {
 			out = append(out, k.states()...)
 		}
 	}
 	return out
+}
+
+// goldenEntryOfLedger has every field that entries have since they name their schedule.
+func goldenEntryOfLedger() core.Occurrence {
+	return core.Occurrence{
+		ID: id(7), RecurringID: id(3), DueAt: start, LastDueAt: start, DecidedAt: start, Verdict: core.VerdictDispatched, Count: 1, ActionID: id(1),
+		Schedule: core.KindRecurring, Namespace: "ns", Tenant: "t", Name: "nightly <report>", Number: 12, Latest: true, Backfill: id(9),
+	}
 }
 
 // goldenEvents holds at least one event of each type.
@@ -103,6 +111,7 @@ func goldenEvents() map[effects.Kind][]core.Event {
 			core.ActionComplete{Run: 1, Result: json.RawMessage(`{"ok":true}`)}, core.ActionComplete{Run: math.MaxUint32, Result: json.RawMessage("{")}, core.ActionComplete{},
 			core.ActionFail{Run: 1, Reason: "exit status 1"}, core.ActionFail{Run: 1, Reason: "exit status 1", Result: json.RawMessage(`{"exit_code":1}`)},
 			core.ActionFail{Run: 2, Reason: "answered 503", Result: json.RawMessage(`{"status":503}`), RetryAfterMS: 7000}, core.ActionFail{Run: 2, Reason: "not found", Permanent: true, TimedOut: true}, core.ActionInterrupt{Run: 1, Reason: core.ReasonRecovered}, core.ActionHandBack{Run: 1}, core.ActionExpire{},
+			core.ActionDue{Absences: goldenAbsences},
 		},
 		core.KindRecurring: {
 			core.RecurringCreate{Spec: goldenRecurringSpec()}, core.RecurringDue{}, core.RecurringDue{Refusal: "id: action exists already"}, core.RecurringUpdate{},
@@ -119,6 +128,9 @@ func goldenEvents() map[effects.Kind][]core.Event {
 			core.OccurrenceRecord{Occurrence: core.Occurrence{ID: id(5), RecurringID: id(3), DueAt: start, LastDueAt: start, DecidedAt: start, Verdict: core.VerdictDispatched, Count: 1, ActionID: id(1)}},
 			core.OccurrenceSettle{Outcome: core.StatusFailed, Reason: "exit status 1", StartedAt: start, FinishedAt: start.Add(time.Second)},
 			core.OccurrenceDeduplicate{Holder: id(1)}, core.OccurrenceExpire{},
+			core.OccurrenceRecord{Occurrence: goldenEntryOfLedger()}, core.OccurrenceDecide{Verdict: core.VerdictDispatched, ActionID: id(1)},
+			core.OccurrenceDecide{Verdict: core.VerdictExpired, Reason: "it waited <longer>"}, core.OccurrenceExtend{LastDueAt: start, Count: 1},
+			core.OccurrenceExtend{LastDueAt: start, Count: math.MaxUint64, Capped: true}, core.OccurrenceOutlived{},
 		},
 		core.KindDedup: {core.DedupClaim{Create: goldenActionSpec()}, core.DedupClaim{Create: goldenActionSpec(), LastExecutedAt: start}, core.DedupRelease{Holder: id(1)}},
 	}

@@ -219,10 +219,43 @@ var invariants = map[effects.Kind][]invariant{
 			if ends && a.DedupKey != "" {
 				releases = 1
 			}
-			cycled := a.Cycle > b.Cycle && exists(b) // a recurring action's cycle tells the bus alone
+			if b.Ledger != nil && b.Ledger.Entry != uuid.Nil && (a.Ledger == nil || a.Ledger.Entry == uuid.Nil) {
+				settles++ // the entry of a cycle
+			}
+			cycled := a.Cycle > b.Cycle && exists(b)
 			told := s.emits() == 1
 			return unless(told == (ends || cycled) && len(sends[core.OccurrenceSettle](s)) == settles && len(sends[core.DedupRelease](s)) == releases,
 				"%s → %s with %v", b.Status.Type, a.Status.Type, s.effs)
+		}),
+		on("Each cycle of a recurring action is recorded with its first run and settled with its end, both once.", func(s step, b, a core.Action) string {
+			var began, ended uuid.UUID
+			for _, r := range sends[core.OccurrenceRecord](s) {
+				if r.Occurrence.Verdict == core.VerdictDispatched {
+					began = r.Occurrence.ID
+				}
+			}
+			for _, e := range s.effs {
+				if send, ok := e.(effects.Send); ok && send.To.ID != a.Occurrence {
+					if _, settles := send.Event.(core.OccurrenceSettle); settles {
+						ended = send.To.ID
+					}
+				}
+			}
+			entry := func(a core.Action) uuid.UUID {
+				if a.Ledger == nil {
+					return uuid.Nil
+				}
+				return a.Ledger.Entry
+			}
+			var wantBegan, wantEnded uuid.UUID
+			if !b.Recurrence.IsZero() && a.Run > b.Run && b.Attempt == 0 && entry(b) == uuid.Nil {
+				wantBegan = entry(a)
+			}
+			if over := a.Cycle > b.Cycle || a.Status.Type.Terminal(); exists(b) && exists(a) && over {
+				wantEnded = entry(b)
+			}
+			return unless(began == wantBegan && ended == wantEnded && (wantBegan == uuid.Nil) == (entry(a) == entry(b) || entry(a) == uuid.Nil),
+				"began %s, want %s; ended %s, want %s; entry %s → %s", began, wantBegan, ended, wantEnded, entry(b), entry(a))
 		}),
 		on("Once created, of the spec only the trigger's time changes: with a trigger before it, and with a cycle.", func(s step, b, a core.Action) string {
 			if !exists(b) || !exists(a) {
@@ -317,17 +350,18 @@ var invariants = map[effects.Kind][]invariant{
 		}),
 	},
 	core.KindOccurrence: {
-		on("The verdict is written once, but for a dispatch that turns out to be deduplicated.", func(_ step, b, a core.Occurrence) string {
+		on("The verdict is written once, but for one that waits, and for a dispatch that turns out to be deduplicated or refused.", func(_ step, b, a core.Occurrence) string {
 			changed := exists(b) && exists(a) && a.Verdict != b.Verdict
-			return unless(!changed || b.Verdict == core.VerdictDispatched && b.Outcome == "" && a.Verdict == core.VerdictDeduplicated, "%s → %s", b.Verdict, a.Verdict)
+			dispatched := b.Verdict == core.VerdictDispatched && b.Outcome == "" && a.Verdict != core.VerdictWaiting
+			return unless(!changed || b.Verdict == core.VerdictWaiting || dispatched, "%s → %s", b.Verdict, a.Verdict)
 		}),
 		on("The outcome is written once, and only to a dispatched one.", func(_ step, b, a core.Occurrence) string {
 			changed := exists(b) && exists(a) && a.Outcome != b.Outcome
 			return unless(!changed || b.Outcome == "" && b.Verdict == core.VerdictDispatched, "%s: %q → %q", b.Verdict, b.Outcome, a.Outcome)
 		}),
-		on("A dispatched one without outcome never expires.", func(_ step, b, a core.Occurrence) string {
-			open := exists(b) && b.Verdict == core.VerdictDispatched && b.Outcome == ""
-			return unless(!open || exists(a), "gone")
+		on("One that waits, and a dispatched one without outcome, never expires, nor does one of the latest of its schedule.", func(_ step, b, a core.Occurrence) string {
+			open := b.Verdict == core.VerdictDispatched && b.Outcome == "" || b.Verdict == core.VerdictWaiting
+			return unless(!exists(b) || exists(a) || !open && !b.Latest, "gone")
 		}),
 		on("It says nothing to others.", func(s step, _, _ core.Occurrence) string {
 			return unless(len(s.effs) == 0 || refusal(s.effs) != nil, "%v", s.effs)

@@ -115,6 +115,7 @@ var kindTable = []kind{ // read-only: a table
 	}),
 	machine[Occurrence, OccurrenceEvent]("an occurrence", kind{
 		name: KindOccurrence, events: occurrenceEvents, expire: OccurrenceExpire{}, retention: RetainHistory, passing: always,
+		statuses: OccurrenceTerms("", "", ""),
 	}),
 	machine[Pipeline, PipelineEvent]("a pipeline", kind{
 		name: KindPipeline, decode: decodePipeline, events: pipelineEvents, due: PipelineDue{}, expire: PipelineExpire{}, outer: &effectEvents, child: true, bounded: true,

@@ -277,7 +277,7 @@ func drawActionEvent(t *rapid.T, a core.Action, c core.Clock) core.Event {
 	run := rapid.OneOf(rapid.Just(a.Run), rapid.Just(a.Run), rapid.SampledFrom([]uint32{0, 1, math.MaxUint32})).Draw(t, "run")
 	switch rapid.SampledFrom([]string{"due", "due", "trigger", "cancel", "complete", "complete", "fail", "interrupt", "interrupt", "hand_back", "expire", "create"}).Draw(t, "event") {
 	case "due":
-		return core.ActionDue{}
+		return core.ActionDue{Absences: drawAbsences(t, c.Now.Add(-time.Hour), c.Now)}
 	case "trigger":
 		return core.ActionTrigger{}
 	case "cancel":
@@ -325,24 +325,41 @@ func drawRecurringEvent(t *rapid.T, r core.RecurringAction, c core.Clock) core.E
 }
 
 func drawOccurrence(t *rapid.T, c core.Clock) core.Occurrence {
-	return core.Occurrence{
+	o := core.Occurrence{
 		ID: drawID(t, "id"), RecurringID: drawID(t, "recurring"), DueAt: c.Now, LastDueAt: c.Now, DecidedAt: c.Now,
-		Verdict: rapid.SampledFrom([]core.Verdict{core.VerdictDispatched, core.VerdictDispatched, core.VerdictMissed, core.VerdictDeduplicated, core.VerdictSkipped}).Draw(t, "verdict"),
+		Verdict: rapid.SampledFrom(append(core.Verdicts(), core.VerdictDispatched)).Draw(t, "verdict"),
 		Count:   rapid.SampledFrom([]uint64{1, 0, math.MaxUint64}).Draw(t, "count"), CountCapped: rapid.Bool().Draw(t, "capped"),
 		ActionID: drawID(t, "action"), Reason: strings.ToValidUTF8(drawText(t, "reason"), "?"), // it comes from the kernel
 	}
+	if rapid.IntRange(0, 3).Draw(t, "of an earlier build") == 0 {
+		return o
+	}
+	o.Schedule = rapid.SampledFrom(core.OccurrenceSchedules()).Draw(t, "schedule")
+	o.Namespace, o.Tenant = drawName(t, "namespace"), drawName(t, "tenant")
+	o.Name, o.Number, o.Latest = strings.ToValidUTF8(drawText(t, "name"), "?"), 1, rapid.Bool().Draw(t, "latest")
+	o.Manual = rapid.Bool().Draw(t, "manual")
+	if rapid.Bool().Draw(t, "backfilled") {
+		o.Backfill = drawID(t, "backfill")
+	}
+	return o
 }
 
 func drawOccurrenceEvent(t *rapid.T, o core.Occurrence, c core.Clock) core.Event {
 	if !exists(o) && rapid.IntRange(0, 9).Draw(t, "make") > 0 {
 		return core.OccurrenceRecord{Occurrence: drawOccurrence(t, c)}
 	}
-	switch rapid.SampledFrom([]string{"settle", "deduplicate", "expire", "record"}).Draw(t, "event") {
+	switch rapid.SampledFrom([]string{"settle", "deduplicate", "decide", "extend", "outlived", "expire", "record"}).Draw(t, "event") {
 	case "settle":
 		outcome := rapid.SampledFrom([]core.StatusType{core.StatusCompleted, core.StatusFailed, core.StatusCancelled}).Draw(t, "outcome")
 		return core.OccurrenceSettle{Outcome: outcome, Reason: drawText(t, "reason"), StartedAt: c.Now, FinishedAt: c.Now}
 	case "deduplicate":
 		return core.OccurrenceDeduplicate{Holder: drawID(t, "holder")}
+	case "decide":
+		return core.OccurrenceDecide{Verdict: rapid.SampledFrom(core.Verdicts()).Draw(t, "verdict"), Reason: drawText(t, "reason"), ActionID: drawID(t, "action")}
+	case "extend":
+		return core.OccurrenceExtend{LastDueAt: c.Now.Add(time.Minute), Count: rapid.SampledFrom([]uint64{1, math.MaxUint64}).Draw(t, "count"), Capped: rapid.Bool().Draw(t, "capped")}
+	case "outlived":
+		return core.OccurrenceOutlived{}
 	case "expire":
 		return core.OccurrenceExpire{}
 	}

@@ -200,16 +200,6 @@ func (o Occurrence) scope() Scope { return Scope{o.Namespace, o.Tenant} }
 // Deadline is none: an occurrence waits for nothing.
 func (o Occurrence) Deadline() Time { return 0 }
 
-// RecurringTerm is the list term of the occurrences of one recurring action.
-func RecurringTerm(id uuid.UUID) string { return "recurring:" + id.String() }
-
-// Terms lists the occurrence under its recurring action, and under what may be forgotten.
-func (o Occurrence) Terms() []effects.Term {
-	terms := append(make([]effects.Term, 0, 2), effects.Term{Name: RecurringTerm(o.RecurringID), At: o.DecidedAt})
-	at, ended := o.endedAt()
-	return withEnd(terms, at, ended)
-}
-
 func (e OccurrenceRecord) belongsToDispatch() bool {
 	return e.Occurrence.Verdict == VerdictDispatched
 }
@@ -240,6 +230,13 @@ func (e OccurrenceSettle) appendFields(o object) object {
 
 func (e OccurrenceDeduplicate) appendFields(o object) object {
 	o.id("holder", e.Holder)
+	return o
+}
+
+func (e OccurrenceDecide) appendFields(o object) object {
+	o.str("verdict", string(e.Verdict))
+	o.str("reason", e.Reason)
+	o.id("action_id", e.ActionID)
 	return o
 }
 

@@ -18,6 +18,9 @@ func (s *scan) kind() effects.Kind {
 	return effects.Kind(name)
 }
 
+// plainDue is one for all, since there are many.
+var plainDue Event = ActionDue{} // read-only
+
 // scanActionEvent: see [kind].
 func scanActionEvent(s *scan, name []byte) Event {
 	switch string(name) {
@@ -28,7 +31,12 @@ func scanActionEvent(s *scan, name []byte) Event {
 		s.want("}")
 		return e
 	case "due":
-		return ActionDue{}
+		if s.next(`,"absences":`) {
+			var e ActionDue
+			s.decode(&e.Absences)
+			return e
+		}
+		return plainDue
 	case "trigger":
 		return ActionTrigger{}
 	case "cancel":

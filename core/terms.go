@@ -148,6 +148,9 @@ func ReindexedKinds() []effects.Kind {
 // but for those under which it stands still.
 func FormerTerms(s State) []effects.Term {
 	if o, ok := s.(Occurrence); ok {
+		if o.Schedule != "" {
+			return nil // there were none
+		}
 		return []effects.Term{{Name: TermAll, At: o.DecidedAt, Counted: true}}
 	}
 	var out []effects.Term

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
@@ -18,7 +19,8 @@ import (
 func checkTerms(t tb, s core.State) {
 	t.Helper()
 	kind, terms := s.Ref().Kind, s.Terms()
-	if statuses := core.StatusTerms(kind); len(statuses) > 0 {
+	o, _ := s.(core.Occurrence)
+	if statuses := core.StatusTerms(kind); len(statuses) > 0 && (kind != core.KindOccurrence || o.Schedule != "") {
 		of := core.ScopeOf(s)
 		listed := slices.DeleteFunc(slices.Clone(statuses), func(status string) bool { return !hasTerm(terms, core.TermWithin(status, of)) })
 		require.Len(t, listed, 1, "%s stands under %v", s.Ref(), terms)
@@ -93,4 +95,45 @@ func TestTheListsCostSixWritesInTheLifeOfAnActionThatBeginsAtOnce(t *testing.T) 
 	puts, deletes = 0, 0
 	apply(core.ActionExpire{})
 	assert.Equal(t, []int{0, 4}, []int{puts, deletes}, "retention")
+}
+
+// Lists by tenant, schedule, verdict, outcome, name, hand and backfill read no entry in vain, and
+// an entry of a build before those lists stays where it was.
+func TestAnEntryOfTheLedgerStandsInTheListsThatItIsLookedForIn(t *testing.T) {
+	due, decided, of := start, start.Add(time.Minute), core.Scope{Namespace: "ns", Tenant: "t"}
+	o := core.Occurrence{
+		ID: id(1), RecurringID: id(2), DueAt: due, LastDueAt: due, DecidedAt: decided, Verdict: core.VerdictDispatched, Count: 1,
+		Outcome: "failed", FinishedAt: decided,
+	}
+	assert.Equal(t, []effects.Term{{Name: "recurring:" + id(2).String(), At: decided}, {Name: core.TermEnded, At: decided}}, o.Terms(), "of an earlier build")
+	o.Schedule, o.Namespace, o.Tenant, o.Name, o.Latest = core.KindRecurring, "ns", "t", "nightly", true
+	in := func(o core.Occurrence, name string) bool {
+		return slices.ContainsFunc(o.Terms(), func(term effects.Term) bool { return term.Name == name && term.At == due })
+	}
+	tenant := core.TenantTerm(of)
+	assert.Equal(t, of, core.TenantOfTerm(tenant))
+	assert.Equal(t, tenant, effects.CountName(tenant), "each tenant has a total of its own")
+	for _, name := range []string{
+		core.TermAll, tenant, core.RecurringTerm(id(2)), core.TermWithin("status:recurring:dispatched:failed", of), core.TermWithin(core.ScheduleNameTerm("nightly"), of),
+	} {
+		assert.True(t, in(o, name), name)
+	}
+	assert.Len(t, o.Terms(), 5, "one of the latest is not among what may be forgotten")
+	byHand := o
+	byHand.Manual, byHand.Backfill = true, id(3)
+	assert.True(t, in(byHand, core.TermWithin(core.TermManual, of)))
+	assert.True(t, in(byHand, core.TermWithin(core.BackfillTerm(id(3)), of)))
+	job := o
+	job.Schedule, job.Outcome = core.KindJob, "unheard of"
+	assert.True(t, in(job, core.TermWithin("status:job:dispatched", of)), "an outcome that has no list")
+	assert.Len(t, job.Terms(), 4, "a job is found by its key")
+	o.Latest = false
+	assert.Contains(t, o.Terms(), effects.Term{Name: core.TermEnded, At: decided})
+	assert.Contains(t, o.Terms(), effects.Term{Name: core.TermWithin(core.TermEnded, of), At: decided})
+	assert.Empty(t, core.FormerTerms(o))
+
+	assert.Equal(t, []string{"status:job:dispatched:failed"}, core.OccurrenceTerms(core.KindJob, "", core.StatusFailed))
+	assert.Equal(t, []string{"status:action:missed"}, core.OccurrenceTerms(core.KindAction, core.VerdictMissed, ""))
+	assert.Len(t, core.OccurrenceTerms("", core.VerdictDispatched, ""), 3+3+3+5)
+	assert.Len(t, core.OccurrenceTerms("", "", ""), 3*7+3+3+5)
 }

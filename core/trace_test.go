@@ -353,7 +353,7 @@ func phase(s core.State) string {
 var phases = map[effects.Kind][]string{
 	core.KindAction:     {"absent", "pending", "running", "completed", "failed", "cancelled"},
 	core.KindRecurring:  {"absent", "enabled", "disabled"},
-	core.KindOccurrence: {"absent", "dispatched", "settled", "missed", "deduplicated", "skipped"},
+	core.KindOccurrence: {"absent", "dispatched", "settled", "missed", "deduplicated", "skipped", "cancelled", "expired", "waiting"},
 	core.KindDedup:      {"absent", "held"},
 }
 

@@ -24,6 +24,10 @@ type index struct {
 	find   func(store.ReadTx) ([][]string, error)
 	newest bool     // first; else the first in line
 	names  []string // what a page token is bound to
+
+	// until and from bound a list that is read from its newest machine on: it has those at from
+	// or later, and before until. Zero: no bound.
+	from, until core.Time
 }
 
 // newest is a list index that is read from its newest machine on.
@@ -201,7 +205,7 @@ func (x index) token(c store.Cursor) string {
 
 func (x index) parseToken(s string) (store.Cursor, error) {
 	if s == "" {
-		return store.Cursor{}, nil
+		return store.Cursor{At: x.until}, nil
 	}
 	b, err := base64.RawURLEncoding.DecodeString(s)
 	if err != nil || len(b) != 28 || binary.BigEndian.Uint32(b[24:]) != x.sum(b[:24]) {

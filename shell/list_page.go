@@ -77,8 +77,8 @@ func readChunk[S core.State](ctx context.Context, st store.Store, of *index, fro
 				return err
 			}
 			out.steps = m.steps
-			if !ok {
-				out.last, out.ended = c, !m.tired()
+			if !ok || !of.from.IsZero() && c.At < of.from {
+				out.last, out.ended = c, ok || !m.tired()
 				return nil
 			}
 			s, n, err := decodeAs[S](tx, of.kind, c.ID)

@@ -19,6 +19,7 @@ func (s *Server) actionRoutes() []route {
 		{"POST", "/v1/actions/batch", writingToken, noQuery(s.createActions)},
 		{"GET", "/v1/actions", anyToken | lists, actions.page(s, "actions")},
 		{"GET", "/v1/actions/{id}", anyToken, actions.act(show[core.Action])},
+		{"GET", "/v1/actions/{id}/history", anyToken | lists, s.actionHistory},
 		{"POST", "/v1/actions/{id}/cancel", writingToken, actions.act(s.cancelAction)},
 		{"POST", "/v1/actions/{id}/trigger", writingToken, actions.act(s.triggerAction)},
 	}
@@ -31,7 +32,7 @@ func policyOf(p *wire.RunPolicy) core.RunPolicy { return or(p, wire.RunPolicy{})
 
 // fromOutside says why some fields of a stored action cannot be given.
 var fromOutside = map[string]string{
-	"occurrence": "can only be set by a recurring action", "owner": "can only be set by machines",
+	"occurrence": "can only be set by a recurring action", "ledger": "is set by the server", "owner": "can only be set by machines",
 	"status": "is set by the server", "created_at": "is set by the server", "updated_at": "is set by the server",
 	"run": "is set by the server", "cycle": "is set by the server", "attempt": "is set by the server",
 	"started_at": "is set by the server", "finished_at": "is set by the server", "last_run": "is set by the server",

@@ -31,6 +31,7 @@ type listing[S, Out any] struct {
 	size  func(S) int // about how many bytes a record takes
 	// short leaves next_page_token out at the end.
 	short bool
+	lines bool // it may be asked for as one element a line
 }
 
 // source is where the records of a list come from.
@@ -174,6 +175,9 @@ func (l listing[S, Out]) answer(s *Server, w http.ResponseWriter, r *http.Reques
 		return err
 	}
 	out := newPageWriter(w, field)
+	if l.lines && wantsLines(r) {
+		out.lines()
+	}
 	ctx, damaged := shell.CountDamaged(r.Context())
 	out.damaged = damaged
 	read := 0

@@ -23,6 +23,7 @@ type pageWriter struct {
 	elements int
 	bytes    int
 	damaged  func() int // counts the records that could not be read
+	oneALine bool       // nothing but the elements: see lines
 }
 
 const (
@@ -42,10 +43,13 @@ func (p *pageWriter) add(v any) error {
 	if err != nil {
 		return fmt.Errorf("encode the answer: %w", err)
 	}
-	if p.elements > 0 {
+	if p.elements > 0 && !p.oneALine {
 		p.buf.WriteByte(',')
 	}
 	p.buf.Write(b)
+	if p.oneALine {
+		p.buf.WriteByte('\n')
+	}
 	p.elements++
 	p.bytes += len(b)
 	if p.buf.Len() < pagePacket {
@@ -56,6 +60,9 @@ func (p *pageWriter) add(v any) error {
 
 // end adds the token to go on by; short leaves out an empty one.
 func (p *pageWriter) end(token string, short bool) error {
+	if p.oneALine {
+		return p.endLines(token)
+	}
 	p.buf.WriteByte(']')
 	if token != "" || !short {
 		p.buf.WriteString(`,"next_page_token":"` + token + `"`)
@@ -83,7 +90,11 @@ func (p *pageWriter) send() error {
 	if !p.begun {
 		p.begun = true
 		p.tell("")
-		p.w.Header().Set("Content-Type", "application/json")
+		media := "application/json"
+		if p.oneALine {
+			media = mediaLines
+		}
+		p.w.Header().Set("Content-Type", media)
 		p.w.WriteHeader(http.StatusOK)
 	}
 	for b := p.buf.Bytes(); len(b) > 0; {

@@ -201,6 +201,18 @@ var sweepMakers = map[string]func(*sweepWorld, thing){
 	"calendars": func(w *sweepWorld, th thing) {
 		w.must(th, "POST /v1/calendars"+inTenant, `{"name":"{name}","exclude":{"dates":[{"date":"2026-12-25","name":"{secret}"}]}}`, "")
 	},
+	"occurrences": func(w *sweepWorld, th thing) { // of an action that recurs: it stays visible as the action does
+		recurring := strings.Replace(sweepBodies["createAction"], `"trigger"`, `"recurrence":3600,"trigger"`, 1)
+		th["id"] = w.must(th, "POST /v1/actions", recurring, "id")
+		w.must(th, "POST /v1/actions/{id}/trigger", "", "")
+		list, _, err := w.engine.Occurrences().List(w.t.Context(), shell.OccurrenceFilter{Scope: &shell.Scope{Namespace: "ns", Tenant: th["tenant"]}}, shell.Page{})
+		require.NoError(w.t, err)
+		for _, o := range list {
+			if o.RecurringID.String() == th["id"] {
+				th["id"] = o.ID.String()
+			}
+		}
+	},
 	"subscribers": func(w *sweepWorld, th thing) {
 		w.must(th, "PUT /v1/subscribers/{name}", sweepBodies["putSubscriber"], "")
 	},

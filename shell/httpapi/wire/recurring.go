@@ -108,10 +108,16 @@ type RecurringState struct {
 	NextExecutionAt effects.Time `json:"next_execution_at"`
 }
 
-// HistoryList is a page of the history of a recurring action or a job: what became of its
+// HistoryList is a page of the history of a recurring action, a periodic action or a job: what became of its
 // times, newest first.
 type HistoryList struct {
 	History       []core.Occurrence `json:"history"`
+	NextPageToken string            `json:"next_page_token"`
+}
+
+// OccurrenceList is a page of GET /v1/occurrences.
+type OccurrenceList struct {
+	Occurrences   []core.Occurrence `json:"occurrences"`
 	NextPageToken string            `json:"next_page_token"`
 }
 

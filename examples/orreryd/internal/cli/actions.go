@@ -22,7 +22,8 @@ func (a *app) actionsCommand() *cobra.Command {
 	m := a.actions()
 	return a.addClientFlags(group("actions", "Add, list, show, cancel and trigger actions",
 		"An action is one piece of work that waits for its time, runs, and ends.",
-		a.actionsAdd(m), a.addMany(), a.actionsList(), m.show("Show an action"), m.reasoned("cancel", "Cancel an action that is pending or running"), a.actionsTrigger(m)))
+		a.actionsAdd(m), a.addMany(), a.actionsList(), m.show("Show an action"), m.reasoned("cancel", "Cancel an action that is pending or running"), a.actionsTrigger(m),
+		history(m, "ACTION", "TOOK", "List what became of each time of an action that recurs, newest first", func(string, core.Occurrence) string { return "" }).command(a)))
 }
 
 func (a *app) actions() machine[core.Action] {

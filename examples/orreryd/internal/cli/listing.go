@@ -30,6 +30,8 @@ type listing[S any] struct {
 	filters []filter
 	narrow  func(url.Values) // changes what is asked for, after the filters; nil: nothing
 
+	lines bool // with --json it prints one element a line
+
 	none   string // printed if the list is empty; %s: the tenant, and the namespace
 	header []string
 	row    func(S) []string
@@ -160,7 +162,13 @@ func (l listing[S]) command(a *app) *cobra.Command {
 
 // print prints a list, and how to go on.
 func (l listing[S]) print(a *app, args []string, raws []json.RawMessage, list []S, next string) error {
-	if a.json {
+	switch {
+	case a.json && l.lines:
+		if err := a.printLines(raws); err != nil {
+			return err
+		}
+		return a.sayMore(next)
+	case a.json:
 		return a.printJSON(map[string]any{l.field: raws, "next_page_token": next})
 	}
 	header := l.header
@@ -180,11 +188,16 @@ func (l listing[S]) print(a *app, args []string, raws []json.RawMessage, list []
 	if _, err := io.WriteString(a.out, table{header, rows}.text()); err != nil {
 		return err
 	}
-	if next != "" {
-		_, err := fmt.Fprintf(a.err, "There is more: --page-token %s, or --all\n", text.Clean(next))
-		return err
+	return a.sayMore(next)
+}
+
+// sayMore says how to go on, if there is more.
+func (a *app) sayMore(next string) error {
+	if next == "" {
+		return nil
 	}
-	return nil
+	_, err := fmt.Fprintf(a.err, "There is more: --page-token %s, or --all\n", text.Clean(next))
+	return err
 }
 
 // rowsOf gives a row for each of a list.
