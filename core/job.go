@@ -156,6 +156,8 @@ func (t *jobTransition) apply(e JobEvent) {
 		t.runEnded(e)
 	case ChildEnded:
 		t.runRefused(e)
+	case BackfillTime:
+		t.conflict("job %s cannot make runs of past times yet", clip(t.ID))
 	}
 }
 

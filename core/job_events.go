@@ -130,4 +130,5 @@ func (e JobRunEnded) stored() Event {
 var jobEvents = []eventType{
 	event[JobApply](), event[JobDue](), event[JobTrigger](), event[JobPause](), event[JobResume](), event[JobDelete](),
 	event[JobSkipNext](), event[JobKill](), event[JobAdmit](), event[JobRunEnded](), event[ChildEnded](),
+	event[BackfillTime](),
 }

@@ -110,6 +110,8 @@ func (r RecurringAction) Apply(e RecurringEvent, c Clock) (RecurringAction, []ef
 		return RecurringAction{}, append(effs, r.announce("deleted"))
 	case RecurringDeduplicated:
 		return r.deduplicated(e)
+	case BackfillTime:
+		return r, refused(r.Ref(), e, effects.CodeConflict, "recurring action %s cannot dispatch past times yet", r.ID)
 	case RecurringCreate:
 	}
 	return r, refused(r.Ref(), e, effects.CodeInvalid, "a recurring action takes no event %q", e.EventType())

@@ -107,6 +107,7 @@ func (RecurringDeduplicated) EventType() string { return "deduplicated" }
 var recurringEvents = []eventType{
 	event[RecurringCreate](), event[RecurringDue](), event[RecurringUpdate](), event[RecurringPause](),
 	event[RecurringResume](), event[RecurringTrigger](), event[RecurringDelete](), event[RecurringDeduplicated](),
+	event[BackfillTime](),
 }
 
 func (e RecurringCreate) stored() Event {
