@@ -36,6 +36,9 @@ type BackfillSpec struct {
 	// AlreadyDispatched counts the times of the range that were left out, since they had been
 	// dispatched before or waited for their turn.
 	AlreadyDispatched uint64 `json:"already_dispatched"`
+	// Forgotten counts the times of the range that were left out, since the ledger of
+	// occurrences does not know any more whether they were dispatched.
+	Forgotten uint64 `json:"forgotten"`
 	// MaxActive is how many times may be under way at once; 0: 1.
 	MaxActive uint32 `json:"max_active"`
 	// SpacingSeconds is the least time between the starts of two times; 0: none.
