@@ -164,9 +164,9 @@ func (t *Batch) Clock() Clock { return t.clock }
 // its occurrence is gone. But a dispatch is made whole or not at all. Where one
 // of its parts is refused, the input is undone and refused as a whole: no dedup
 // key is held by an action that was not made, no occurrence waits for one, and
-// no dispatch counts that was none. A due event of a recurring action, which
+// no dispatch counts that was none. A due event of a recurring action or a backfill, which
 // would then be due for ever, is applied once more with the refusal, and records
-// a missed time; its result has both, the refusal and the change.
+// a missed or refused time; its result has both, the refusal and the change.
 //
 // A machine that another one would make beyond the limit of a tenant ([Batch.Bound]) is
 // refused in the same way.
@@ -175,9 +175,9 @@ func (t *Batch) Apply(in Input) (Result, error) {
 	t.bounds.begin(in)
 	res, err := t.try(in)
 	if errors.Is(err, errHalf) {
-		if due, ok := in.Event.(interface{ afterRefusal(reason string) Event }); ok {
+		if instead := insteadOf(in.Event, res.Refused); instead != nil {
 			refused := res.Refused
-			in.Event = due.afterRefusal(refused.Reason)
+			in.Event = instead
 			res, err = t.try(in)
 			res.Refused = refused
 		}
@@ -191,6 +191,20 @@ func (t *Batch) Apply(in Input) (Result, error) {
 	}
 	res.Full = t.bounds.full
 	return res, nil
+}
+
+// insteadOf gives what is applied instead of a due event whose dispatch was refused; nil if
+// nothing is.
+func insteadOf(due Event, r *effects.Refused) Event {
+	switch due := due.(type) {
+	case interface{ afterRefusal(reason string) Event }:
+		return due.afterRefusal(r.Reason)
+	case interface {
+		afterRefused(reason string, limited bool) Event
+	}:
+		return due.afterRefused(r.Reason, r.Code == effects.CodeLimited)
+	}
+	return nil
 }
 
 // errHalf: a part of a dispatch was refused.

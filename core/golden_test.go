@@ -121,6 +121,7 @@ func goldenEvents() map[effects.Kind][]core.Event {
 				Policy: &core.RunPolicy{OnInterrupt: core.InterruptFail, MaxAttempts: 1},
 			}},
 			core.RecurringPause{By: "ann", Reason: "holidays"}, core.RecurringResume{}, core.RecurringTrigger{}, core.RecurringDelete{}, core.RecurringDeduplicated{}, core.RecurringDeduplicated{LastExecutedAt: start},
+			core.BackfillTime{At: start, Owner: core.Owner{Ref: effects.Ref{Kind: core.KindBackfill, ID: id(7)}, N: 3}},
 			core.RecurringDue{Refusal: "id: action exists already", Absences: goldenAbsences}, core.RecurringUpdate{Absences: goldenAbsences},
 			core.RecurringPause{By: "ann", Reason: "holidays", Absences: goldenAbsences}, core.RecurringDelete{Absences: goldenAbsences},
 		},

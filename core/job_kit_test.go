@@ -187,6 +187,7 @@ func goldenJobEvents() []core.Event {
 		core.JobPause{Reason: "<holidays>"}, core.JobResume{}, core.JobDelete{Reason: "not needed"}, core.JobSkipNext{Reason: "late"}, core.JobKill{Except: id(1), All: true, Reason: "full"},
 		core.JobAdmit{Run: id(1)}, core.JobRunEnded{Run: id(1), State: core.OrchestratorFailed, ExitCode: &code, Error: "OOMKilled"},
 		core.ChildEnded{Child: effects.Ref{Kind: core.KindOrchestrator, ID: id(1)}, Outcome: core.ChildRefused, Reason: "it exists already"},
+		core.BackfillTime{At: start, Owner: core.Owner{Ref: effects.Ref{Kind: core.KindBackfill, ID: id(7)}, N: 3}},
 	}
 }
 

@@ -24,6 +24,7 @@ const (
 	KindOrchestrator effects.Kind = "orchestrator"
 	KindScheduler    effects.Kind = "scheduler"
 	KindCalendar     effects.Kind = "calendar"
+	KindBackfill     effects.Kind = "backfill"
 )
 
 // Kinds of what a [Queue] keeps as records of their own. They take no events: the
@@ -150,6 +151,10 @@ var kindTable = []kind{ // read-only: a table
 		release: func(by Owner, token uint64) Event { return SemaphoreRelease{Owner: by, Token: token} },
 	}),
 	machine[Calendar, CalendarEvent]("a calendar", kind{name: KindCalendar, decode: decodeCalendar, events: calendarEvents, statuses: []string{TermOwn}}),
+	machine[Backfill, BackfillEvent]("a backfill", kind{
+		name: KindBackfill, events: backfillEvents, due: BackfillDue{}, expire: BackfillExpire{},
+		statuses: statusTerms(BackfillRunning, BackfillCompleted, BackfillCancelled),
+	}),
 	machine[Bus, BusEvent]("a bus", kind{name: KindBus, events: busEvents}),
 	machine[Queue, QueueEvent]("a queue", kind{
 		name: KindQueue, events: queueEvents, due: QueueDue{}, statuses: []string{QueueStatusTerm(false), QueueStatusTerm(true)},

@@ -34,6 +34,7 @@ var wantKinds = []struct {
 	{kind: core.KindLock, due: core.LockDue{}},
 	{kind: core.KindSemaphore, due: core.SemaphoreDue{}},
 	{kind: core.KindCalendar},
+	{kind: core.KindBackfill, due: core.BackfillDue{}, expire: core.BackfillExpire{}},
 	{kind: core.KindBus},
 	{kind: core.KindQueue, due: core.QueueDue{}},
 	{kind: core.KindQueueItem, scanned: true},

@@ -66,7 +66,7 @@ func Announced() []EventKind {
 			"condition_running", "constraint_error", "constraint_violated", "container_creating", "failed", "metrics", "orphaned",
 			"pending", "pre_run", "retrying", "running", "terminating", "update",
 		}},
-		{"scheduler", []string{"calendar_created", "calendar_deleted", "calendar_updated"}},
+		{"scheduler", []string{"backfill_cancelled", "backfill_completed", "backfill_created", "calendar_created", "calendar_deleted", "calendar_updated"}},
 		{"semaphore", []string{"acquired", "broken", "configured", "expired", "released"}},
 		{"strategy", []string{"cancelled", "exhausted", "fallback", "started", "success"}},
 		{"system", []string{"escalate", "heartbeat"}},

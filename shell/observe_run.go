@@ -148,7 +148,15 @@ func grown[T uint32 | uint64](before, after T) uint64 {
 }
 
 var schedulerObserver = observer{
-	kind:   core.KindScheduler,
+	kind: core.KindScheduler, category: "scheduler",
+	lines: map[string]line{
+		"calendar_created":   {"calendar.create", slog.LevelInfo},
+		"calendar_updated":   {"calendar.update", slog.LevelInfo},
+		"calendar_deleted":   {"calendar.delete", slog.LevelInfo},
+		"backfill_created":   {"backfill.create", slog.LevelInfo},
+		"backfill_completed": {"backfill.complete", slog.LevelInfo},
+		"backfill_cancelled": {"backfill.cancel", slog.LevelInfo},
+	},
 	change: logHeartbeats,
 	count: func(s *counts, before, after core.State) {
 		was, _ := before.(core.Scheduler)

@@ -11,7 +11,7 @@ import (
 // observers is the table of machines that are observed.
 var observers = [...]observer{
 	actionObserver, recurringObserver,
-	pipelineObserver, taskObserver, strategyObserver, queueObserver, lockObserver, semaphoreObserver, calendarObserver, systemObserver,
+	pipelineObserver, taskObserver, strategyObserver, queueObserver, lockObserver, semaphoreObserver, calendarObserver, backfillObserver, systemObserver,
 	jobObserver, runObserver, schedulerObserver,
 }
 
@@ -99,16 +99,24 @@ var semaphoreObserver = observer{
 	}),
 }
 
+// calendarObserver and backfillObserver: what these announce stands in the category of the
+// scheduler, see schedulerObserver.
 var calendarObserver = observer{
-	kind: core.KindCalendar, category: "scheduler",
-	lines: map[string]line{
-		"calendar_created": {"calendar.create", slog.LevelInfo},
-		"calendar_updated": {"calendar.update", slog.LevelInfo},
-		"calendar_deleted": {"calendar.delete", slog.LevelInfo},
-	},
+	kind: core.KindCalendar,
 	attrs: attrsOf(func(c core.Calendar) []slog.Attr {
 		return append(scopeAttrs(c.Namespace, c.Tenant, "name", c.Name), slog.Uint64("revision", c.Revision))
 	}),
+}
+
+var backfillObserver = observer{
+	kind: core.KindBackfill,
+	attrs: attrsOf(func(b core.Backfill) []slog.Attr {
+		return append(scopeAttrs(b.Namespace, b.Tenant, "name", b.Name),
+			slog.String("schedule", b.Schedule.String()), slog.Int("times", len(b.Times)), slog.Uint64("already_dispatched", b.AlreadyDispatched),
+			slog.Uint64("succeeded", b.Counts.Succeeded), slog.Uint64("failed", b.Counts.Failed),
+			slog.Uint64("cancelled", b.Counts.Cancelled), slog.Uint64("refused", b.Counts.Refused))
+	}),
+	count: counting((*counts).countBackfill),
 }
 
 // leaseLines are the lines about what is held by a lease.

@@ -13,14 +13,14 @@ func TestWhatMachinesAnnounceAndBecomeHasItsObserver(t *testing.T) {
 	for kind, category := range map[effects.Kind]string{
 		core.KindAction: "action", core.KindPipeline: "pipeline", core.KindTask: "task", core.KindStrategy: "strategy", core.KindQueue: "queue",
 		core.KindLock: "lock", core.KindSemaphore: "semaphore", core.KindJob: "job", core.KindOrchestrator: "run",
-		core.KindScheduler: "",
+		core.KindScheduler: "scheduler",
 	} {
 		o, ok := observersByKind[kind]
 		assert.True(t, ok, "%s", kind)
 		assert.Equal(t, category, o.category, "%s", kind)
 	}
 	for _, category := range []string{
-		"pipeline", "task", "strategy", "queue", "lock", "semaphore", "system", "job", "run", "recurring", "action",
+		"pipeline", "task", "strategy", "queue", "lock", "semaphore", "system", "job", "run", "recurring", "action", "scheduler",
 	} {
 		o, ok := observersByCategory[category]
 		assert.True(t, ok, category)

@@ -18,8 +18,9 @@ import (
 type Stats struct {
 	engine.Stats // of the loop
 	ActionCounts
-	RecurringActive uint64 // C10: enabled now
-	ActionsByStatus map[core.StatusType]uint64
+	RecurringActive  uint64 // C10: enabled now
+	BackfillsRunning uint64
+	ActionsByStatus  map[core.StatusType]uint64
 }
 
 // JobStats is what the engine has counted of jobs and their runs since it was
@@ -49,6 +50,7 @@ func (e *Engine) Stats(ctx context.Context) (out Stats, err error) {
 	out.Stats, err = e.loop.Stats(ctx, func(tx store.ReadTx) error {
 		t := totals{tx: tx}
 		out.RecurringActive = t.of(core.KindRecurring, core.EnabledTerm(true))
+		out.BackfillsRunning = t.of(core.KindBackfill, core.StatusTerm(core.BackfillRunning))
 		out.ActionsByStatus = totalsBy(&t, core.KindAction,
 			core.StatusPending, core.StatusRunning, core.StatusCompleted, core.StatusFailed, core.StatusCancelled)
 		return t.err
@@ -126,6 +128,16 @@ type ActionCounts struct {
 	ActionRetries                        uint64 // runs that failed, and are tried again by their policy
 	RecurringDispatched, RecurringErrors uint64 // C10
 	Webhooks                             uint64 // raw webhooks stored
+	// Past times that backfills have dispatched, and that their schedules have refused.
+	BackfillDispatched, BackfillRefused uint64
+}
+
+// countBackfill counts the times that a backfill has dispatched.
+func (s *counts) countBackfill(was, is core.Backfill) {
+	if n := was.Dispatched(); is.Dispatched() > n {
+		s.actions.BackfillDispatched += is.Dispatched() - n
+	}
+	s.actions.BackfillRefused += is.Counts.Refused - was.Counts.Refused
 }
 
 // RunCounts are what the engine has counted of jobs and their runs since it was made.

@@ -103,6 +103,7 @@ var (
 	descBuild      = desc("orrery_build_info", "Always 1; the labels tell what runs.", "version", "core", "tzdb")
 	descDispatched = desc("recurring_dispatched", "Recurring actions dispatched.")
 	descActive     = desc("recurring_active", "Recurring actions that are currently active.")
+	descBackfills  = desc("orrery_backfills_running", "Backfills that have not ended.")
 	descErrors     = desc("recurring_errors", "Recurring action dispatch errors.")
 	descActions    = desc("orrery_actions", "Stored actions by status.", "status")
 	descEnded      = desc("orrery_actions_ended_total", "Actions, and cycles of recurring ones, that ended, by outcome.", "outcome")
@@ -135,6 +136,8 @@ var counters = []counter[shell.Stats]{
 	{desc("orrery_actions_created_total", "Actions that were created."), func(s *shell.Stats) uint64 { return s.ActionsCreated }},
 	{desc("orrery_action_retries_total", "Runs of actions that failed, and are tried again."), func(s *shell.Stats) uint64 { return s.ActionRetries }},
 	{desc("orrery_webhooks_received_total", "Webhooks that were stored."), func(s *shell.Stats) uint64 { return s.Webhooks }},
+	{desc("orrery_backfill_dispatched_total", "Past times of schedules that backfills have dispatched."), func(s *shell.Stats) uint64 { return s.BackfillDispatched }},
+	{desc("orrery_backfill_refused_total", "Past times of schedules whose dispatch by a backfill was refused."), func(s *shell.Stats) uint64 { return s.BackfillRefused }},
 	{descDispatched, func(s *shell.Stats) uint64 { return s.RecurringDispatched }},
 	{descErrors, func(s *shell.Stats) uint64 { return s.RecurringErrors }},
 }
@@ -217,6 +220,7 @@ func (s *Server) collectEngine(ctx context.Context, ch samples) {
 	ch.counter(descEnded, st.ActionsCancelled, string(core.StatusCancelled))
 	gauges(ch, descActions, st.ActionsByStatus)
 	ch.gauge(descActive, float64(st.RecurringActive))
+	ch.gauge(descBackfills, float64(st.BackfillsRunning))
 	ch.gauge(descDeferred, float64(st.DeferredNow))
 	ch.gauge(descRunning, float64(st.Running))
 	ch.gauge(descJournal, float64(st.JournalSeq))

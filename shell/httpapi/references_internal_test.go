@@ -95,12 +95,14 @@ var fieldRules = []struct{ rule, fields string }{
 		MachineName.name MachineName.namespace MachineName.tenant
 		PipelineReaction.context PipelineReaction.namespace PipelineReaction.tenant
 		EventKind.action EventKind.category EventMatch.action EventMatch.category EventMatch.component EventMatch.data Event.data`},
+	{"a schedule that the caller could trigger: backfillOf", `
+		Backfill.recurring_id Backfill.job`},
 	{"the id of the machine that is made, which must be free", `
 		Action.id Pipeline.id Strategy.id Task.id`},
 	{"an item of the queue of the path", `
 		Redrive.item`},
 	{"where the machine is made: homeOf refuses another tenant's", `
-		Action.namespace Action.tenant Calendar.namespace Calendar.tenant Job.namespace Job.tenant Pipeline.namespace Pipeline.tenant Recurring.namespace Recurring.tenant
+		Action.namespace Action.tenant Backfill.namespace Backfill.tenant Calendar.namespace Calendar.tenant Job.namespace Job.tenant Pipeline.namespace Pipeline.tenant Recurring.namespace Recurring.tenant
 		Strategy.namespace Strategy.tenant Task.namespace Task.tenant`},
 	{"a name within the tenant, of what a token that is bound to tools may not do at all", `
 		PushPhase.queue PushPhase.key PushPhase.dedup_key PushPhase.data WakePhase.worker Worker.queue QueueConfig.dead_letter_queue
@@ -128,7 +130,7 @@ var fieldRules = []struct{ rule, fields string }{
 		Recover.message Signal.name Signal.payload TaskComplete.output TaskFail.error`},
 	{"names no machine", `
 		Recurring.overlap RecurringPatch.missed RecurringPatch.overlap ScheduleOptions.missed
-		Calendar.description Calendar.name Calendar.timezone CalendarDate.date CalendarDate.name CalendarDate.to CalendarPatch.description
+		Backfill.reason Calendar.description Calendar.name Calendar.timezone CalendarDate.date CalendarDate.name CalendarDate.to CalendarPatch.description
 		CalendarPatch.timezone CalendarWindow.days CalendarWindow.from CalendarWindow.name CalendarWindow.to
 		Action.action_type Action.label Action.labels Action.metadata ActionBatch.mode PushBatch.mode ApprovalPhase.channel ApprovalPhase.message CheckpointPhase.message
 		FallbackCondition.error Job.constraint_errors ScheduleOptions.day_match ScheduleOptions.dst Job.labels Job.name Job.orphan_policy Job.overlap Job.schedule Job.timezone

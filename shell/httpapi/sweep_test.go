@@ -72,7 +72,7 @@ func (o sweepOperation) variants() (list []sweepOperation) {
 		list = append(list, v)
 	}
 	switch {
-	case strings.HasPrefix(o.id, "create") && o.id != "createRecurring" && o.id != "createCalendar": // whose ids nobody gives
+	case strings.HasPrefix(o.id, "create") && o.id != "createRecurring" && o.id != "createCalendar" && o.id != "createBackfill": // whose ids nobody gives
 		add("+id")
 	case o.method == http.MethodGet && o.scoped && o.byID():
 		add("+tenant")

@@ -131,7 +131,7 @@ func newSweepWorld(t *testing.T, kind string) *sweepWorld {
 	for _, of := range sweepOwners {
 		th := thing{
 			"tenant": of.tenant, "tool": of.tool, "secret": of.secret, "name": "thing-" + of.letter, "route": "route-" + of.letter,
-			"id": uuid.NewString(), "phase": "x", "token": "1", "item": uuid.NewString(), "occurrence": uuid.NewString(), "job": "thing-" + of.letter,
+			"id": uuid.NewString(), "phase": "x", "token": "1", "item": uuid.NewString(), "occurrence": uuid.NewString(), "job": "thing-" + of.letter, "recurring": uuid.NewString(),
 		}
 		if make, ok := sweepMakers[kind]; ok && of.letter != "x" {
 			make(w, th)
@@ -213,6 +213,10 @@ var sweepMakers = map[string]func(*sweepWorld, thing){
 			}
 		}
 	},
+	"backfills": func(w *sweepWorld, th thing) {
+		th["recurring"] = w.must(th, "POST /v1/recurring", sweepBodies["createRecurring"], "recurring_id")
+		th["id"] = w.must(th, "POST /v1/backfills", sweepBodies["createBackfill"], "id")
+	},
 	"subscribers": func(w *sweepWorld, th thing) {
 		w.must(th, "PUT /v1/subscribers/{name}", sweepBodies["putSubscriber"], "")
 	},
@@ -275,6 +279,7 @@ var sweepBodies = map[string]string{
 	"acquireLock":        `{"holder":"me"}`,
 	"renewLock":          `{"holder":"{secret}","token":{token}}`,
 	"releaseLock":        `{"holder":"{secret}","token":{token}}`,
+	"createBackfill":     `{"namespace":"ns","tenant":"{tenant}","recurring_id":"{recurring}","from":"1999-12-30T00:00:00Z","reason":"{secret}"}`,
 	"createCalendar":     `{"namespace":"ns","tenant":"{tenant}","name":"new-{tenant}","description":"{secret}"}`,
 	"putCalendar":        `{"description":"{secret}"}`,
 	"putSemaphore":       `{"slots":3}`,

@@ -251,7 +251,7 @@ var renamed = map[string]any{
 // states are the machines and their parts.
 var states = []any{
 	core.Action{}, core.ActionRecord{}, core.ActiveRun{}, core.AgentPrompt{}, core.Approach{}, core.ApproachAction{},
-	core.ApproachOutcome{}, core.ApprovalPhase{}, core.Attempt{}, core.Awaited{}, core.Backoff{}, core.CalendarDate{}, core.CalendarDays{}, core.CalendarWindow{}, core.Checkpoint{}, core.CheckpointPhase{},
+	core.ApproachOutcome{}, core.ApprovalPhase{}, core.Attempt{}, core.Awaited{}, core.Backfill{}, core.BackfillCounts{}, core.BackfillProblem{}, core.BackfillRun{}, core.Backoff{}, core.CalendarDate{}, core.CalendarDays{}, core.CalendarWindow{}, core.Checkpoint{}, core.CheckpointPhase{},
 	core.ConstraintCheck{}, core.EndedRun{}, effects.Event{}, effects.EventKind{}, core.EventMatch{},
 	effects.EventSource{}, core.Failing{}, core.FallbackCondition{}, core.Hold{}, core.InputDef{}, core.ItemState{},
 	core.ActionLedger{}, core.JobCounts{}, core.JobSpec{}, core.JobTriggered{}, core.LastRun{}, core.Lock{}, core.LockPhase{},
@@ -270,7 +270,7 @@ var states = []any{
 // bodies are the requests and answers of package wire.
 var bodies = []any{
 	wire.AcquireRequest{}, wire.AcquireSlotsRequest{}, wire.ActionBatch{}, wire.ActionBatchRequest{}, wire.ActionList{}, wire.ActionRequest{}, wire.ActionResult{}, wire.ActionSummary{}, wire.ItemSummary{}, wire.ApprovalRequest{},
-	wire.AuditList{}, wire.BreakSlotsRequest{}, wire.Calendar{}, wire.CalendarChanged{}, wire.CalendarList{}, wire.CalendarPatch{}, wire.CalendarRequest{}, wire.CheckpointRequest{}, wire.CompleteRequest{}, wire.Error{}, wire.EvaluateRequest{},
+	wire.AuditList{}, wire.BackfillList{}, wire.BackfillPlan{}, wire.BackfillRequest{}, wire.BackfillSummary{}, wire.BreakSlotsRequest{}, wire.Calendar{}, wire.CalendarChanged{}, wire.CalendarList{}, wire.CalendarPatch{}, wire.CalendarRequest{}, wire.CheckpointRequest{}, wire.CompleteRequest{}, wire.Error{}, wire.EvaluateRequest{},
 	wire.EventAccepted{}, wire.EventRequest{}, wire.ExtendRequest{}, wire.FailRequest{}, wire.Health{},
 	wire.HeartbeatRequest{}, wire.HistoryList{}, wire.HoldRequest{}, wire.HolderRequest{}, wire.Info{},
 	wire.InputRequest{}, wire.ItemList{}, wire.Job{}, wire.JobList{}, wire.JobPlanned{}, wire.JobRequest{},
