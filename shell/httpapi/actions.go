@@ -35,7 +35,7 @@ var fromOutside = map[string]string{
 	"status": "is set by the server", "created_at": "is set by the server", "updated_at": "is set by the server",
 	"run": "is set by the server", "cycle": "is set by the server", "attempt": "is set by the server",
 	"started_at": "is set by the server", "finished_at": "is set by the server", "last_run": "is set by the server",
-	"retry_at": "is set by the server", "attempts": "is set by the server",
+	"retry_at": "is set by the server", "attempts": "is set by the server", "cancelling": "is set by the server",
 	"trigger.raw_payload": "can only come with a webhook", "trigger.received_at": "can only come with a webhook",
 	"trigger.header": "can only come with a webhook", "trigger.route": "can only come with a webhook",
 }
@@ -201,11 +201,15 @@ func (s *Server) findActions(q query, scope *shell.Scope) (source[core.Action], 
 }
 
 func (s *Server) cancelAction(w http.ResponseWriter, r *http.Request, c *call, a core.Action) (any, error) {
-	reason, err := s.reason(w, r, c, "cancelled")
+	var body wire.CancelActionRequest
+	if err := s.decode(w, r, &body, true); err != nil {
+		return nil, err
+	}
+	reason, err := reasonOr(body.Reason, "cancelled", c)
 	if err != nil {
 		return nil, err
 	}
-	return s.engine.Actions().Cancel(r.Context(), a.ID, reason)
+	return s.engine.Actions().CancelWith(r.Context(), a.ID, core.ActionCancel{Reason: reason, Mode: or(body.Mode, "")})
 }
 
 func (s *Server) triggerAction(w http.ResponseWriter, r *http.Request, c *call, a core.Action) (any, error) {

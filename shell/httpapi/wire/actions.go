@@ -100,6 +100,12 @@ type Reason struct {
 	Reason *string `json:"reason,omitempty"`
 }
 
+// CancelActionRequest is the optional body of POST /v1/actions/{id}/cancel.
+type CancelActionRequest struct {
+	Reason
+	Mode *core.CancelMode `json:"mode,omitempty"`
+}
+
 // RunPolicy is a [core.RunPolicy] that refuses unknown fields, and whose errors tell the
 // bounds of its numbers.
 type RunPolicy struct{ core.RunPolicy }

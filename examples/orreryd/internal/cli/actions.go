@@ -22,7 +22,7 @@ func (a *app) actionsCommand() *cobra.Command {
 	m := a.actions()
 	return a.addClientFlags(group("actions", "Add, list, show, cancel and trigger actions",
 		"An action is one piece of work that waits for its time, runs, and ends.",
-		a.actionsAdd(m), a.addMany(), a.actionsList(), m.show("Show an action"), m.reasoned("cancel", "Cancel an action that is pending or running"), a.actionsTrigger(m)))
+		a.actionsAdd(m), a.addMany(), a.actionsList(), m.show("Show an action"), a.actionsCancel(m), a.actionsTrigger(m)))
 }
 
 func (a *app) actions() machine[core.Action] {
@@ -32,6 +32,17 @@ func (a *app) actions() machine[core.Action] {
 			return ac.ID.String(), text.Clip(string(ac.Status.Type)+" "+ac.Label, 60)
 		}),
 	}
+}
+
+func (a *app) actionsCancel(m machine[core.Action]) *cobra.Command {
+	cmd := m.verb(verb{
+		use: "cancel", path: "cancel", short: "Cancel an action that is pending or running",
+		long: "Without --mode a running action is cancelled at once, and its tool is asked to stop.",
+		fields: []field{reasonField(), textField("mode",
+			"`how` a running one is cancelled: await (when its tool has ended) or kill (its tool gets no time to end by itself)")},
+	})
+	fixed(cmd, "mode", []string{string(core.CancelAwait), string(core.CancelKill)})
+	return cmd
 }
 
 // when are the flags that say when an action fires.
@@ -279,7 +290,7 @@ func actionView(ac core.Action) view {
 		{"dedup key", ac.DedupKey}, {"labels", pairs(ac.Labels)}, {"metadata", pairs(ac.Metadata)},
 		{"route", ac.Trigger.Route},
 		{"created", timeText(ac.CreatedAt)}, {"started", timeText(ac.StartedAt)}, {"finished", timeText(ac.FinishedAt)},
-		{"attempt", numberOr(ac.Attempt)}, {"next try", timeText(ac.RetryAt)},
+		{"attempt", numberOr(ac.Attempt)}, {"next try", timeText(ac.RetryAt)}, {"being cancelled", ac.Cancelling},
 		{"result", string(ac.Status.Result)}, // of a failed action, too
 		{"last run", lastRun},
 	}
