@@ -21,6 +21,8 @@ func (s *Server) actionRoutes() []route {
 		{"GET", "/v1/actions/{id}", anyToken, actions.act(show[core.Action])},
 		{"POST", "/v1/actions/{id}/cancel", writingToken, actions.act(s.cancelAction)},
 		{"POST", "/v1/actions/{id}/trigger", writingToken, actions.act(s.triggerAction)},
+		{"POST", "/v1/actions/{id}/retry", writingToken, s.makeAgain(actions, false)},
+		{"POST", "/v1/webhooks/{id}/redeliver", writingToken, s.makeAgain(actions, true)},
 	}
 }
 
@@ -71,6 +73,9 @@ func actionSpec(a *wire.ActionRequest) (core.ActionSpec, error) {
 		}
 	}
 	for k := range a.Metadata {
+		if k == core.MetaRetryOf {
+			return spec, failf(http.StatusBadRequest, "metadata.%s: only POST /v1/actions/{id}/retry and POST /v1/webhooks/{id}/redeliver set it", k)
+		}
 		if strings.HasPrefix(k, "_recurring_") {
 			return spec, failf(http.StatusBadRequest, "metadata.%s: only recurring actions set names that begin with _recurring_", clip(k))
 		}
@@ -121,7 +126,7 @@ func (s *Server) mayCreate(ctx context.Context, c *call, spec *core.ActionSpec, 
 
 // actionWanted is what an action adds to what its tenant has.
 func actionWanted(spec *core.ActionSpec) want {
-	w := want{actions: 1, bytes: int64(len(spec.ToolInput))}
+	w := want{actions: 1, bytes: int64(len(spec.ToolInput) + len(spec.Trigger.RawPayload))}
 	if !spec.Recurrence.IsZero() {
 		w.schedules = 1
 	}
@@ -210,6 +215,38 @@ func (s *Server) cancelAction(w http.ResponseWriter, r *http.Request, c *call, a
 		return nil, err
 	}
 	return s.engine.Actions().CancelWith(r.Context(), a.ID, core.ActionCancel{Reason: reason, Mode: or(body.Mode, "")})
+}
+
+// makeAgain serves what makes a new action of one that has ended. The token needs what creating
+// the new one needs.
+func (s *Server) makeAgain(actions machines[core.Action, wire.ActionSummary], redeliver bool) handler {
+	return func(w http.ResponseWriter, r *http.Request, c *call) error {
+		old, _, err := actions.visible(r, c)
+		if err != nil {
+			return err
+		}
+		var body wire.RetryActionRequest
+		if err := s.decode(w, r, &body, true); err != nil {
+			return err
+		}
+		id, err := newID(body.ID)
+		if err != nil {
+			return err
+		}
+		spec, err := old.Again(id, redeliver, core.Clock{Now: effects.TimeOf(s.o.Clock.Now())})
+		if err != nil {
+			return err
+		}
+		if err := s.mayCreate(r.Context(), c, &spec, want{}); err != nil {
+			return err
+		}
+		made, err := s.engine.Actions().Create(r.Context(), spec)
+		if err != nil {
+			return err
+		}
+		w.Header().Set("Location", "/v1/actions/"+made.ID.String())
+		return writeJSON(w, http.StatusCreated, made)
+	}
 }
 
 func (s *Server) triggerAction(w http.ResponseWriter, r *http.Request, c *call, a core.Action) (any, error) {

@@ -96,7 +96,7 @@ var fieldRules = []struct{ rule, fields string }{
 		PipelineReaction.context PipelineReaction.namespace PipelineReaction.tenant
 		EventKind.action EventKind.category EventMatch.action EventMatch.category EventMatch.component EventMatch.data Event.data`},
 	{"the id of the machine that is made, which must be free", `
-		Action.id Pipeline.id Strategy.id Task.id`},
+		Action.id Pipeline.id RetryAction.id Strategy.id Task.id`},
 	{"an item of the queue of the path", `
 		Redrive.item`},
 	{"where the machine is made: homeOf refuses another tenant's", `

@@ -277,7 +277,7 @@ var bodies = []any{
 	wire.JobSummary{}, wire.JobTriggerRequest{}, wire.LimitsList{}, wire.LockList{}, wire.PhaseCompleteRequest{}, wire.PhaseFailRequest{},
 	wire.PipelineList{}, wire.PipelineRequest{}, wire.PipelineSummary{}, wire.Preview{}, wire.PurgeRequest{},
 	wire.PushBatch{}, wire.PushBatchRequest{}, wire.PushRequest{}, wire.PushResult{}, wire.Pushed{}, wire.Queue{}, wire.QueueGauges{}, wire.QueueList{}, wire.QueueTotals{},
-	wire.Reason{}, wire.RecoverRequest{}, wire.RecurringAction{}, wire.RecurringActionTemplate{},
+	wire.Reason{}, wire.RecoverRequest{}, wire.RetryActionRequest{}, wire.RecurringAction{}, wire.RecurringActionTemplate{},
 	wire.RecurringCreated{}, wire.RecurringList{}, wire.RecurringPatch{}, wire.RecurringRequest{},
 	wire.RecurringState{}, wire.RecurringSummary{}, wire.RedriveRequest{}, wire.ReleaseRequest{}, wire.RunList{}, wire.Runner{}, wire.RunnerList{},
 	wire.RunSummary{}, wire.SemaphoreList{}, wire.SignalRequest{}, wire.SlotsRequest{}, wire.SourceRequest{},
