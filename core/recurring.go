@@ -270,6 +270,9 @@ func (t *recurringTransition) remove(e RecurringDelete) {
 	t.close("deleted before it was dispatched", e.Absences)
 	t.cancelWaiting("the schedule was deleted")
 	t.add(calendarUses(t.scope(), t.Calendars, nil, t.calendars)...)
+	for _, n := range t.Running {
+		t.tellBackfill(n, ChildEnded{Child: effects.Ref{Kind: KindAction, ID: n.Action}, Outcome: ChildCancelled, Reason: "the schedule was deleted, so that nobody hears of the end"})
+	}
 	if t.Ledger != nil {
 		t.add(t.Ledger.close(t.ledgerOwner(), t.Sequence)...)
 	}

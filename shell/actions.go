@@ -160,6 +160,26 @@ func (a Actions) CancelWith(ctx context.Context, id uuid.UUID, how core.ActionCa
 	return sendTo[core.Action](ctx, a.e, actionRef(id), how)
 }
 
+// Retry makes a new action of one that failed or was cancelled, due at once, with what
+// [core.Action.Again] says. An id of zeros is replaced by a fresh one. The error is a [*Refusal]
+// if the old one cannot be retried, or the new one cannot be made, as with [Actions.Create]: a
+// live action with the same dedup key refuses it.
+func (a Actions) Retry(ctx context.Context, of, id uuid.UUID) (core.Action, error) {
+	return a.again(ctx, of, id, false)
+}
+
+func (a Actions) again(ctx context.Context, of, id uuid.UUID, redeliver bool) (core.Action, error) {
+	old, err := a.Get(ctx, of)
+	if err != nil {
+		return core.Action{}, err
+	}
+	spec, err := old.Again(id, redeliver, core.Clock{Now: a.e.now()})
+	if err != nil {
+		return core.Action{}, err
+	}
+	return a.Create(ctx, spec)
+}
+
 // Trigger runs a pending action now.
 func (a Actions) Trigger(ctx context.Context, id uuid.UUID) (core.Action, error) {
 	return sendTo[core.Action](ctx, a.e, actionRef(id), core.ActionTrigger{})

@@ -80,6 +80,7 @@ type Call struct {
 	// IdempotencyKey is the same for every attempt of one occurrence, so that the
 	// other side can tell a repetition: "actionID/cycle".
 	IdempotencyKey string
+	Route          string // of the webhook that triggered the action, or empty
 
 	log    *slog.Logger
 	engine *Engine // that runs the tool, for tools of this package
@@ -291,8 +292,8 @@ func (e *Engine) runTool(ctx context.Context, a *core.Action) (result json.RawMe
 		Tool: a.ToolName, ActionType: a.ActionType, Input: a.ToolInput,
 		Payload: a.Trigger.RawPayload, Header: a.Trigger.Header, DueAt: a.Trigger.KeyTime(),
 		Cycle: a.Cycle, Occurrence: a.Occurrence, Metadata: a.Metadata, Labels: a.Labels,
-		IdempotencyKey: idempotencyKey(a.ID, a.Cycle),
-		log:            e.log, engine: e,
+		IdempotencyKey: idempotencyKey(a.ID, a.Cycle), Route: a.Trigger.Route,
+		log: e.log, engine: e,
 	}
 	if _, stores := tool.(InputStorer); !stores {
 		mask, err = e.fillSecrets(ctx, a, &call)

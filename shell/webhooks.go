@@ -33,6 +33,13 @@ func (i Ingress) Receive(ctx context.Context, route string, header map[string]st
 	return id, err
 }
 
+// Redeliver gives a webhook to its tool once more: it makes a new action, with the id given or a
+// fresh one, of the one that the webhook had become, which has ended, also if it has completed.
+// See [Actions.Retry]. What is forgotten after its retention cannot be delivered again.
+func (i Ingress) Redeliver(ctx context.Context, of, id uuid.UUID) (core.Action, error) {
+	return i.e.Actions().again(ctx, of, id, true)
+}
+
 // DeliveryWindow is how long a delivery is remembered.
 const DeliveryWindow = 10 * time.Minute
 

@@ -35,6 +35,9 @@
 //   - ORRERY_OCCURRENCE, ORRERY_RECURRING_ID and ORRERY_RECURRING_DISPATCH ("true"), where
 //     a recurring action made the action: the entry of its history, and its marks in the
 //     metadata;
+//   - ORRERY_WEBHOOK_ROUTE and ORRERY_WEBHOOK_HEADERS, where a webhook made it: its route, and
+//     the headers that were kept, a JSON object with their names in small letters; its body is
+//     the standard input;
 //   - ORRERY_LEFT_OUT, the names of variables that are empty because they would have
 //     more than 64 KiB.
 //

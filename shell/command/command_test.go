@@ -184,6 +184,7 @@ func TestAProgramIsToldWhichActionItCarriesOut(t *testing.T) {
 		"ORRERY_NAMESPACE": "ns", "ORRERY_TENANT": "acme", "ORRERY_LABEL": "nightly = backup",
 		"ORRERY_DUE_AT": "2026-02-10T14:00:00.000Z", "ORRERY_CYCLE": "", "ORRERY_OCCURRENCE": "", "ORRERY_METADATA": "", "ORRERY_LABELS": "",
 		"ORRERY_RECURRING_ID": "", "ORRERY_RECURRING_DISPATCH": "", "ORRERY_LEFT_OUT": "",
+		"ORRERY_WEBHOOK_ROUTE": "", "ORRERY_WEBHOOK_HEADERS": "",
 	}
 	assert.Equal(t, want, environment(t, newTool(t, command.Options{}), call))
 	call.DueAt = 0
@@ -206,6 +207,17 @@ func TestAProgramIsToldMetadataLabelsAndItsPlaceInASchedule(t *testing.T) {
 	assert.JSONEq(t, `{"ACTION_ID":"spoofed","LD_PRELOAD=/evil.so":"<x>"}`, env["ORRERY_LABELS"])
 	assert.Equal(t, uuid.Nil.String(), env["ORRERY_ACTION_ID"])
 	assert.NotContains(t, env, "LD_PRELOAD", "no key and no value becomes a variable of its own")
+}
+
+func TestAProgramIsToldTheHeadersOfTheWebhook(t *testing.T) {
+	call := shell.Call{
+		Input: json.RawMessage(`{"argv":["env"],"inherit_env":false}`), Payload: []byte("body"), Route: "git",
+		Header: json.RawMessage("{\"x-github-event\":\"push\\nLD_PRELOAD=/evil.so\",\n\"LD_PRELOAD=/evil.so\":\"1\"}"),
+	}
+	env := environment(t, newTool(t, command.Options{}), call)
+	assert.Equal(t, "git", env["ORRERY_WEBHOOK_ROUTE"])
+	assert.JSONEq(t, string(call.Header), env["ORRERY_WEBHOOK_HEADERS"])
+	assert.NotContains(t, env, "LD_PRELOAD")
 }
 
 func TestAnEnvironmentThatIsTooLongForTheSystemStartsTheProgramWithoutIt(t *testing.T) {

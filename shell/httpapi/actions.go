@@ -22,6 +22,8 @@ func (s *Server) actionRoutes() []route {
 		{"GET", "/v1/actions/{id}/history", anyToken | lists, s.actionHistory},
 		{"POST", "/v1/actions/{id}/cancel", writingToken, actions.act(s.cancelAction)},
 		{"POST", "/v1/actions/{id}/trigger", writingToken, actions.act(s.triggerAction)},
+		{"POST", "/v1/actions/{id}/retry", writingToken, s.makeAgain(actions, false)},
+		{"POST", "/v1/webhooks/{id}/redeliver", writingToken, s.makeAgain(actions, true)},
 	}
 }
 
@@ -36,7 +38,7 @@ var fromOutside = map[string]string{
 	"status": "is set by the server", "created_at": "is set by the server", "updated_at": "is set by the server",
 	"run": "is set by the server", "cycle": "is set by the server", "attempt": "is set by the server",
 	"started_at": "is set by the server", "finished_at": "is set by the server", "last_run": "is set by the server",
-	"retry_at": "is set by the server", "attempts": "is set by the server",
+	"retry_at": "is set by the server", "attempts": "is set by the server", "cancelling": "is set by the server",
 	"trigger.raw_payload": "can only come with a webhook", "trigger.received_at": "can only come with a webhook",
 	"trigger.header": "can only come with a webhook", "trigger.route": "can only come with a webhook",
 }
@@ -72,6 +74,9 @@ func actionSpec(a *wire.ActionRequest) (core.ActionSpec, error) {
 		}
 	}
 	for k := range a.Metadata {
+		if k == core.MetaRetryOf {
+			return spec, failf(http.StatusBadRequest, "metadata.%s: only POST /v1/actions/{id}/retry and POST /v1/webhooks/{id}/redeliver set it", k)
+		}
 		if strings.HasPrefix(k, "_recurring_") {
 			return spec, failf(http.StatusBadRequest, "metadata.%s: only recurring actions set names that begin with _recurring_", clip(k))
 		}
@@ -122,7 +127,7 @@ func (s *Server) mayCreate(ctx context.Context, c *call, spec *core.ActionSpec, 
 
 // actionWanted is what an action adds to what its tenant has.
 func actionWanted(spec *core.ActionSpec) want {
-	w := want{actions: 1, bytes: int64(len(spec.ToolInput))}
+	w := want{actions: 1, bytes: int64(len(spec.ToolInput) + len(spec.Trigger.RawPayload))}
 	if !spec.Recurrence.IsZero() {
 		w.schedules = 1
 	}
@@ -202,11 +207,47 @@ func (s *Server) findActions(q query, scope *shell.Scope) (source[core.Action], 
 }
 
 func (s *Server) cancelAction(w http.ResponseWriter, r *http.Request, c *call, a core.Action) (any, error) {
-	reason, err := s.reason(w, r, c, "cancelled")
+	var body wire.CancelActionRequest
+	if err := s.decode(w, r, &body, true); err != nil {
+		return nil, err
+	}
+	reason, err := reasonOr(body.Reason, "cancelled", c)
 	if err != nil {
 		return nil, err
 	}
-	return s.engine.Actions().Cancel(r.Context(), a.ID, reason)
+	return s.engine.Actions().CancelWith(r.Context(), a.ID, core.ActionCancel{Reason: reason, Mode: or(body.Mode, "")})
+}
+
+// makeAgain serves what makes a new action of one that has ended. The token needs what creating
+// the new one needs.
+func (s *Server) makeAgain(actions machines[core.Action, wire.ActionSummary], redeliver bool) handler {
+	return func(w http.ResponseWriter, r *http.Request, c *call) error {
+		old, _, err := actions.visible(r, c)
+		if err != nil {
+			return err
+		}
+		var body wire.RetryActionRequest
+		if err := s.decode(w, r, &body, true); err != nil {
+			return err
+		}
+		id, err := newID(body.ID)
+		if err != nil {
+			return err
+		}
+		spec, err := old.Again(id, redeliver, core.Clock{Now: effects.TimeOf(s.o.Clock.Now())})
+		if err != nil {
+			return err
+		}
+		if err := s.mayCreate(r.Context(), c, &spec, want{}); err != nil {
+			return err
+		}
+		made, err := s.engine.Actions().Create(r.Context(), spec)
+		if err != nil {
+			return err
+		}
+		w.Header().Set("Location", "/v1/actions/"+made.ID.String())
+		return writeJSON(w, http.StatusCreated, made)
+	}
 }
 
 func (s *Server) triggerAction(w http.ResponseWriter, r *http.Request, c *call, a core.Action) (any, error) {

@@ -98,7 +98,7 @@ var fieldRules = []struct{ rule, fields string }{
 	{"a schedule that the caller could trigger: backfillOf", `
 		Backfill.recurring_id Backfill.job`},
 	{"the id of the machine that is made, which must be free", `
-		Action.id Pipeline.id Strategy.id Task.id`},
+		Action.id Pipeline.id RetryAction.id Strategy.id Task.id`},
 	{"an item of the queue of the path", `
 		Redrive.item`},
 	{"where the machine is made: homeOf refuses another tenant's", `
@@ -132,7 +132,7 @@ var fieldRules = []struct{ rule, fields string }{
 		Recurring.overlap RecurringPatch.missed RecurringPatch.overlap ScheduleOptions.missed
 		Backfill.reason Calendar.description Calendar.name Calendar.timezone CalendarDate.date CalendarDate.name CalendarDate.to CalendarPatch.description
 		CalendarPatch.timezone CalendarWindow.days CalendarWindow.from CalendarWindow.name CalendarWindow.to
-		Action.action_type Action.label Action.labels Action.metadata ActionBatch.mode PushBatch.mode ApprovalPhase.channel ApprovalPhase.message CheckpointPhase.message
+		Action.action_type Action.label Action.labels CancelAction.mode Action.metadata ActionBatch.mode PushBatch.mode ApprovalPhase.channel ApprovalPhase.message CheckpointPhase.message
 		FallbackCondition.error Job.constraint_errors ScheduleOptions.day_match ScheduleOptions.dst Job.labels Job.name Job.orphan_policy Job.overlap Job.schedule Job.timezone
 		ManualPhase.instructions NotifyPhase.channel NotifyPhase.message NotifyPhase.title Pipeline.label Pipeline.runbook PipelineStartDef.label
 		Recurrence. Recurring.action_type Recurring.cron_expr Recurring.description Recurring.labels Recurring.metadata Recurring.timezone

@@ -168,6 +168,9 @@ var sweepMakers = map[string]func(*sweepWorld, thing){
 	"actions": func(w *sweepWorld, th thing) {
 		th["id"] = w.must(th, "POST /v1/actions", sweepBodies["createAction"], "id")
 	},
+	"webhooks": func(w *sweepWorld, th thing) { // what redeliver is about
+		th["id"] = w.must(th, "POST /v1/actions", sweepBodies["createAction"], "id")
+	},
 	"recurring": func(w *sweepWorld, th thing) {
 		th["id"] = w.must(th, "POST /v1/recurring", sweepBodies["createRecurring"], "recurring_id")
 	},

@@ -43,6 +43,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/internal/told"
 )
 
 // Attempt names one attempt of a run: in a cluster there is at most one pod of it.
@@ -76,18 +77,27 @@ type Run struct {
 type EnvVar struct{ Name, Value string }
 
 // Env gives the variables that each container of the attempt has, whatever its runner: the
-// run's id, the job's, the scheduled time (RFC 3339) and the attempt (0: the first). A job
-// must not set them itself, see [SetsEnv].
+// run's id, the job's, the scheduled time (RFC 3339), which is the occurrence that it stands for,
+// and the attempt (0: the first), which a job must not set itself, see [SetsEnv]; then namespace,
+// tenant and labels (a JSON object; empty without labels), where a container's own variable of
+// that name wins: the first two are also defaults of the command line of orreryd.
 func (r Run) Env() []EnvVar {
+	return append(r.identity(),
+		EnvVar{"ORRERY_NAMESPACE", r.Namespace}, EnvVar{"ORRERY_TENANT", r.Tenant},
+		EnvVar{"ORRERY_LABELS", told.Object(r.Spec.Labels)})
+}
+
+// identity gives the variables that say which attempt it is.
+func (r Run) identity() []EnvVar {
 	return []EnvVar{
 		{"ORRERY_RUN_ID", r.RunID}, {"ORRERY_JOB_ID", r.JobID},
 		{"ORRERY_SCHEDULED_AT", r.ScheduledAt.String()}, {"ORRERY_ATTEMPT", strconv.FormatUint(uint64(r.N), 10)},
 	}
 }
 
-// SetsEnv reports whether a variable is one of [Run.Env].
+// SetsEnv reports whether a variable is one of [Run.Env] that a job must not set itself.
 func SetsEnv(name string) bool {
-	return slices.ContainsFunc(Run{}.Env(), func(v EnvVar) bool { return v.Name == name })
+	return slices.ContainsFunc(Run{}.identity(), func(v EnvVar) bool { return v.Name == name })
 }
 
 // Runner runs pods: in a cluster, or as processes. It must be safe for concurrent

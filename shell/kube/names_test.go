@@ -124,24 +124,26 @@ func TestAJobThatOnlyTheAPIKnowsIsDeletedByItsLabels(t *testing.T) {
 
 func TestEachContainerOfAClusterHasTheVariablesOfALocalPod(t *testing.T) {
 	in := run(jobs.Attempt{Run: runUUID, N: 2})
-	in.JobID, in.RunID = "a$(HOME)", "a$(HOME):2026"
+	in.JobID, in.RunID, in.Namespace, in.Tenant = "a$(HOME)", "a$(HOME):2026", "ns", "t1"
+	in.Spec.Labels = map[string]string{"team": "blue"}
 	in.Spec.PodSpec = json.RawMessage(`{"initContainers":[{"name":"i","image":"i"}],"containers":[{"name":"a","image":"i","env":[{"name":"X","value":"$(ORRERY_JOB_ID)"}]},{"name":"b","image":"i"}]}`)
 	job, err := runner(t).jobOf(in)
 	require.NoError(t, err)
 	own := []corev1.EnvVar{
 		{Name: "ORRERY_RUN_ID", Value: "a$$(HOME):2026"}, {Name: "ORRERY_JOB_ID", Value: "a$$(HOME)"},
 		{Name: "ORRERY_SCHEDULED_AT", Value: "2026-11-21T18:00:00.000Z"}, {Name: "ORRERY_ATTEMPT", Value: "2"},
+		{Name: "ORRERY_NAMESPACE", Value: "ns"}, {Name: "ORRERY_TENANT", Value: "t1"}, {Name: "ORRERY_LABELS", Value: `{"team":"blue"}`},
 	}
 	pod := job.Spec.Template.Spec
 	assert.Equal(t, own, pod.InitContainers[0].Env)
-	assert.Equal(t, append(own[:4:4], corev1.EnvVar{Name: "X", Value: "$(ORRERY_JOB_ID)"}), pod.Containers[0].Env, "its own may refer to them")
+	assert.Equal(t, append(slices.Clone(own), corev1.EnvVar{Name: "X", Value: "$(ORRERY_JOB_ID)"}), pod.Containers[0].Env, "its own may refer to them")
 	assert.Equal(t, own, pod.Containers[1].Env)
 }
 
 func TestAVariableOfOrrerysIsRefusedWhenAJobIsAppliedAndStaysWhereItWasStored(t *testing.T) {
 	in, r := run(attempt), runner(t)
 	in.Spec.PodSpec = json.RawMessage(`{"initContainers":[{"name":"i","image":"i","env":[{"name":"A","value":"1"},{"name":"ORRERY_ATTEMPT","value":"x"}]}],
-		"containers":[{"name":"a","image":"i","env":[{"name":"ORRERY_RUN_ID","value":"mine"}]}]}`)
+		"containers":[{"name":"a","image":"i","env":[{"name":"ORRERY_RUN_ID","value":"mine"},{"name":"ORRERY_TENANT","value":"other"}]}]}`)
 	require.EqualError(t, r.Check(in.Spec), "pod_spec.initContainers[0].env[1].name: \"ORRERY_ATTEMPT\" is set by Orrery\n"+
 		"pod_spec.containers[0].env[0].name: \"ORRERY_RUN_ID\" is set by Orrery")
 	job, err := r.jobOf(in)
@@ -153,6 +155,7 @@ func TestAVariableOfOrrerysIsRefusedWhenAJobIsAppliedAndStaysWhereItWasStored(t 
 	}
 	assert.Equal(t, "mine", env["ORRERY_RUN_ID"])
 	assert.Equal(t, "nightly", env["ORRERY_JOB_ID"])
+	assert.Equal(t, "other", env["ORRERY_TENANT"], "it may say so, and wins")
 }
 
 func TestCreatingAgainAfterACrashFindsTheSameJob(t *testing.T) {

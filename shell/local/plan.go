@@ -165,7 +165,11 @@ func programOf(c corev1.Container, r jobs.Run, dir string, fields func(path stri
 		vars[e.Name] = value
 		env[e.Name] = value
 	}
-	maps.Copy(env, own)
+	for name, value := range own {
+		if _, set := env[name]; !set || name == podDirVar || jobs.SetsEnv(name) {
+			env[name] = value
+		}
+	}
 	p := program{Name: c.Name, Dir: c.WorkingDir}
 	if p.Dir == "" {
 		p.Dir = filepath.Join(dir, workDir)

@@ -209,10 +209,12 @@ func TestAContainerGetsItsEnvironmentAndNothingOfTheDaemonsSecrets(t *testing.T)
 	t.Setenv("LANG", "C.UTF-8")
 	w := watching(t, t.TempDir())
 	run := pod(`{"containers":[{"name":"m","command":["env"],"env":[
+		{"name":"ORRERY_NAMESPACE","value":"its own"},{"name":"T","value":"$(ORRERY_TENANT)"},
 		{"name":"A","value":"1"},{"name":"B","value":"$(A)2 $(NONE) $$(A)"},
 		{"name":"TEAM","valueFrom":{"fieldRef":{"fieldPath":"metadata.labels['team']"}}},
 		{"name":"POD","valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}}]}]}`)
-	run.N = 2
+	run.N, run.Namespace, run.Tenant = 2, "ns", "t1"
+	run.Spec.Labels = map[string]string{"team": "blue", "x": "a\nORRERY_ATTEMPT=9"}
 	w.create(run)
 	w.reaches(run.Attempt, jobs.PhaseEnded)
 	env := "\n" + w.log(run.Attempt, "")
@@ -220,10 +222,12 @@ func TestAContainerGetsItsEnvironmentAndNothingOfTheDaemonsSecrets(t *testing.T)
 		"A=1", "B=12 $(NONE) $(A)", "TEAM=blue", "POD=" + run.Name(), "LANG=C.UTF-8",
 		"ORRERY_RUN_ID=nightly:2023-11-14T22:13:20.000Z", "ORRERY_JOB_ID=nightly",
 		"ORRERY_SCHEDULED_AT=2023-11-14T22:13:20.000Z", "ORRERY_ATTEMPT=2",
+		"ORRERY_NAMESPACE=its own", "ORRERY_TENANT=t1", "T=t1", `ORRERY_LABELS={"team":"blue","x":"a\nORRERY_ATTEMPT=9"}`,
 	} {
 		assert.Contains(t, env, "\n"+want+"\n")
 	}
 	assert.Contains(t, env, "\nPATH=")
+	assert.Equal(t, 1, strings.Count(env, "\nORRERY_ATTEMPT="), "no label sets a variable")
 	assert.NotContains(t, env, "secret")
 	supervisors := read(t, filepath.Join(w.dir(), run.Name(), "plan.json"))
 	assert.NotContains(t, supervisors, "secret")

@@ -100,6 +100,18 @@ type Reason struct {
 	Reason *string `json:"reason,omitempty"`
 }
 
+// CancelActionRequest is the optional body of POST /v1/actions/{id}/cancel.
+type CancelActionRequest struct {
+	Reason
+	Mode *core.CancelMode `json:"mode,omitempty"`
+}
+
+// RetryActionRequest is the optional body of POST /v1/actions/{id}/retry and
+// POST /v1/webhooks/{id}/redeliver.
+type RetryActionRequest struct {
+	ID *string `json:"id,omitempty"` // of the new action
+}
+
 // RunPolicy is a [core.RunPolicy] that refuses unknown fields, and whose errors tell the
 // bounds of its numbers.
 type RunPolicy struct{ core.RunPolicy }

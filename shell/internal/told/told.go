@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -56,8 +57,10 @@ func pairs(call shell.Call) []Pair {
 		{"Occurrence", occurrence},
 		{"Recurring-Dispatch", call.Metadata[core.MetaRecurringDispatch]},
 		{"Recurring-Id", call.Metadata[core.MetaRecurringID]},
-		{"Metadata", object(call.Metadata)},
-		{"Labels", object(call.Labels)},
+		{"Metadata", Object(call.Metadata)},
+		{"Labels", Object(call.Labels)},
+		{"Webhook-Route", call.Route},
+		{"Webhook-Headers", webhookHeaders(call.Header)},
 	}
 }
 
@@ -76,15 +79,20 @@ func Environ(call shell.Call) []Pair {
 	return append(all, Pair{"ORRERY_LEFT_OUT", strings.Join(left, " ")})
 }
 
-// Headers gives the headers. One that does not apply is left out, and so is one whose value
+// Headers gives the headers, of a webhook without signatures. One that does not apply is left out, and so is one whose value
 // is too long, which Orrery-Left-Out names.
 func Headers(call shell.Call) []Pair {
 	var told []Pair
 	var left []string
 	for _, p := range pairs(call) {
-		name, value := Prefix+p.Name, percent(p.Value)
-		if p.Name == "Metadata" || p.Name == "Labels" {
+		name, value := Prefix+p.Name, ""
+		switch p.Name {
+		case "Metadata", "Labels":
 			value = ascii(p.Value)
+		case "Webhook-Headers":
+			value = ascii(unsigned(p.Value))
+		default:
+			value = percent(p.Value)
 		}
 		switch {
 		case len(value) > maxHeader:
@@ -99,8 +107,35 @@ func Headers(call shell.Call) []Pair {
 	return told
 }
 
-// object gives a map as a JSON object, its keys in order; an empty one as nothing.
-func object(m map[string]string) string {
+// webhookHeaders gives the kept headers of a webhook as one line of JSON; what is no JSON, as
+// nothing.
+func webhookHeaders(kept json.RawMessage) string {
+	var b bytes.Buffer
+	if json.Compact(&b, kept) != nil {
+		return ""
+	}
+	return b.String()
+}
+
+// unsigned takes the signatures out of the kept headers of a webhook: who has one, with the body,
+// could send the webhook again in its sender's name.
+func unsigned(headers string) string {
+	var all map[string]json.RawMessage
+	if json.Unmarshal([]byte(headers), &all) != nil {
+		return ""
+	}
+	maps.DeleteFunc(all, func(name string, _ json.RawMessage) bool {
+		return strings.Contains(strings.ToLower(name), "signature")
+	})
+	b, err := json.Marshal(all)
+	if err != nil { // cannot be: it was JSON
+		return ""
+	}
+	return string(b)
+}
+
+// Object gives a map as a JSON object, its keys in order; an empty one as nothing.
+func Object(m map[string]string) string {
 	if len(m) == 0 {
 		return ""
 	}

@@ -31,13 +31,21 @@ func TestNoValueInjectsAVariableOrAHeader(t *testing.T) {
 		call := shell.Call{
 			ActionID: uuid.New(), Namespace: text.Draw(t, "namespace"), Tenant: text.Draw(t, "tenant"), Label: text.Draw(t, "label"),
 			Metadata: table.Draw(t, "metadata"), Labels: table.Draw(t, "labels"),
+			Route: text.Draw(t, "route"),
 		}
+		sent, err := json.MarshalIndent(table.Draw(t, "headers"), "", "\n\t") // raw line ends between its members
+		require.NoError(t, err)
+		call.Header = sent
 		for _, p := range told.Environ(call) {
 			require.True(t, fixed[p.Name], "%q", p.Name)
 			if p.Name == "ORRERY_METADATA" && p.Value != "" {
 				var back map[string]string
 				require.NoError(t, json.Unmarshal([]byte(p.Value), &back))
 				require.Equal(t, call.Metadata, back)
+			}
+			if p.Name == "ORRERY_WEBHOOK_HEADERS" {
+				require.JSONEq(t, string(call.Header), p.Value)
+				require.NotContains(t, p.Value, "\n")
 			}
 		}
 		for _, p := range told.Headers(call) {
@@ -57,6 +65,18 @@ func TestNoValueInjectsAVariableOrAHeader(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestAServerIsToldTheHeadersOfAWebhookWithoutItsSignature(t *testing.T) {
+	call := shell.Call{Route: "git", Header: json.RawMessage(`{"x-github-event":"püsh","X-Hub-Signature-256":"s","webhook-signature":"s"}`)}
+	got := map[string]string{}
+	for _, p := range append(told.Headers(call), told.Environ(call)...) {
+		got[p.Name] = p.Value
+	}
+	assert.Equal(t, "git", got["Orrery-Webhook-Route"])
+	assert.Equal(t, `{"x-github-event":"p\u00fcsh"}`, got["Orrery-Webhook-Headers"])
+	assert.Equal(t, "git", got["ORRERY_WEBHOOK_ROUTE"])
+	assert.JSONEq(t, string(call.Header), got["ORRERY_WEBHOOK_HEADERS"], "a command may check the signature")
 }
 
 func TestHeadersAsAServerReadsThem(t *testing.T) {

@@ -20,9 +20,9 @@ import (
 
 func (a *app) actionsCommand() *cobra.Command {
 	m := a.actions()
-	return a.addClientFlags(group("actions", "Add, list, show, cancel and trigger actions",
+	return a.addClientFlags(group("actions", "Add, list, show, cancel, trigger and retry actions",
 		"An action is one piece of work that waits for its time, runs, and ends.",
-		a.actionsAdd(m), a.addMany(), a.actionsList(), m.show("Show an action"), m.reasoned("cancel", "Cancel an action that is pending or running"), a.actionsTrigger(m),
+		a.actionsAdd(m), a.addMany(), a.actionsList(), m.show("Show an action"), a.actionsCancel(m), a.actionsTrigger(m), a.actionsRetry(m),
 		history(m, "ACTION", "TOOK", "List what became of each time of an action that recurs, newest first", func(string, core.Occurrence) string { return "" }).command(a)))
 }
 
@@ -33,6 +33,37 @@ func (a *app) actions() machine[core.Action] {
 			return ac.ID.String(), text.Clip(string(ac.Status.Type)+" "+ac.Label, 60)
 		}),
 	}
+}
+
+func (a *app) actionsCancel(m machine[core.Action]) *cobra.Command {
+	cmd := m.verb(verb{
+		use: "cancel", path: "cancel", short: "Cancel an action that is pending or running",
+		long: "Without --mode a running action is cancelled at once, and its tool is asked to stop.",
+		fields: []field{reasonField(), textField("mode",
+			"`how` a running one is cancelled: await (when its tool has ended) or kill (its tool gets no time to end by itself)")},
+	})
+	fixed(cmd, "mode", []string{string(core.CancelAwait), string(core.CancelKill)})
+	return cmd
+}
+
+func (a *app) actionsRetry(m machine[core.Action]) *cobra.Command {
+	return a.makingAgain(m, verb{
+		use: "retry", path: "retry", short: "Make a new action of one that failed or was cancelled",
+		long: `Make a new action of one that failed or was cancelled, due at once: with the same tool,
+input, label, policy, metadata, labels and dedup key, and the same body and headers of a
+webhook. Its metadata names the old one (_retry_of).`,
+	})
+}
+
+// makingAgain is the command of a verb that makes a new action of an old one.
+func (a *app) makingAgain(m machine[core.Action], v verb) *cobra.Command {
+	var wait bool
+	v.fields = []field{newIDField("new action")}
+	cmd := m.sending(v, func(ctx context.Context, c *client, r request, _ []string) error {
+		return a.sendAction(ctx, c, r, wait)
+	})
+	cmd.Flags().BoolVar(&wait, "wait", false, waitUsage)
+	return cmd
 }
 
 // when are the flags that say when an action fires.
@@ -280,7 +311,7 @@ func actionView(ac core.Action) view {
 		{"dedup key", ac.DedupKey}, {"labels", pairs(ac.Labels)}, {"metadata", pairs(ac.Metadata)},
 		{"route", ac.Trigger.Route},
 		{"created", timeText(ac.CreatedAt)}, {"started", timeText(ac.StartedAt)}, {"finished", timeText(ac.FinishedAt)},
-		{"attempt", numberOr(ac.Attempt)}, {"next try", timeText(ac.RetryAt)},
+		{"attempt", numberOr(ac.Attempt)}, {"next try", timeText(ac.RetryAt)}, {"being cancelled", ac.Cancelling},
 		{"result", string(ac.Status.Result)}, // of a failed action, too
 		{"last run", lastRun},
 	}

@@ -22,7 +22,18 @@ import (
 )
 
 func (a *app) webhookCommand() *cobra.Command {
-	return a.addClientFlags(group("webhook", "Send a webhook to the daemon", "", a.webhookSend()))
+	return a.addClientFlags(group("webhook", "Send a webhook to the daemon, or have one delivered again", "", a.webhookSend(), a.webhookRedeliver()))
+}
+
+func (a *app) webhookRedeliver() *cobra.Command {
+	m := a.actions()
+	m.path = "/v1/webhooks"
+	return a.makingAgain(m, verb{
+		use: "redeliver", path: "redeliver", short: "Give a webhook to its tool once more",
+		long: `Give a webhook to its tool once more: make a new action of the one that it has become,
+which has ended, with the same body and headers. Its metadata names the old one (_retry_of).`,
+		example: "  orreryd webhook redeliver 01a1fd32-18f9-75b3-ae2f-17cbddc8f7a7 --wait",
+	})
 }
 
 func (a *app) webhookSend() *cobra.Command {

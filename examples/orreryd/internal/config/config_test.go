@@ -524,3 +524,14 @@ func FuzzLoad(f *testing.F) {
 		require.NoError(t, err, "what is taken can be used")
 	})
 }
+
+func TestAToolIsGivenUpOnlyAfterTheTimeInWhichItsProgramsMayEnd(t *testing.T) {
+	grace, off := 60.0, false
+	c := defaultConfig()
+	c.Tools = map[string]toolConfig{"command": {Type: TypeCommand}}
+	assert.Equal(t, 15*time.Second, c.AbandonAfter())
+	c.Tools["slow"] = toolConfig{Type: TypeCommand, KillGraceSeconds: &grace}
+	assert.Equal(t, 70*time.Second, c.AbandonAfter())
+	c.Tools["slow"] = toolConfig{Type: TypeCommand, KillGraceSeconds: &grace, Enabled: &off}
+	assert.Equal(t, 15*time.Second, c.AbandonAfter())
+}

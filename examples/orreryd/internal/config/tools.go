@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
@@ -273,6 +274,19 @@ func (c *Config) MakeTools() (tools map[string]shell.Tool, concurrency map[strin
 		}
 	}
 	return tools, concurrency, nil
+}
+
+// AbandonAfter is how long a tool may take to return once it was asked to stop: longer than any
+// of them gives its programs to end by themselves, so that none counts as ended that has not.
+func (c *Config) AbandonAfter() time.Duration {
+	const least, beyondGrace = 15 * time.Second, 10 * time.Second
+	after := least
+	for _, t := range c.Tools {
+		if t.enabled() && t.Type == TypeCommand {
+			after = max(after, Seconds(deref(t.KillGraceSeconds))+beyondGrace)
+		}
+	}
+	return after
 }
 
 // CloseTool releases what a tool holds between runs.

@@ -94,6 +94,7 @@ func openDaemon(ctx context.Context, c config.Config, log *slog.Logger) (_ *daem
 		LeaseTTL:               config.Seconds(c.Engine.LeaseTTLSeconds),
 		RecoverAfter:           config.Seconds(c.Engine.RecoverAfterSeconds),
 		DefaultTimeout:         config.Seconds(c.Engine.DefaultTimeoutSeconds),
+		AbandonAfter:           c.AbandonAfter(),
 		StopTimeout:            config.Seconds(c.Engine.StopTimeoutSeconds),
 		ActionRetention:        config.Days(c.Retention.ActionsDays),
 		HistoryRetention:       config.Days(c.Retention.HistoryDays),

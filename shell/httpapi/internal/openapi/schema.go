@@ -270,14 +270,14 @@ var states = []any{
 // bodies are the requests and answers of package wire.
 var bodies = []any{
 	wire.AcquireRequest{}, wire.AcquireSlotsRequest{}, wire.ActionBatch{}, wire.ActionBatchRequest{}, wire.ActionList{}, wire.ActionRequest{}, wire.ActionResult{}, wire.ActionSummary{}, wire.ItemSummary{}, wire.ApprovalRequest{},
-	wire.AuditList{}, wire.BackfillList{}, wire.BackfillPlan{}, wire.BackfillRequest{}, wire.BackfillSummary{}, wire.BreakSlotsRequest{}, wire.Calendar{}, wire.CalendarChanged{}, wire.CalendarList{}, wire.CalendarPatch{}, wire.CalendarRequest{}, wire.CheckpointRequest{}, wire.CompleteRequest{}, wire.Error{}, wire.EvaluateRequest{},
+	wire.AuditList{}, wire.BackfillList{}, wire.BackfillPlan{}, wire.BackfillRequest{}, wire.BackfillSummary{}, wire.BreakSlotsRequest{}, wire.Calendar{}, wire.CalendarChanged{}, wire.CalendarList{}, wire.CalendarPatch{}, wire.CalendarRequest{}, wire.CancelActionRequest{}, wire.CheckpointRequest{}, wire.CompleteRequest{}, wire.Error{}, wire.EvaluateRequest{},
 	wire.EventAccepted{}, wire.EventRequest{}, wire.ExtendRequest{}, wire.FailRequest{}, wire.Health{},
 	wire.HeartbeatRequest{}, wire.HistoryList{}, wire.HoldRequest{}, wire.HolderRequest{}, wire.Info{},
 	wire.InputRequest{}, wire.ItemList{}, wire.Job{}, wire.JobList{}, wire.JobPlanned{}, wire.JobRequest{},
 	wire.JobSummary{}, wire.JobTriggerRequest{}, wire.LimitsList{}, wire.LockList{}, wire.OccurrenceList{}, wire.PhaseCompleteRequest{}, wire.PhaseFailRequest{},
 	wire.PipelineList{}, wire.PipelineRequest{}, wire.PipelineSummary{}, wire.Preview{}, wire.PurgeRequest{},
 	wire.PushBatch{}, wire.PushBatchRequest{}, wire.PushRequest{}, wire.PushResult{}, wire.Pushed{}, wire.Queue{}, wire.QueueGauges{}, wire.QueueList{}, wire.QueueTotals{},
-	wire.MovedSchedule{}, wire.Pause{}, wire.Reason{}, wire.RecoverRequest{}, wire.RecurringAction{}, wire.RecurringActionTemplate{},
+	wire.MovedSchedule{}, wire.Pause{}, wire.Reason{}, wire.RecoverRequest{}, wire.RetryActionRequest{}, wire.RecurringAction{}, wire.RecurringActionTemplate{},
 	wire.RecurringChanged{}, wire.RecurringCreated{}, wire.RecurringList{}, wire.RecurringPatch{}, wire.RecurringRequest{},
 	wire.RecurringState{}, wire.RecurringSummary{}, wire.RecurringTrigger{}, wire.RedriveRequest{}, wire.ReleaseRequest{}, wire.RunList{}, wire.Runner{}, wire.RunnerList{},
 	wire.RunSummary{}, wire.SemaphoreList{}, wire.SignalRequest{}, wire.SlotsRequest{}, wire.SourceRequest{},
