@@ -73,7 +73,7 @@ func (t *recurringTransition) stopRunning(at Time) {
 	}
 	t.Running = slices.Clone(t.Running)
 	for i, n := range t.Running {
-		if n.live() && !n.Stopping {
+		if n.live() && (!n.Stopping || mode == CancelKill) {
 			t.Running[i].Stopping = true
 			t.send(effects.Ref{Kind: KindAction, ID: n.Action}, ActionCancel{Reason: fmt.Sprintf("overlap is %q, and the time %s begins", t.Overlap, at), Mode: mode})
 		}
