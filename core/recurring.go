@@ -30,12 +30,12 @@ import (
 // pause, by hand, missed policy and start deadline, limit, overlap, dedup key.
 //
 // Invariants, held by property tests:
-//   - A deadline exists while enabled; while disabled only for the end of a pause, and for
-//     times that wait.
+//   - A deadline exists while enabled, and then comes no later than EndsAt; while disabled only
+//     for the end of a pause, and for times that wait.
 //   - No time of the schedule at or after EndsAt is decided: neither dispatched nor
 //     missed.
-//   - NextExecutionAt is later than the clock reading of the transition that
-//     computed it: no edit, resume or outage makes a past instant due (R18, C5).
+//   - NextExecutionAt, with its jitter, is later than the clock reading of the transition
+//     that computed it: no edit, resume or outage makes a past instant due (R18, C5).
 //   - NextExecutionAt is later than LastDueAt: what was decided never becomes due
 //     again, even where the clock jumps back; where it had been ahead by more than
 //     48 hours, until somebody resumes or edits the schedule.
@@ -44,9 +44,9 @@ import (
 //   - What it records is numbered without a gap; the counts grow by what the entries
 //     stand for.
 //   - Every action that is sent is a valid one, due at once, and its end is waited for.
-//   - No time waits twice, and times wait in the order in which they may go on; no more than
-//     one with overlap buffer_one, cancel_other and terminate_other, but for those that are
-//     caught up later.
+//   - No time waits twice. Those that wait for what runs go on in the order in which they
+//     began to; with overlap buffer_one, cancel_other and terminate_other at most one of them
+//     does, with buffer_all as many as its limit, with skip and allow none.
 //   - With another overlap than allow no time is dispatched while what an earlier one started
 //     has not ended.
 //   - A disabled one says why (C6), and a pause without a reason of its own does

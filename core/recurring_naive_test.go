@@ -202,7 +202,7 @@ func (m *naive) spent() bool {
 // mustAct reports whether anything is due.
 func (m *naive) mustAct() bool {
 	if m.enabled && m.spent() {
-		return true
+		return m.mark <= m.now
 	}
 	for _, w := range m.waiting {
 		if !w.notBefore.IsZero() && w.notBefore <= m.now || m.expired(w) {
