@@ -108,7 +108,7 @@ func everyMinute(dedup string) core.RecurringSpec {
 	}
 }
 
-func TestATimeOfARecurringActionWhoseTenantIsFullIsMissedAndTheNextOneComes(t *testing.T) {
+func TestATimeOfARecurringActionWhoseTenantIsFullIsSkippedAndTheNextOneComes(t *testing.T) {
 	for _, dedup := range []string{"", "k"} {
 		w, seq := world{}, new(uint64)
 		ref := w.made(t, seq, effects.Ref{Kind: core.KindRecurring, ID: id(1)}, core.RecurringCreate{Spec: everyMinute(dedup)})
@@ -118,8 +118,8 @@ func TestATimeOfARecurringActionWhoseTenantIsFullIsMissedAndTheNextOneComes(t *t
 		assert.True(t, res.Changed)
 		assert.Equal(t, effects.CodeLimited, res.Refused.Code)
 		assert.Equal(t, []core.Full{{Namespace: "n", Tenant: "t", Kind: core.KindAction, Reason: reasonFull, Refused: 1}}, res.Full)
-		assert.Equal(t, []string{"missed x1 its action was refused: " + reasonFull}, occurrences(w))
-		assert.Equal(t, []string{"recurring:missed"}, named(events))
+		assert.Equal(t, []string{"skipped x1 limit: " + reasonFull}, occurrences(w))
+		assert.Equal(t, []string{"recurring:skipped"}, named(events))
 		assert.Equal(t, at.Add(time.Minute), state().Deadline(), "it is not due for ever")
 		assert.Zero(t, state().ExecutionCount)
 		assert.Empty(t, load[core.Dedup](w, core.KindDedup), "no key is held")

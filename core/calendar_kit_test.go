@@ -1,6 +1,8 @@
 package core_test
 
 import (
+	"math"
+
 	"pgregory.net/rapid"
 
 	"github.com/orrery-go/orrery/core"
@@ -41,7 +43,7 @@ func calendarEvents() []core.Event {
 	return []core.Event{
 		core.CalendarCreate{Spec: holidays()}, core.CalendarCreate{Spec: weekend()}, core.CalendarUpdate{},
 		core.CalendarUpdate{Patch: core.CalendarPatch{Timezone: &zone, Description: &text, Exclude: &days, Include: &none}, Revision: 3},
-		core.CalendarDelete{},
+		core.CalendarDelete{}, core.CalendarDelete{Force: true}, core.CalendarUse{N: 1}, core.CalendarUse{N: -1},
 	}
 }
 
@@ -100,7 +102,7 @@ func drawCalendarSpec(t *rapid.T) core.CalendarSpec {
 }
 
 func drawCalendarEvent(t *rapid.T, s core.State, _ core.Clock) core.Event {
-	switch rapid.SampledFrom([]string{"create", "update", "update", "update", "delete"}).Draw(t, "event") {
+	switch rapid.SampledFrom([]string{"create", "update", "update", "update", "use", "delete"}).Draw(t, "event") {
 	case "update":
 		e := core.CalendarUpdate{}
 		if rapid.Bool().Draw(t, "zone too") {
@@ -117,8 +119,10 @@ func drawCalendarEvent(t *rapid.T, s core.State, _ core.Clock) core.Event {
 		}
 		e.Revision = rapid.SampledFrom([]uint64{0, 0, 1, s.(core.Calendar).Revision}).Draw(t, "revision")
 		return e
+	case "use":
+		return core.CalendarUse{N: rapid.SampledFrom([]int64{1, 1, -1, 0, math.MaxInt64, math.MinInt64}).Draw(t, "n")}
 	case "delete":
-		return core.CalendarDelete{}
+		return core.CalendarDelete{Force: rapid.Bool().Draw(t, "force")}
 	}
 	return core.CalendarCreate{Spec: drawCalendarSpec(t)}
 }
@@ -141,9 +145,18 @@ var _ = register(core.KindCalendar, kit{
 			same := a.Name == b.Name && a.Tenant == b.Tenant && a.Namespace == b.Namespace && a.ID == b.ID
 			return unless(!exists(a) || !exists(b) || same, "%s → %s", b.Name, a.Name)
 		}),
-		on("Each change that is taken raises Revision by one; an update that changes nothing leaves the record as it was.", func(_ step, b, a core.Calendar) string {
+		on("Each change of what it leaves out raises Revision by one; an update that changes nothing leaves the record as it was.", func(s step, b, a core.Calendar) string {
+			if use, ok := s.event.(core.CalendarUse); ok {
+				uses := a.Uses
+				a.Uses = b.Uses
+				return unless(encoded(a) == encoded(b) && (uses >= b.Uses) == (use.N >= 0 || b.Uses == 0), "%d → %d by %d", b.Uses, uses, use.N)
+			}
 			same := encoded(b) == encoded(a)
 			return unless(!exists(a) || same || a.Revision == b.Revision+1 || b.Revision == 1<<64-1, "%d → %d", b.Revision, a.Revision)
+		}),
+		on("Only a forced deletion ends one that a schedule names.", func(s step, b, a core.Calendar) string {
+			e, _ := s.event.(core.CalendarDelete)
+			return unless(exists(a) || !exists(b) || b.Uses == 0 || e.Force, "gone, and %d name it", b.Uses)
 		}),
 		on("What is taken can be read: it names no instant for which it cannot say whether it leaves it out.", func(s step, _, a core.Calendar) string {
 			taken := refusal(s.effs) == nil && exists(a)

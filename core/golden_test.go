@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/core/schedule"
 	"github.com/orrery-go/orrery/effects"
 )
 
@@ -45,6 +46,17 @@ func goldenRecurringSpec() core.RecurringSpec {
 		EndsAt: start.Add(365 * 24 * time.Hour), Description: "Weekday morning digest", Labels: map[string]string{"team": "engineering"},
 		StartDeadlineSeconds: 60, Policy: core.RunPolicy{OnInterrupt: core.InterruptFail, MaxAttempts: 3},
 	}
+}
+
+// goldenPolicies is a recurring action with all that a schedule may say, but calendars.
+func goldenPolicies() core.RecurringSpec {
+	s := goldenRecurringSpec()
+	s.ID, s.Overlap, s.ActionTemplate.DedupKey = id(8), core.OverlapBufferAll, ""
+	s.ScheduleOptions = core.ScheduleOptions{
+		DST: schedule.DSTSkip, DayMatch: schedule.DayMatchBoth, StartsAt: start, MaxExecutions: 9, JitterSeconds: 30, Missed: core.MissedAll,
+		CatchUpSeconds: 86_400 * 7, CatchUpLimit: 20, CatchUpSpacingSeconds: 60, BufferLimit: 3, MaxWaitSeconds: 3600,
+	}
+	return s
 }
 
 var goldenAbsences = []core.Absence{{From: start, To: start.Add(time.Minute), Cause: core.AbsentKilled}, {From: start.Add(time.Hour), To: start.Add(2 * time.Hour), Cause: core.AbsentClockSet}}
@@ -77,14 +89,21 @@ func goldenStates() []core.State {
 	stopping, _ := running.Apply(core.ActionCancel{Mode: core.CancelAwait, Reason: "a <newer> one"}, clock)
 
 	recurring, _ := core.RecurringAction{}.Apply(core.RecurringCreate{Spec: goldenRecurringSpec()}, clock)
-	fired, _ := recurring.Apply(core.RecurringDue{}, core.Clock{Now: start.Add(24 * time.Hour)})
-	paused, _ := fired.Apply(core.RecurringPause{By: "ann", Reason: "holidays"}, core.Clock{Now: start.Add(25 * time.Hour)})
+	fired, _ := recurring.Apply(core.RecurringDue{}, core.Clock{Now: start.Add(24 * time.Hour), Rules: 9}) // as those that have no ledger are stored
+	paused, _ := fired.Apply(core.RecurringPause{By: "ann", Reason: "holidays"}, core.Clock{Now: start.Add(25 * time.Hour), Rules: 9})
+	whole, _ := core.RecurringAction{}.Apply(core.RecurringCreate{Spec: goldenPolicies()}, clock)
+	whole, _ = whole.Apply(core.RecurringSkipNext{}, core.Clock{Now: start.Add(time.Minute), Step: 1})
+	whole, _ = whole.Apply(core.RecurringDue{}, core.Clock{Now: start.Add(73 * time.Hour), Step: 2})
+	whole, _ = whole.Apply(core.BackfillTime{At: whole.Running[0].DueAt.Add(-24 * time.Hour), Owner: recurringOwner}, core.Clock{Now: start.Add(73 * time.Hour), Step: 3})
+	whole, _ = whole.Apply(core.RecurringTrigger{}, core.Clock{Now: start.Add(73 * time.Hour), Step: 4})
+	closed, _ := whole.Apply(core.ChildEnded{N: uint32(whole.Running[0].N), Outcome: core.ChildSucceeded}, core.Clock{Now: start.Add(74 * time.Hour), Step: 5})
+	closed, _ = closed.Apply(core.RecurringPause{Until: start.Add(100 * time.Hour)}, core.Clock{Now: start.Add(75 * time.Hour), Step: 6})
 	full := core.Occurrence{
 		ID: id(5), RecurringID: id(3), DueAt: start, LastDueAt: start.Add(time.Hour), DecidedAt: start.Add(2 * time.Hour), Verdict: core.VerdictMissed,
 		Count: math.MaxUint64, CountCapped: true, Manual: true, ActionID: id(1), Outcome: "failed", Reason: "r", StartedAt: start, FinishedAt: start,
 	}
 	held, _ := core.Dedup{}.Apply(core.DedupClaim{Create: goldenActionSpec()}, clock)
-	out := []core.State{pending, running, again, bare, completed, failed, cancelled, stopping, waiting, cycled, recurring, fired, paused, full, core.Occurrence{ID: id(6)}, goldenEntryOfLedger(), held}
+	out := []core.State{pending, running, again, bare, completed, failed, cancelled, stopping, waiting, cycled, recurring, fired, paused, whole, closed, full, core.Occurrence{ID: id(6)}, goldenEntryOfLedger(), held}
 	for _, kind := range kinds {
 		if k, ok := kits[kind]; ok {
 			out = append(out, k.states()...)
@@ -99,6 +118,16 @@ func goldenEntryOfLedger() core.Occurrence {
 		ID: id(7), RecurringID: id(3), DueAt: start, LastDueAt: start, DecidedAt: start, Verdict: core.VerdictDispatched, Count: 1, ActionID: id(1),
 		Schedule: core.KindRecurring, Namespace: "ns", Tenant: "t", Name: "nightly <report>", Number: 12, Latest: true, Backfill: id(9),
 	}
+}
+
+func goldenPolicyPatch() core.RecurringPatch {
+	s := goldenPolicies()
+	o := s.ScheduleOptions
+	calendars, starts := []string{"holidays"}, int64(start)
+	return core.RecurringPatch{Overlap: &s.Overlap, ScheduleOptionsPatch: core.ScheduleOptionsPatch{
+		DST: &o.DST, DayMatch: &o.DayMatch, StartsAt: &starts, MaxExecutions: &o.MaxExecutions, JitterSeconds: &o.JitterSeconds, Calendars: &calendars, Missed: &o.Missed,
+		CatchUpSeconds: &o.CatchUpSeconds, CatchUpLimit: &o.CatchUpLimit, CatchUpSpacingSeconds: &o.CatchUpSpacingSeconds, BufferLimit: &o.BufferLimit, MaxWaitSeconds: &o.MaxWaitSeconds,
+	}}
 }
 
 // goldenEvents holds at least one event of each type.
@@ -124,6 +153,10 @@ func goldenEvents() map[effects.Kind][]core.Event {
 			core.BackfillTime{At: start, Owner: core.Owner{Ref: effects.Ref{Kind: core.KindBackfill, ID: id(7)}, N: 3}},
 			core.RecurringDue{Refusal: "id: action exists already", Absences: goldenAbsences}, core.RecurringUpdate{Absences: goldenAbsences},
 			core.RecurringPause{By: "ann", Reason: "holidays", Absences: goldenAbsences}, core.RecurringDelete{Absences: goldenAbsences},
+			core.RecurringCreate{Spec: goldenPolicies()}, core.RecurringPause{By: "ann", Reason: "holidays", Until: start}, core.RecurringTrigger{Payload: json.RawMessage(`{"n":1}`)},
+			core.RecurringSkipNext{}, core.RecurringCancelWaiting{Occurrence: id(5), Reason: "not <now>"}, core.RecurringDeduplicated{LastExecutedAt: start, Manual: true, N: 7},
+			core.RecurringUpdate{Patch: goldenPolicyPatch()}, core.BackfillTime{At: start, Owner: recurringOwner},
+			core.ChildEnded{Child: effects.Ref{Kind: core.KindAction, ID: id(1)}, N: 7, Outcome: core.ChildRefused, Reason: "r", Limited: true},
 		},
 		core.KindOccurrence: {
 			core.OccurrenceRecord{Occurrence: core.Occurrence{ID: id(5), RecurringID: id(3), DueAt: start, LastDueAt: start, DecidedAt: start, Verdict: core.VerdictDispatched, Count: 1, ActionID: id(1)}},

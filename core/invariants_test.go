@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -276,79 +275,7 @@ var invariants = map[effects.Kind][]invariant{
 			return unless(was <= is && moved, "%s → %s", was, is)
 		}),
 	},
-	core.KindRecurring: {
-		on("A deadline exists exactly while enabled, and is never later than EndsAt.", func(_ step, _, a core.RecurringAction) string {
-			ok := a.Deadline().IsZero() != a.Enabled && (a.EndsAt.IsZero() || a.Deadline() <= a.EndsAt)
-			return unless(ok, "deadline %s, enabled %t, ends at %s", a.Deadline(), a.Enabled, a.EndsAt)
-		}),
-		on("No time of the schedule at or after EndsAt is decided: neither dispatched nor missed.", func(s step, b, _ core.RecurringAction) string {
-			for _, r := range sends[core.OccurrenceRecord](s) {
-				if o := r.Occurrence; !o.Manual && !b.EndsAt.IsZero() && o.LastDueAt >= b.EndsAt {
-					return fmt.Sprintf("%s of %s to %s, which ends at %s", o.Verdict, o.DueAt, o.LastDueAt, b.EndsAt)
-				}
-			}
-			return ""
-		}),
-		on("NextExecutionAt is later than the clock reading of the transition that computed it: no edit, resume or outage makes a past instant due (R18, C5).", func(s step, b, a core.RecurringAction) string {
-			ended := !b.EndsAt.IsZero() && b.EndsAt <= s.clock.Now && a.EndsAt != b.EndsAt // what it held back must not be due either
-			if a.NextExecutionAt == b.NextExecutionAt && !ended || a.NextExecutionAt.IsZero() {
-				return ""
-			}
-			return unless(a.NextExecutionAt > s.clock.Now, "%s computed at %s", a.NextExecutionAt, s.clock.Now)
-		}),
-		on("NextExecutionAt is later than LastDueAt: what was decided never becomes due again, even where the clock jumps back; where it had been ahead by more than 48 hours, until somebody resumes or edits the schedule.", func(s step, b, a core.RecurringAction) string {
-			_, resumed := s.event.(core.RecurringResume)
-			_, edited := s.event.(core.RecurringUpdate)
-			grows := a.LastDueAt >= b.LastDueAt || (resumed || edited) && a.LastDueAt == s.clock.Now && b.LastDueAt > s.clock.Now.Add(48*time.Hour)
-			ok := (a.NextExecutionAt.IsZero() || a.NextExecutionAt > a.LastDueAt) && (!exists(a) || grows)
-			return unless(ok, "next %s, last %s → %s", a.NextExecutionAt, b.LastDueAt, a.LastDueAt)
-		}),
-		on("One due event makes at most one action (C5).", func(s step, _, _ core.RecurringAction) string {
-			_, due := s.event.(core.RecurringDue)
-			return unless(!due || len(s.created()) <= 1, "%d actions", len(s.created()))
-		}),
-		on("ExecutionCount + DeduplicatedCount grows by exactly one with each action that is sent (R13); where that cannot be made, the [Batch] undoes it all.", func(s step, b, a core.RecurringAction) string {
-			if !exists(a) {
-				return unless(len(s.created()) == 0, "sent by one that is gone")
-			}
-			was, is := b.ExecutionCount+b.DeduplicatedCount, a.ExecutionCount+a.DeduplicatedCount
-			return unless(is == was+uint64(len(s.created())), "%d → %d with %d sent", was, is, len(s.created()))
-		}),
-		on("Every time that is decided is recorded as an occurrence, under an id that was never used; MissedCount grows by what the missed ones stand for.", func(s step, b, a core.RecurringAction) string {
-			if !exists(a) {
-				return ""
-			}
-			missed, n := uint64(0), uint64(0)
-			for _, r := range sends[core.OccurrenceRecord](s) {
-				n++
-				if r.Occurrence.Verdict == core.VerdictMissed {
-					missed += r.Occurrence.Count
-				}
-				if r.Occurrence.ID != core.ChildID(a.ID, "occurrence", s.clock.Step, b.Sequence+n) || r.Occurrence.Count == 0 {
-					return fmt.Sprintf("occurrence %+v is not number %d", r.Occurrence, b.Sequence+n)
-				}
-			}
-			return unless(a.Sequence == b.Sequence+n && a.MissedCount == b.MissedCount+missed,
-				"sequence %d → %d with %d recorded, missed %d → %d with %d recorded", b.Sequence, a.Sequence, n, b.MissedCount, a.MissedCount, missed)
-		}),
-		on("Every action that is sent is a valid one, due at once.", func(s step, _, _ core.RecurringAction) string {
-			for _, spec := range s.created() {
-				if _, effs := (core.Action{}).Apply(core.ActionCreate{Spec: spec}, s.clock); refusal(effs) != nil {
-					return refusal(effs).Reason
-				}
-				if spec.Trigger.KeyTime() > s.clock.Now {
-					return fmt.Sprintf("due at %s", spec.Trigger.KeyTime())
-				}
-			}
-			return ""
-		}),
-		on("A disabled one says why (C6), and a pause without a reason of its own does not wipe that out.", func(s step, b, a core.RecurringAction) string {
-			if p, ok := s.event.(core.RecurringPause); ok && exists(b) && !b.Enabled && p.Reason == "" && a.DisabledReason != b.DisabledReason {
-				return fmt.Sprintf("%q → %q", b.DisabledReason, a.DisabledReason)
-			}
-			return unless(!exists(a) || a.Enabled == (a.DisabledReason == ""), "enabled %t, reason %q", a.Enabled, a.DisabledReason)
-		}),
-	},
+	core.KindRecurring: recurringInvariants,
 	core.KindOccurrence: {
 		on("The verdict is written once, but for one that waits, and for a dispatch that turns out to be deduplicated or refused.", func(_ step, b, a core.Occurrence) string {
 			changed := exists(b) && exists(a) && a.Verdict != b.Verdict

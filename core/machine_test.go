@@ -223,7 +223,15 @@ func hostile(t *rapid.T, kind effects.Kind) core.State {
 			RecurringSpec: drawRecurringSpec(t, c),
 			CreatedAt:     drawTime(t, c), UpdatedAt: drawTime(t, c), LastExecutedAt: drawTime(t, c), NextExecutionAt: drawTime(t, c), LastDueAt: drawTime(t, c),
 			ExecutionCount: count("executions"), MissedCount: count("missed"), DeduplicatedCount: count("deduplicated"), Sequence: count("sequence"),
-			DisabledReason: drawText(t, "reason"),
+			DisabledReason: drawText(t, "reason"), Executions: count("bounded executions"), SkipNext: uint32(count("skip_next")),
+			PausedAt: drawTime(t, c), PausedUntil: drawTime(t, c),
+			Waiting: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) core.WaitingTime {
+				return core.WaitingTime{N: count("n"), DueAt: drawTime(t, c), Since: drawTime(t, c), NotBefore: drawTime(t, c)}
+			}), 0, 3).Draw(t, "waiting"),
+			Running: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) core.RunningTime {
+				return core.RunningTime{N: count("n"), Action: drawID(t, "action"), DueAt: drawTime(t, c), StartedAt: drawTime(t, c), Manual: rapid.Bool().Draw(t, "manual")}
+			}), 0, 3).Draw(t, "running"),
+			Ledger: maybe(t, "ledger", func() core.Ledger { return core.Ledger{Epoch: count("epoch"), First: count("first")} }),
 		}
 	case core.KindOccurrence:
 		return drawOccurrence(t, c)

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/core/schedule"
 	"github.com/orrery-go/orrery/effects"
 )
 
@@ -215,6 +216,9 @@ func drawRecurringSpec(t *rapid.T, c core.Clock) core.RecurringSpec {
 	if rapid.IntRange(0, 3).Draw(t, "ends") == 0 {
 		s.EndsAt = drawTime(t, c)
 	}
+	if rapid.IntRange(0, 3).Draw(t, "policies") > 0 {
+		s.ScheduleOptions, s.Overlap = drawPolicies(t, c), drawOverlapPolicy(t)
+	}
 	if rapid.Bool().Draw(t, "rich") {
 		s.Namespace, s.Tenant = drawName(t, "namespace"), drawName(t, "tenant")
 		s.ActionTemplate.Payload = drawJSON(t, "payload")
@@ -222,6 +226,35 @@ func drawRecurringSpec(t *rapid.T, c core.Clock) core.RecurringSpec {
 		s.Description = drawText(t, "description")
 	}
 	return s
+}
+
+func drawOverlapPolicy(t *rapid.T) core.OverlapPolicy {
+	return rapid.SampledFrom([]core.OverlapPolicy{
+		"", core.OverlapAllow, core.OverlapSkip, core.OverlapForbid, core.OverlapBufferOne, core.OverlapBufferAll, core.OverlapBufferAll,
+		core.OverlapCancelOther, core.OverlapReplace, core.OverlapTerminateOther, "queue",
+	}).Draw(t, "overlap")
+}
+
+// drawPolicies gives options of which most are accepted.
+func drawPolicies(t *rapid.T, c core.Clock) core.ScheduleOptions {
+	o := core.ScheduleOptions{
+		DST:                   rapid.SampledFrom([]schedule.DST{"", "", schedule.DSTOnceShifted, schedule.DSTSkip, schedule.DSTTwice}).Draw(t, "dst"),
+		MaxExecutions:         rapid.SampledFrom([]uint64{0, 0, 1, 3, math.MaxUint64}).Draw(t, "max_executions"),
+		JitterSeconds:         rapid.SampledFrom([]int64{0, 0, 0, 30, core.MaxJitterSeconds, -1}).Draw(t, "jitter_seconds"),
+		Missed:                rapid.SampledFrom([]core.MissedPolicy{"", core.MissedSkip, core.MissedLatest, core.MissedAll, core.MissedAll, core.MissedAll}).Draw(t, "missed"),
+		CatchUpSeconds:        rapid.SampledFrom([]int64{0, 0, 90, core.MaxCatchUpSeconds}).Draw(t, "catch_up_seconds"),
+		CatchUpLimit:          rapid.SampledFrom([]uint32{0, 1, 3, 3, core.MaxCatchUpLimit}).Draw(t, "catch_up_limit"),
+		CatchUpSpacingSeconds: rapid.SampledFrom([]int64{0, 0, 1, 60}).Draw(t, "catch_up_spacing_seconds"),
+		BufferLimit:           rapid.SampledFrom([]uint32{0, 1, 2, core.MaxBufferLimit}).Draw(t, "buffer_limit"),
+		MaxWaitSeconds:        rapid.SampledFrom([]int64{0, 0, 1, 90, -1}).Draw(t, "max_wait_seconds"),
+	}
+	if rapid.IntRange(0, 9).Draw(t, "odd options") == 0 {
+		o.Calendars, o.DayMatch = []string{drawName(t, "calendar")}, schedule.DayMatchBoth
+	}
+	if rapid.IntRange(0, 9).Draw(t, "starts") == 0 {
+		o.StartsAt = drawTime(t, c)
+	}
+	return o
 }
 
 // maybe gives a pointer to a drawn value, or nil.
@@ -247,6 +280,14 @@ func drawPatch(t *rapid.T, c core.Clock) core.RecurringPatch {
 		ActionType:           maybe(t, "action_type", func() string { return drawName(t, "action_type") }),
 		StartDeadlineSeconds: maybe(t, "start_deadline_seconds", func() int64 { return rapid.Int64Range(0, 3600).Draw(t, "start_deadline_seconds") }),
 		Policy:               maybe(t, "policy", func() core.RunPolicy { return drawPolicy(t) }),
+		Overlap:              maybe(t, "overlap", func() core.OverlapPolicy { return drawOverlapPolicy(t) }),
+	}
+	if rapid.IntRange(0, 3).Draw(t, "policies") == 0 {
+		o := drawPolicies(t, c)
+		p.ScheduleOptionsPatch = core.ScheduleOptionsPatch{
+			DST: &o.DST, MaxExecutions: &o.MaxExecutions, JitterSeconds: &o.JitterSeconds, Calendars: &o.Calendars, Missed: &o.Missed, CatchUpSeconds: &o.CatchUpSeconds,
+			CatchUpLimit: &o.CatchUpLimit, CatchUpSpacingSeconds: &o.CatchUpSpacingSeconds, BufferLimit: &o.BufferLimit, MaxWaitSeconds: &o.MaxWaitSeconds,
+		}
 	}
 	if rapid.IntRange(0, 3).Draw(t, "payload?") == 0 {
 		p.Payload = drawJSON(t, "payload")
@@ -305,23 +346,63 @@ func drawRecurringEvent(t *rapid.T, r core.RecurringAction, c core.Clock) core.E
 	if !exists(r) && rapid.IntRange(0, 9).Draw(t, "make") > 0 {
 		return core.RecurringCreate{Spec: drawRecurringSpec(t, c)}
 	}
-	switch rapid.SampledFrom([]string{"due", "due", "due", "due", "update", "update", "pause", "resume", "resume", "trigger", "deduplicated", "delete", "create"}).Draw(t, "event") {
+	switch rapid.SampledFrom([]string{
+		"due", "due", "due", "due", "update", "update", "pause", "resume", "resume", "trigger", "deduplicated", "delete", "create",
+		"skip", "cancel", "backfill", "ended", "ended", "ended",
+	}).Draw(t, "event") {
 	case "due":
 		return core.RecurringDue{Refusal: rapid.SampledFrom([]string{"", "", "", "id: action exists already", "\xff"}).Draw(t, "refusal"), Absences: drawAbsences(t, c.Now.Add(-time.Hour), c.Now)}
 	case "update":
 		return core.RecurringUpdate{Patch: drawPatch(t, c), Absences: drawAbsences(t, c.Now.Add(-time.Hour), c.Now)}
 	case "pause":
-		return core.RecurringPause{By: drawText(t, "by"), Reason: drawText(t, "reason")}
+		e := core.RecurringPause{By: drawText(t, "by"), Reason: drawText(t, "reason")}
+		if rapid.Bool().Draw(t, "until?") {
+			e.Until = drawTime(t, c)
+		}
+		return e
 	case "resume":
 		return core.RecurringResume{}
 	case "trigger":
-		return core.RecurringTrigger{}
+		return core.RecurringTrigger{Payload: drawJSON(t, "payload")}
+	case "skip":
+		return core.RecurringSkipNext{}
+	case "cancel":
+		return core.RecurringCancelWaiting{Occurrence: drawWaiting(t, r), Reason: drawText(t, "reason")}
+	case "backfill":
+		at := drawTime(t, c)
+		if next := r.Upcoming(c.Now.Add(-time.Hour), 1, nil); len(next) > 0 && rapid.IntRange(0, 3).Draw(t, "due") > 0 {
+			at = next[0]
+		}
+		return core.BackfillTime{At: at, Owner: rapid.SampledFrom([]core.Owner{recurringOwner, recurringOwner, {}}).Draw(t, "owner")}
 	case "deduplicated":
-		return core.RecurringDeduplicated{LastExecutedAt: c.Now}
+		return core.RecurringDeduplicated{LastExecutedAt: c.Now, N: uint32(drawRunning(t, r).N)}
+	case "ended":
+		n := drawRunning(t, r)
+		return core.ChildEnded{
+			Child: effects.Ref{Kind: core.KindAction, ID: n.Action}, N: uint32(n.N), Reason: drawText(t, "reason"),
+			Outcome: rapid.SampledFrom([]core.ChildOutcome{core.ChildSucceeded, core.ChildFailed, core.ChildCancelled, core.ChildRefused}).Draw(t, "outcome"),
+			Limited: rapid.Bool().Draw(t, "limited"),
+		}
 	case "delete":
 		return core.RecurringDelete{Absences: drawAbsences(t, c.Now.Add(-time.Hour), c.Now)}
 	}
 	return core.RecurringCreate{Spec: drawRecurringSpec(t, c)}
+}
+
+// drawRunning gives one of the dispatches that have not ended, if there are any.
+func drawRunning(t *rapid.T, r core.RecurringAction) core.RunningTime {
+	if len(r.Running) == 0 {
+		return core.RunningTime{N: rapid.Uint64Range(0, 2).Draw(t, "n"), Action: id(7)}
+	}
+	return rapid.SampledFrom(r.Running).Draw(t, "runs")
+}
+
+// drawWaiting gives the entry of a time that waits, if there are any.
+func drawWaiting(t *rapid.T, r core.RecurringAction) uuid.UUID {
+	if len(r.Waiting) == 0 || r.Ledger == nil {
+		return drawID(t, "occurrence")
+	}
+	return core.ChildID(r.ID, "occurrence", r.Ledger.Epoch, rapid.SampledFrom(r.Waiting).Draw(t, "waits").N)
 }
 
 func drawOccurrence(t *rapid.T, c core.Clock) core.Occurrence {

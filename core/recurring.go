@@ -30,12 +30,12 @@ import (
 // pause, by hand, missed policy and start deadline, limit, overlap, dedup key.
 //
 // Invariants, held by property tests:
-//   - A deadline exists while enabled; while disabled only for the end of a pause, and for
-//     times that wait.
+//   - A deadline exists while enabled, and then comes no later than EndsAt; while disabled only
+//     for the end of a pause, and for times that wait.
 //   - No time of the schedule at or after EndsAt is decided: neither dispatched nor
 //     missed.
-//   - NextExecutionAt is later than the clock reading of the transition that
-//     computed it: no edit, resume or outage makes a past instant due (R18, C5).
+//   - NextExecutionAt, with its jitter, is later than the clock reading of the transition
+//     that computed it: no edit, resume or outage makes a past instant due (R18, C5).
 //   - NextExecutionAt is later than LastDueAt: what was decided never becomes due
 //     again, even where the clock jumps back; where it had been ahead by more than
 //     48 hours, until somebody resumes or edits the schedule.
@@ -44,9 +44,9 @@ import (
 //   - What it records is numbered without a gap; the counts grow by what the entries
 //     stand for.
 //   - Every action that is sent is a valid one, due at once, and its end is waited for.
-//   - No time waits twice, and times wait in the order in which they may go on; no more than
-//     one with overlap buffer_one, cancel_other and terminate_other, but for those that are
-//     caught up later.
+//   - No time waits twice. Those that wait for what runs go on in the order in which they
+//     began to; with overlap buffer_one, cancel_other and terminate_other at most one of them
+//     does, with buffer_all as many as its limit, with skip and allow none.
 //   - With another overlap than allow no time is dispatched while what an earlier one started
 //     has not ended.
 //   - A disabled one says why (C6), and a pause without a reason of its own does
@@ -92,7 +92,7 @@ type RecurringAction struct {
 	SkipNext uint32        `json:"skip_next,omitempty"`
 	Waiting  []WaitingTime `json:"waiting,omitempty"` // times that wait for their turn, in that order
 	// Running are the dispatches that have not ended, in their order; of those that may overlap,
-	// the last [MaxRunningKept].
+	// the last [MaxRunningKept], or all of the last transition.
 	Running []RunningTime `json:"running,omitempty"`
 	Ledger  *Ledger       `json:"ledger,omitempty"`
 
@@ -149,6 +149,7 @@ type recurringTransition struct {
 	transition
 	RecurringAction
 	calendars Calendars // those that it names, or is to name
+	fresh     int       // how many it has dispatched: whether their actions are made is not known yet
 }
 
 // Apply carries out one transition. The calendars that the schedule names are looked up by the
@@ -161,7 +162,7 @@ func (r RecurringAction) applyWith(e RecurringEvent, c Clock, calendars Calendar
 	if c.Rules.before(ledgerRules) {
 		return r.applyFormer(e, c)
 	}
-	t := &recurringTransition{transition{clock: c, event: e}, r, calendars}
+	t := &recurringTransition{transition: transition{clock: c, event: e}, RecurringAction: r, calendars: calendars}
 	if _, creates := e.(RecurringCreate); r.ID == uuid.Nil && !creates {
 		t.refuse(effects.CodeNotFound, "recurring action not found")
 	} else {
@@ -342,6 +343,15 @@ func exhaustedReason(executions uint64) string {
 	return fmt.Sprintf("the schedule has dispatched %d %s, as many as it may", executions, times)
 }
 
+// exhaustedReason is why no more times are dispatched.
+func (r RecurringAction) exhaustedReason() string {
+	waiting := min(r.Executions, uint64(len(r.Waiting)))
+	if waiting == 0 {
+		return exhaustedReason(r.Executions)
+	}
+	return fmt.Sprintf("the schedule has dispatched %d of its times, and %d wait: as many as it may", r.Executions-waiting, waiting)
+}
+
 // maxClockLead is how far ahead decided times may lie, after the clock was set
 // back, to be still respected. Beyond it the clock had been plainly wrong.
 const maxClockLead = 48 * time.Hour
@@ -358,7 +368,7 @@ func (r RecurringAction) fromNow(now Time) Time {
 // checkExecutions refuses a definition that is enabled although it has dispatched as many times
 // as it may.
 func (r RecurringAction) checkExecutions() error {
-	if r.Enabled && r.exhausted() {
+	if r.Enabled && r.spent() {
 		return fmt.Errorf("max_executions: %s: give more, or 0", exhaustedReason(r.Executions))
 	}
 	return nil

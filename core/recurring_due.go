@@ -56,17 +56,58 @@ func (t *recurringTransition) occur(e RecurringDue) {
 	if first.IsZero() || first.After(until) {
 		return
 	}
+	first = t.skipByHand(s, first, until)
 	deadline := t.startDeadline().Milliseconds()
 	chosen := t.chosen(s, first, until, t.clock.Now, deadline)
 	why := t.missReason(t.clock, e.Absences, chosen, "is dispatched", deadline)
-	for _, p := range s.passed(first, until, why, func(at Time) bool { _, found := slices.BinarySearch(chosen, at); return found }) {
-		t.pass(p)
-	}
 	t.LastDueAt = max(t.LastDueAt, until)
 	for i, at := range chosen {
+		t.passAll(s, first, at-1, why)
 		t.decide(at, i, e.Refusal)
+		first = at + 1
 	}
+	t.passAll(s, first, until, why)
 	t.next()
+}
+
+// passAll records all times of a span, which pass without a dispatch.
+func (t *recurringTransition) passAll(s *timetable, first, until Time, why missReason) {
+	if first > until {
+		return
+	}
+	for _, p := range s.passed(first, until, why, never) {
+		t.pass(p)
+	}
+}
+
+// skipByHand skips the first times of a span, as many as were to be skipped by hand, and gives where
+// the rest begins. What the schedule leaves out is none of them.
+func (t *recurringTransition) skipByHand(s *timetable, first, until Time) Time {
+	if t.SkipNext == 0 {
+		return first
+	}
+	var passed []passedTimes
+	walked := 0
+	for at := range s.Due(first-1, until) {
+		if walked++; t.SkipNext == 0 || walked > maxWalked {
+			break
+		}
+		reason := s.leftOut(at)
+		if reason == "" {
+			t.SkipNext--
+			reason = "by hand: the next time was to be skipped"
+		}
+		if n := len(passed); n == 0 || passed[n-1].Reason != reason {
+			passed = append(passed, passedTimes{Verdict: VerdictSkipped, First: at, Reason: reason})
+		}
+		last := &passed[len(passed)-1]
+		last.Last, last.Count = at, last.Count+1
+		first = at + 1
+	}
+	for _, p := range passed {
+		t.pass(p)
+	}
+	return first
 }
 
 // next computes the next time of the schedule, which is disabled if none follows.
@@ -87,13 +128,10 @@ func (t *recurringTransition) next() {
 // decide decides a time that is early enough, or is caught up: it is the i-th of those.
 func (t *recurringTransition) decide(at Time, i int, refusal string) {
 	switch {
-	case t.SkipNext > 0:
-		t.SkipNext--
-		t.verdict(VerdictSkipped, at, "by hand: the next time was to be skipped")
 	case refusal != "":
 		t.verdict(VerdictMissed, at, "its action was refused: "+validText(refusal))
 	case t.exhausted():
-		t.verdict(VerdictSkipped, at, "limit: "+exhaustedReason(t.Executions))
+		t.verdict(VerdictSkipped, at, "limit: "+t.exhaustedReason())
 	case i > 0 && t.CatchUpSpacingSeconds > 0:
 		t.wait(at, laterMS(t.clock.Now, int64(i)*t.CatchUpSpacingSeconds*1000))
 	default:
@@ -205,9 +243,10 @@ func (t *recurringTransition) dispatch(d dispatching) {
 		t.decided(d.entry, VerdictDispatched, "", spec.ID)
 	}
 	spec.Occurrence, spec.Owner = id, Owner{Ref: t.Ref(), N: uint32(d.entry)}
-	n := RunningTime{N: d.entry, Action: spec.ID, DueAt: d.at, StartedAt: now, Before: t.LastExecutedAt, Manual: d.manual, For: d.owner}
+	n := RunningTime{N: d.entry, Action: spec.ID, DueAt: d.at, StartedAt: now, Before: t.executedBefore(now), Manual: d.manual, For: d.owner}
 	t.Running = append(slices.Clip(t.Running), n)
-	if oldest := slices.IndexFunc(t.Running, RunningTime.live); t.Overlap.Plain() == OverlapAllow && len(t.Running) > MaxRunningKept && oldest >= 0 {
+	t.fresh++
+	if oldest := slices.IndexFunc(t.Running, RunningTime.live); t.Overlap.Plain() == OverlapAllow && len(t.Running) > max(MaxRunningKept, t.fresh) && oldest >= 0 {
 		t.Running = without(t.Running, oldest)
 	}
 	t.LastExecutedAt, t.UpdatedAt = now, now
@@ -217,6 +256,15 @@ func (t *recurringTransition) dispatch(d dispatching) {
 		return
 	}
 	t.send(effects.Ref{Kind: KindAction, ID: spec.ID}, ActionCreate{Spec: spec, Whole: d.manual})
+}
+
+// executedBefore is LastExecutedAt as it was before all that is dispatched at an instant.
+func (r RecurringAction) executedBefore(now Time) Time {
+	i := slices.IndexFunc(r.Running, func(n RunningTime) bool { return n.StartedAt == now })
+	if i < 0 || r.LastExecutedAt != now {
+		return r.LastExecutedAt
+	}
+	return r.Running[i].Before
 }
 
 // actionID is the id of the action that is made. That of a backfill follows from the time, so that
@@ -238,7 +286,7 @@ func (t *recurringTransition) backfill(e BackfillTime) {
 		t.conflict("cron_expr: %s", err)
 	case e.At.After(t.clock.Now):
 		t.conflict("at: %s is not past; it is %s", e.At, t.clock.Now)
-	case !s.isDue(e.At):
+	case !s.isDue(e.At), t.ended(e.At):
 		t.conflict("at: %s is no time of the schedule", e.At)
 	case s.leftOut(e.At) != "":
 		t.conflict("at: %s is left out: %s", e.At, s.leftOut(e.At))

@@ -197,13 +197,16 @@ func (e RecurringDeduplicated) appendFields(o object) object {
 	return o
 }
 
-// withoutNilMaps makes a pointer to a nil map one to an empty map: both clear,
+// withoutNilMaps makes a pointer to a nil map, or list, one to an empty map: both clear,
 // but only the latter survives the journal.
 func (p RecurringPatch) withoutNilMaps() RecurringPatch {
 	for _, m := range []**map[string]string{&p.Metadata, &p.Labels} {
 		if *m != nil && **m == nil {
 			*m = &map[string]string{}
 		}
+	}
+	if p.Calendars != nil && *p.Calendars == nil {
+		p.Calendars = &[]string{}
 	}
 	return p
 }

@@ -9,10 +9,12 @@ import (
 	"github.com/orrery-go/orrery/effects"
 )
 
-// place dispatches a time, or lets the overlap policy decide. entry is that of one that waits.
+// place dispatches a time, or lets the overlap policy decide; goOn must follow. entry is that of one
+// that waits.
 func (t *recurringTransition) place(at Time, entry uint64) {
 	policy := t.Overlap.Plain()
-	if policy == OverlapAllow || !t.busy() {
+	stops := policy == OverlapCancelOther || policy == OverlapTerminateOther // the last of the transition alone begins
+	if policy == OverlapAllow || !stops && !t.busy() {
 		t.start(at, entry)
 		return
 	}
@@ -71,7 +73,7 @@ func (t *recurringTransition) stopRunning(at Time) {
 	}
 	t.Running = slices.Clone(t.Running)
 	for i, n := range t.Running {
-		if n.live() && !n.Stopping {
+		if n.live() && (!n.Stopping || mode == CancelKill) {
 			t.Running[i].Stopping = true
 			t.send(effects.Ref{Kind: KindAction, ID: n.Action}, ActionCancel{Reason: fmt.Sprintf("overlap is %q, and the time %s begins", t.Overlap, at), Mode: mode})
 		}
@@ -157,7 +159,7 @@ func (t *recurringTransition) cancelOne(e RecurringCancelWaiting) {
 func (t *recurringTransition) expireWaiting() {
 	for _, w := range t.Waiting {
 		if at := t.expiresAt(w); !at.IsZero() && !at.After(t.clock.Now) {
-			t.drop(w, VerdictExpired, fmt.Sprintf("it waited for longer than max_wait_seconds, %d", t.MaxWaitSeconds))
+			t.drop(w, VerdictExpired, fmt.Sprintf("its turn did not come within max_wait_seconds, %d", t.MaxWaitSeconds))
 		}
 	}
 }
@@ -225,15 +227,7 @@ func (t *recurringTransition) tellBackfill(n RunningTime, e ChildEnded) {
 
 // undo takes a dispatch back whose action was refused.
 func (t *recurringTransition) undo(n RunningTime, e ChildEnded) {
-	if t.ExecutionCount > 0 {
-		t.ExecutionCount--
-	}
-	if !slices.ContainsFunc(t.Running, func(o RunningTime) bool { return o.StartedAt == t.LastExecutedAt && o.N != n.N }) {
-		t.LastExecutedAt = n.Before
-	}
-	if !n.Manual && n.live() && t.MaxExecutions > 0 && t.Executions > 0 {
-		t.Executions--
-	}
+	t.takeBack(n)
 	if key := t.expandDedupKey(n.DueAt); key != "" && e.Child.Kind == KindAction {
 		t.send(DedupRef(t.Namespace, t.Tenant, key), DedupRelease{Holder: n.Action})
 	}
@@ -252,6 +246,19 @@ func (t *recurringTransition) undo(n RunningTime, e ChildEnded) {
 	t.tellPassed(p)
 }
 
+// takeBack counts a dispatch no longer whose action was not made.
+func (t *recurringTransition) takeBack(n RunningTime) {
+	if t.ExecutionCount > 0 {
+		t.ExecutionCount--
+	}
+	if t.LastExecutedAt == n.StartedAt && !slices.ContainsFunc(t.Running, func(o RunningTime) bool { return o.StartedAt == n.StartedAt }) {
+		t.LastExecutedAt = n.Before
+	}
+	if !n.Manual && n.live() && t.MaxExecutions > 0 && t.Executions > 0 {
+		t.Executions--
+	}
+}
+
 // deduplicated takes a dispatch back whose dedup key is held.
 func (t *recurringTransition) deduplicated(e RecurringDeduplicated) {
 	i := slices.IndexFunc(t.Running, func(n RunningTime) bool { return uint32(n.N) == e.N })
@@ -261,12 +268,8 @@ func (t *recurringTransition) deduplicated(e RecurringDeduplicated) {
 	}
 	n := t.Running[i]
 	t.Running = without(t.Running, i)
-	t.ExecutionCount--
-	t.LastExecutedAt = e.LastExecutedAt
+	t.takeBack(n)
 	t.count(VerdictDeduplicated, 1)
-	if !n.Manual && n.live() && t.Executions > 0 {
-		t.Executions--
-	}
 	t.tellBackfill(n, ChildEnded{Child: effects.Ref{Kind: KindAction, ID: n.Action}, Outcome: ChildRefused, Reason: "another action holds its dedup key"})
 	t.goOn()
 }

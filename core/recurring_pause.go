@@ -69,9 +69,8 @@ func (t *recurringTransition) close(reason string, absences []Absence) {
 	if err != nil {
 		return // it has no times
 	}
-	for _, p := range s.passed(first, until, missReason{policy: reason, absences: absences, until: t.clock.Now}, never) {
-		t.pass(p)
-	}
+	first = t.skipByHand(s, first, until)
+	t.passAll(s, first, until, missReason{policy: reason, absences: absences, until: t.clock.Now})
 	t.LastDueAt = max(t.LastDueAt, until)
 }
 
@@ -92,7 +91,7 @@ func (t *recurringTransition) endPause(until Time) {
 		return
 	}
 	reason := t.DisabledReason
-	if !strings.HasPrefix(reason, "paused") {
+	if !strings.HasPrefix(reason, "paused") && !strings.Contains(reason, "disabled") {
 		reason = "disabled: " + reason
 	}
 	for _, p := range s.passed(from, until, missReason{fixed: reason}, never) {
@@ -123,7 +122,7 @@ func (t *recurringTransition) update(e RecurringUpdate) {
 	if times {
 		t.close("the schedule was changed before it was dispatched", e.Absences)
 	}
-	if times || is.Overlap.Plain() != was.Overlap.Plain() || !is.samePolicies(was.ScheduleOptions) {
+	if times || is.Overlap.Plain() != was.Overlap.Plain() || is.MaxExecutions != was.MaxExecutions || !is.samePolicies(was.ScheduleOptions) {
 		t.cancelWaiting("the schedule was changed")
 	}
 	t.RecurringSpec, t.UpdatedAt = is, now

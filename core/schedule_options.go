@@ -200,6 +200,9 @@ func (t *timetable) leavesOut() bool { return t.fires != nil || len(t.calendars)
 // whatever the schedule and the span.
 const maxWalked = 20_000
 
+// maxPassed bounds the entries that one question makes, each of which is a record of the ledger.
+const maxPassed = 1000
+
 // passedKind is what the instants of one entry have in common.
 type passedKind struct {
 	leftOut string // why the schedule leaves them out; empty: they are missed
@@ -209,7 +212,7 @@ type passedKind struct {
 
 // passed lists the due instants in [from, to] but those that are excepted, oldest first, by their
 // verdicts and reasons: what the schedule leaves out is skipped, all others are missed. Beyond
-// [maxWalked] instants those with one cause are one entry, whose count is capped, and what is left
+// [maxWalked] instants or [maxPassed] entries those with one cause are one entry, whose count is capped, and what is left
 // out is not told apart.
 func (t *timetable) passed(from, to Time, why missReason, excepted func(Time) bool) []passedTimes {
 	var out []passedTimes
@@ -220,12 +223,13 @@ func (t *timetable) passed(from, to Time, why missReason, excepted func(Time) bo
 		more = false
 		for at := range t.due.Due(after, to) {
 			walked++
+			far := walked > maxWalked || len(out) >= maxPassed
 			if excepted(at) {
 				joined = false
 				continue
 			}
 			is := passedKind{leftOut: t.leftOut(at)}
-			if is.leftOut == "" || walked > maxWalked {
+			if is.leftOut == "" || far {
 				fires := t.firesAt(at)
 				is = passedKind{cause: why.cause(fires), policy: why.policyAt(fires)}
 			}
@@ -238,7 +242,7 @@ func (t *timetable) passed(from, to Time, why missReason, excepted func(Time) bo
 			}
 			last := &out[len(out)-1]
 			last.Last, last.Count = at, last.Count+1
-			if walked > maxWalked && is.leftOut == "" {
+			if far {
 				last.Capped, last.Last = true, why.last(at, to)
 				after, more = last.Last, true
 				break
