@@ -47,7 +47,7 @@ func (a *Action) mayBeMadeAgain(redeliver bool) *effects.Refused {
 		return &effects.Refused{To: a.Ref(), Event: "create", Code: code, Reason: fmt.Sprintf("action %s %s", a.ID, fmt.Sprintf(format, args...))}
 	}
 	switch status := a.Status.Type; {
-	case !a.Owner.IsZero():
+	case !a.Owner.IsZero() && a.Owner.Ref.Kind != KindRecurring: // a schedule only hears of the end
 		return no(effects.CodeConflict, "is a part of %s, which waits for its end: it cannot be %s by itself; %s", a.Owner.Ref, done, a.Owner.insteadOfAgain())
 	case redeliver && a.Trigger.Type != TriggerWebhook:
 		return no(effects.CodeConflict, "was made by no webhook: only what a webhook made can be delivered again")
