@@ -67,6 +67,8 @@ type RecurringAction struct {
 
 	// Executions counts the dispatches of the schedule, while MaxExecutions bounds them.
 	Executions uint64 `json:"executions,omitempty"`
+	// LastSuccessAt is when the last of its actions ended that completed; null: none did.
+	LastSuccessAt Time `json:"last_success_at,omitzero"`
 
 	compiled *timetable // derived, never stored
 }
