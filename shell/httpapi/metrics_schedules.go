@@ -21,7 +21,7 @@ var (
 	descTimes = desc("orrery_occurrences_total", "Times of schedules that were decided about, by what the schedule belongs to and by verdict.", "schedule", "verdict")
 
 	descLastSuccess = desc("orrery_schedule_last_success_timestamp_seconds", "When the last action or run of a recurring action or a job ended that completed; 0: none did.", "namespace", "tenant", "schedule", "id", "name")
-	descUnlisted = desc("orrery_schedules_unlisted", "Recurring actions and jobs whose last success the metrics do not tell, because there are too many.")
+	descUnlisted    = desc("orrery_schedules_unlisted", "Recurring actions and jobs whose last success the metrics do not tell, because there are too many.")
 )
 
 // collectSchedules tells what was decided about times, and when each schedule has succeeded last.
