@@ -67,6 +67,8 @@ type Job struct {
 	// Executions counts the runs of the schedule that were dispatched, while MaxExecutions bounds
 	// them.
 	Executions uint64 `json:"executions,omitempty"`
+	// LastSuccessAt is when the last of its runs ended that completed; null: none did.
+	LastSuccessAt Time `json:"last_success_at,omitzero"`
 
 	compiled *timetable // derived, never stored
 }

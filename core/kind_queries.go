@@ -22,6 +22,10 @@ const (
 type Retention struct {
 	Kind  effects.Kind
 	Class RetentionClass
+	// Tenants is what the list terms begin with of all machines of one tenant, whose totals are
+	// those of the tenants, if no tenant may have any number of them: those that have ended stand,
+	// within their tenant, under [TermEnded], too. See [TenantOfTerm].
+	Tenants string
 }
 
 // Retentions lists the kinds that are forgotten, in the order in which the engine
@@ -30,7 +34,7 @@ func Retentions() []Retention {
 	var out []Retention
 	for _, k := range kindTable {
 		if k.expire != nil {
-			out = append(out, Retention{k.name, k.retention})
+			out = append(out, Retention{k.name, k.retention, k.tenants})
 		}
 	}
 	return out

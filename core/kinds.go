@@ -60,6 +60,7 @@ type kind struct {
 	due       Event          // says that the deadline has come
 	expire    Event          // ends the retention
 	retention RetentionClass // of a kind that has expire
+	tenants   string         // see [Retention]
 
 	outer     *outerEvents                       // of machines that ask for outer effects
 	release   func(by Owner, token uint64) Event // gives back what a machine has granted
@@ -116,7 +117,7 @@ var kindTable = []kind{ // read-only: a table
 	}),
 	machine[Occurrence, OccurrenceEvent]("an occurrence", kind{
 		name: KindOccurrence, events: occurrenceEvents, expire: OccurrenceExpire{}, retention: RetainHistory, passing: always,
-		statuses: OccurrenceTerms("", "", ""),
+		statuses: OccurrenceTerms("", "", ""), tenants: TermOfAnyTenant,
 	}),
 	machine[Pipeline, PipelineEvent]("a pipeline", kind{
 		name: KindPipeline, decode: decodePipeline, events: pipelineEvents, due: PipelineDue{}, expire: PipelineExpire{}, outer: &effectEvents, child: true, bounded: true,

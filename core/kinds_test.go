@@ -60,11 +60,11 @@ func TestEachKindIsWokenForgottenAndStoredAsTheTableSays(t *testing.T) {
 			outer = append([]effects.Kind{want.kind}, outer...)
 		}
 		if want.expire != nil {
-			class := core.RetainMachines
+			class, tenants := core.RetainMachines, ""
 			if want.history {
-				class = core.RetainHistory
+				class, tenants = core.RetainHistory, core.TermOfAnyTenant
 			}
-			retentions = append(retentions, core.Retention{Kind: want.kind, Class: class})
+			retentions = append(retentions, core.Retention{Kind: want.kind, Class: class, Tenants: tenants})
 		}
 	}
 	assert.Equal(t, retentions, core.Retentions())

@@ -12,7 +12,7 @@ import (
 var observers = [...]observer{
 	actionObserver, recurringObserver,
 	pipelineObserver, taskObserver, strategyObserver, queueObserver, lockObserver, semaphoreObserver, calendarObserver, backfillObserver, systemObserver,
-	jobObserver, runObserver, schedulerObserver,
+	jobObserver, runObserver, schedulerObserver, occurrenceObserver,
 }
 
 // pipelineObserver: here and below, what goes well and often is for debugging, what
@@ -165,6 +165,9 @@ var jobObserver = observer{
 	},
 	count: counting((*counts).countJob),
 }
+
+// occurrenceObserver counts: what it tells people, its schedule has announced.
+var occurrenceObserver = observer{kind: core.KindOccurrence, count: counting((*counts).countOccurrence)}
 
 // recurringObserver: the lines are those of 002, section 8.
 var recurringObserver = observer{

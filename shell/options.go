@@ -85,6 +85,10 @@ type Options struct {
 	// ever.
 	ActionRetention  time.Duration
 	HistoryRetention time.Duration
+	// OccurrencesPerTenant is how many entries of the ledger of occurrences are kept of one tenant
+	// (default 100,000; negative: any number): of more, the oldest go before HistoryRetention ends,
+	// but for the last [core.KeptOccurrences] of each schedule, and those that are not decided.
+	OccurrencesPerTenant int64
 	// JournalRetention says how far back the journal can be replayed, at least
 	// (default 7 days); negative: for ever. Of a journal that has more than JournalBytes on
 	// the disk (default 16 GiB; negative: no bound) the oldest part goes all the same.
@@ -181,6 +185,7 @@ func (o Options) generic() engine.Options {
 		Retention: map[core.RetentionClass]time.Duration{
 			core.RetainMachines: o.ActionRetention, core.RetainHistory: o.HistoryRetention,
 		},
+		MostOfTenant:     o.OccurrencesPerTenant,
 		JournalRetention: o.JournalRetention, JournalBytes: o.JournalBytes, MaxBatch: o.MaxBatch, ScrubRate: o.ScrubRate, Clock: o.Clock, Logger: o.Logger,
 		Subscribers: o.Subscribers,
 	}

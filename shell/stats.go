@@ -164,6 +164,52 @@ type RunCounts struct {
 	Total     map[core.OrchestratorStatus]Histogram // from the creation of a run to its end
 }
 
+// OccurrenceKey tells the counters of decided times apart.
+type OccurrenceKey struct {
+	Schedule effects.Kind // see [core.OccurrenceSchedules]
+	Verdict  core.Verdict
+}
+
+// OccurrenceCounts are the times that were decided about since the engine was made: each of those
+// that an entry of the ledger stands for. A dispatch that turns out to be deduplicated or refused
+// in a later batch counts under both verdicts.
+type OccurrenceCounts struct {
+	Total    map[OccurrenceKey]uint64
+	ByTenant map[Scope]map[core.Verdict]uint64
+}
+
+// OccurrenceStats reads the counters.
+func (e *Engine) OccurrenceStats() (out OccurrenceCounts) {
+	e.counts.with(func(s *counts) { out = s.occurrences.clone() })
+	return out
+}
+
+func (c OccurrenceCounts) clone() OccurrenceCounts {
+	byTenant := make(map[Scope]map[core.Verdict]uint64, len(c.ByTenant))
+	for of, n := range c.ByTenant { // order-free: it fills a map
+		byTenant[of] = maps.Clone(n)
+	}
+	return OccurrenceCounts{Total: maps.Clone(c.Total), ByTenant: byTenant}
+}
+
+// countOccurrence counts the times that have got a verdict in a change of their entry.
+func (s *counts) countOccurrence(was, is core.Occurrence) {
+	n := is.Count
+	if was.Verdict == is.Verdict {
+		n = grown(was.Count, is.Count)
+	}
+	if n == 0 || is.Schedule == "" || is.Verdict == core.VerdictWaiting {
+		return
+	}
+	c := &s.occurrences
+	c.Total[OccurrenceKey{is.Schedule, is.Verdict}] += n
+	of := Scope{Namespace: is.Namespace, Tenant: is.Tenant}
+	if c.ByTenant[of] == nil {
+		c.ByTenant[of] = make(map[core.Verdict]uint64)
+	}
+	c.ByTenant[of][is.Verdict] += n
+}
+
 // PhaseKey tells the distributions of phase durations apart: not by names, of
 // which there may be any number, but by what the phase does and how it ended.
 type PhaseKey struct {
@@ -190,11 +236,14 @@ type counts struct {
 	actions  ActionCounts
 	jobs     RunCounts
 	runbooks RunbookCounts
+
+	occurrences OccurrenceCounts
 }
 
 // init makes the maps.
 func (s *counts) init() {
 	s.runbooks = RunbookCounts{Events: make(map[effects.EventKind]uint64), Phases: make(map[PhaseKey]Histogram)}
+	s.occurrences = OccurrenceCounts{Total: make(map[OccurrenceKey]uint64), ByTenant: make(map[Scope]map[core.Verdict]uint64)}
 	s.jobs = RunCounts{
 		Ended: make(map[core.OrchestratorStatus]uint64), Verdicts: make(map[core.Verdict]uint64),
 		Total: make(map[core.OrchestratorStatus]Histogram),

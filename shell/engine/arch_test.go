@@ -22,12 +22,12 @@ import (
 var allowed = map[string][]string{
 	"core": {
 		// what any machine is
-		"State", "Event", "Input", "Result", "Change", "Clock", "Cursor", "Version", "DecodeState", "EndedAt", "MustBeKept", "TermAll", "TermEnded", "IndexVersion", "ReindexedKinds", "FormerTerms", "Scope", "ScopeOf", "StoredScope",
+		"State", "Event", "Input", "Result", "Change", "Clock", "Cursor", "Version", "DecodeState", "EndedAt", "MustBeKept", "TermAll", "TermEnded", "TermWithin", "TenantOfTerm", "IndexVersion", "ReindexedKinds", "FormerTerms", "Scope", "ScopeOf", "StoredScope",
 		// batches and their journal
 		"Batch", "NewBatch", "Entry", "Absence", "AbsenceCause", "AbsentStopped", "AbsentKilled", "AbsentSuspended", "AbsentClockSet", "AbsentJump", "AbsentOff", "Informs", "Informed", "NewEntry", "Given", "Allowance", "Full", "Subscriber",
 		// by kind
 		"DueEvent", "ExpireEvent", "InterruptEvent", "HandBackEvent", "AnswerEvent", "Failure", "OutstandingEffect", "Awaits", "Stopping", "StoppedEffect", "OuterEffectKinds",
-		"Retentions", "RetentionClass", "Cacheable", "Shared", "Whole", "Held", "Paced", "PacedWith", "KeepsLogs", "Shortens", "Shortened", "Given", "ReasonRecovered",
+		"Retentions", "Retention", "RetentionClass", "Cacheable", "Shared", "Whole", "Held", "Paced", "PacedWith", "KeepsLogs", "Shortens", "Shortened", "Given", "ReasonRecovered",
 	},
 	"effects": {"Ref", "Kind", "Time", "TimeOf", "Event", "Outer", "DecodeOuter", "Refused", "CodeInvalid"},
 }

@@ -18,6 +18,7 @@ type retention struct {
 	drop    uint64 // the epochs of the journal before this one are to go; 0: none
 	kind    int    // its index in [core.Retentions]
 	from    store.Cursor
+	tenants tenantWalk // of that kind
 	checked time.Time
 	rests   time.Time // it does not go on before that, since the store lags behind
 }
@@ -75,7 +76,10 @@ func (b *batch) expire() error {
 				return err // the next batch goes on from here
 			}
 		}
-		r.kind, r.from = r.kind+1, store.Cursor{}
+		if full, err := b.expireTenants(k, begun.Add(expireFor)); err != nil || full {
+			return err
+		}
+		r.kind, r.from, r.tenants = r.kind+1, store.Cursor{}, tenantWalk{}
 	}
 	return nil
 }
@@ -98,16 +102,11 @@ func (b *batch) expireKind(kind effects.Kind, cutoff effects.Time, until time.Ti
 			return true, nil
 		}
 		r.from = c
-		ref := effects.Ref{Kind: kind, ID: c.ID}
-		s, err := b.fold.State(ref)
-		if err != nil || s == nil || !expired(s, cutoff) {
-			continue // a corrupt one is set aside with the rest of the batch
+		changed, err := b.expireOne(effects.Ref{Kind: kind, ID: c.ID}, cutoff)
+		if err != nil {
+			return false, err
 		}
-		res, err := b.apply(core.Input{To: ref, Actor: "retention", Event: core.ExpireEvent(kind)})
-		if err != nil && b.broken != nil {
-			return false, b.broken
-		}
-		if err == nil && res.Changed {
+		if changed {
 			b.expired++
 		}
 	}

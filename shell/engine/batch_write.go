@@ -284,6 +284,7 @@ func (l *loop) letGo(s *stagedBatch) {
 	if len(b.entry.Inputs) > 0 {
 		e.stats.batches.Add(1)
 		e.stats.expired.Add(b.expired)
+		e.stats.expiredEarly.Add(b.expiredEarly)
 		e.stats.inputs.Add(uint64(len(b.entry.Inputs)))
 	}
 	e.aside.forget(b.changes)

@@ -46,6 +46,10 @@ type Options struct {
 	Retention        map[core.RetentionClass]time.Duration
 	JournalRetention time.Duration
 	JournalBytes     int64
+	// MostOfTenant is how many records are kept of one tenant of each kind that
+	// [core.Retention.Tenants] bounds: those that ended first go before their retention has
+	// ended (default 100,000); negative: any number.
+	MostOfTenant int64
 
 	// ScrubRate is how many records a second are read in the background, so that damage is
 	// found before it is met; 0: none. It needs a store whose transactions are
@@ -136,6 +140,7 @@ func (o *Options) Fill() (errs []error) {
 	fill("StopTimeout", &o.StopTimeout, 30*time.Second)
 	o.JournalRetention = cmp.Or(o.JournalRetention, week)
 	o.JournalBytes = cmp.Or(o.JournalBytes, 16<<30)
+	o.MostOfTenant = cmp.Or(o.MostOfTenant, 100_000)
 	for _, n := range []*int{&o.DefaultConcurrency, &o.MaxBatch} {
 		if *n < 0 {
 			errs = append(errs, fmt.Errorf("shell: Options.DefaultConcurrency and MaxBatch must not be negative: %d", *n))

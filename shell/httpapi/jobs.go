@@ -114,7 +114,7 @@ var ofTheJob = map[string]string{
 	"paused": "is changed by pause and resume", "paused_reason": "is changed by pause and resume",
 	"next_run_at": "is set by the server", "next_times": "is set by the server", "last_due_at": "is set by the server", "last_verdict_at": "is set by the server",
 	"skip_next": "is changed by skip-next", "active": "is set by the server", "last_run": "is set by the server", "counts": "is set by the server",
-	"sequence": "is set by the server", "last_triggered_at": "is set by the server", "created_at": "is set by the server", "updated_at": "is set by the server",
+	"sequence": "is set by the server", "last_success_at": "is set by the server", "last_triggered_at": "is set by the server", "created_at": "is set by the server", "updated_at": "is set by the server",
 }
 
 const nextTimes = 5

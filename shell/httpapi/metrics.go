@@ -64,7 +64,7 @@ func (s *Server) initMetrics() {
 		m.requests, m.duration, m.rejected, m.replayed, m.ignored, m.crowded, m.entries,
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		collector{s.collectEngine, s.collectConns, s.collectQueues, s.collectRunbooks, s.collectJobs, s.collectAudit, s.collectTenants, s.collectLog},
+		collector{s.collectEngine, s.collectConns, s.collectQueues, s.collectRunbooks, s.collectJobs, s.collectSchedules, s.collectAudit, s.collectTenants, s.collectLog},
 		s.observeRuns(),
 	)
 	m.handler = promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{
@@ -133,6 +133,7 @@ var counters = []counter[shell.Stats]{
 	{desc("orrery_scrub_walks_total", "Walks of the scrub through all records."), func(s *shell.Stats) uint64 { return s.ScrubWalks }},
 	{desc("orrery_recovered_total", "Runs whose holder was gone."), func(s *shell.Stats) uint64 { return s.Recovered }},
 	{desc("orrery_expired_total", "Records whose retention ended."), func(s *shell.Stats) uint64 { return s.Expired }},
+	{desc("orrery_expired_early_total", "Entries of the ledger of occurrences that went before their retention ended, since their tenant has too many."), func(s *shell.Stats) uint64 { return s.ExpiredEarly }},
 	{desc("orrery_actions_created_total", "Actions that were created."), func(s *shell.Stats) uint64 { return s.ActionsCreated }},
 	{desc("orrery_action_retries_total", "Runs of actions that failed, and are tried again."), func(s *shell.Stats) uint64 { return s.ActionRetries }},
 	{desc("orrery_webhooks_received_total", "Webhooks that were stored."), func(s *shell.Stats) uint64 { return s.Webhooks }},

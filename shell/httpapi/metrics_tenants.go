@@ -30,6 +30,8 @@ var (
 	descLiveStrategies      = desc("orrery_tenant_live_strategies", "Strategies of a tenant that have not ended.", "namespace", "tenant")
 	descLimited             = desc("orrery_tenant_limited_total", "What machines of a tenant did not make, because of its limits.", "namespace", "tenant")
 	descBytes               = desc("orrery_tenant_stored_bytes", "Bytes of the states of a tenant's machines and items.", "namespace", "tenant")
+	descTenantTimes         = desc("orrery_tenant_occurrences_total", "Times of a tenant's schedules that were decided about, by verdict.", "namespace", "tenant", "verdict")
+	descOtherTimes          = desc("orrery_other_tenants_occurrences_total", "The same of all tenants that have no series of their own.", "verdict")
 	descOtherSchedules      = desc("orrery_other_tenants_schedules", "The same of all tenants that have no series of their own.")
 	descOtherLive           = desc("orrery_other_tenants_live_actions", "The same of all tenants that have no series of their own.")
 	descOtherLiveRuns       = desc("orrery_other_tenants_live_runs", "The same of all tenants that have no series of their own.")
@@ -67,11 +69,15 @@ func (s *Server) collectTenants(ctx context.Context, ch samples) {
 	for of := range limited { // order-free: it fills a map
 		all[of] = all[of].Plus(shell.Usage{}) // one that has nothing has met a limit, too
 	}
+	times, restTimes := s.engine.OccurrenceStats().ByTenant, make(map[core.Verdict]uint64)
 	tenants := byBytes(all)
 	for i, of := range tenants {
 		u := all[of]
 		if i >= maxTenantMetrics {
 			rest, restLimited = rest.Plus(u), restLimited+limited[of]
+			for v, n := range times[of] { // order-free: sums
+				restTimes[v] += n
+			}
 			continue
 		}
 		ch.gauge(descSchedules, float64(u.Schedules), of.Namespace, of.Tenant)
@@ -82,6 +88,12 @@ func (s *Server) collectTenants(ctx context.Context, ch samples) {
 		ch.gauge(descLiveStrategies, float64(u.LiveStrategies), of.Namespace, of.Tenant)
 		ch.counter(descLimited, limited[of], of.Namespace, of.Tenant)
 		ch.gauge(descBytes, float64(u.StoredBytes), of.Namespace, of.Tenant)
+		for v, n := range times[of] { // order-free: each by itself
+			ch.counter(descTenantTimes, n, of.Namespace, of.Tenant, string(v))
+		}
+	}
+	for v, n := range restTimes { // order-free: each by itself
+		ch.counter(descOtherTimes, n, string(v))
 	}
 	ch.gauge(descOtherSchedules, float64(rest.Schedules))
 	ch.gauge(descOtherLive, float64(rest.LiveActions))

@@ -307,7 +307,7 @@ var decidedHere = map[string]string{
 	"created_at":       "is set by the server",
 	"updated_at":       "is set by the server",
 	"last_executed_at": "is set by the server",
-	"skipped_count":    "is set by the server", "executions": "is set by the server",
+	"skipped_count":    "is set by the server", "executions": "is set by the server", "last_success_at": "is set by the server",
 	"next_execution_at": "is set by the server: change cron_expr or timezone",
 	"execution_count":   "is set by the server",
 	"missed_count":      "is set by the server", "deduplicated_count": "is set by the server",

@@ -98,6 +98,7 @@ func (r redactConfig) validate() error {
 type retentionConfig struct {
 	ActionsDays float64 `toml:"actions_days"`
 	HistoryDays float64 `toml:"history_days"`
+	Occurrences int64   `toml:"occurrences_per_tenant"`
 	JournalDays float64 `toml:"journal_days"`
 	JournalSize int64   `toml:"journal_bytes"`
 	RedoDays    float64 `toml:"redo_days"`
@@ -136,7 +137,7 @@ func defaultConfig() Config {
 		LogFormat:       "text",
 		Background:      backgroundConfig{EnableRecurringActions: true, RecurringCheckIntervalSeconds: 5},
 		Engine:          engineConfig{LeaseTTLSeconds: 60, StopTimeoutSeconds: 30, DefaultConcurrency: 64, MaxBatch: 1024, ScrubRecordsPerSecond: 100, HeartbeatSeconds: 60},
-		Retention:       retentionConfig{ActionsDays: 7, HistoryDays: 7, JournalDays: 7, JournalSize: 16 << 30, RedoSize: 16 << 30},
+		Retention:       retentionConfig{ActionsDays: 7, HistoryDays: 7, Occurrences: 100_000, JournalDays: 7, JournalSize: 16 << 30, RedoSize: 16 << 30},
 		Redact:          redactConfig{Names: true, Paths: []string{}},
 		HTTP:            defaultHTTP(),
 		Audit:           defaultAudit(),
@@ -407,6 +408,7 @@ func (c *Config) validateEngine() error {
 		checkDays("retention.actions_days", c.Retention.ActionsDays),
 		checkDays("retention.history_days", c.Retention.HistoryDays),
 		checkDays("retention.journal_days", c.Retention.JournalDays),
+		checkOccurrences(c.Retention.Occurrences),
 		checkJournalBytes(c.Retention.JournalSize),
 		c.Retention.checkRedo(),
 	}
@@ -419,6 +421,13 @@ func (c *Config) validateEngine() error {
 		errs = append(errs, fmt.Errorf("engine.heartbeat_seconds: %v is neither 0, for never, nor between 1 and 86400", s))
 	}
 	return errors.Join(errs...)
+}
+
+func checkOccurrences(n int64) error {
+	if n == -1 || n >= 1000 {
+		return nil
+	}
+	return fmt.Errorf("retention.occurrences_per_tenant: %d is neither -1 (any number) nor at least 1000", n)
 }
 
 func checkSeconds(key string, v, least float64) error { return keyed(key, inSeconds(v, least)) }

@@ -158,6 +158,7 @@ func TestAWrongConfigurationIsRefusedWithTheKeyTheValueAndWhatIsRight(t *testing
 		{"a retention of zero", "[retention]\nactions_days = 0", "retention.actions_days: 0 is neither -1 (for ever) nor"},
 		{"a retention of minus two", "[retention]\njournal_days = -2", "retention.journal_days: -2 is neither"},
 		{"a history of minus a half", "[retention]\nhistory_days = -0.5", "retention.history_days: -0.5 is neither"},
+		{"few entries", "[retention]\noccurrences_per_tenant = 999", "retention.occurrences_per_tenant: 999 is neither -1 (any number) nor at least 1000"},
 		{"a tiny body", "[http]\nmax_body_bytes = 5", "http.max_body_bytes: 5 is not between 1024 and"},
 		{"bodies below one", "[http]\nmax_body_bytes = 2097152\nmax_body_bytes_in_flight = 1048576", "http.max_body_bytes_in_flight: 1048576 is neither 0 nor between 2097152, which is max_body_bytes, and 1073741824"},
 		{"webhooks below one", "[http]\nmax_webhook_bytes_in_flight = 10485760", "http.max_webhook_bytes_in_flight: 10485760 is neither 0 nor between 10489856"},

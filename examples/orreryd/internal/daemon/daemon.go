@@ -98,6 +98,7 @@ func openDaemon(ctx context.Context, c config.Config, log *slog.Logger) (_ *daem
 		StopTimeout:            config.Seconds(c.Engine.StopTimeoutSeconds),
 		ActionRetention:        config.Days(c.Retention.ActionsDays),
 		HistoryRetention:       config.Days(c.Retention.HistoryDays),
+		OccurrencesPerTenant:   c.Retention.Occurrences,
 		JournalRetention:       config.Days(c.Retention.JournalDays),
 		JournalBytes:           c.Retention.JournalSize,
 		MaxBatch:               c.Engine.MaxBatch,
