@@ -74,9 +74,6 @@ type RecurringAction struct {
 	// Executions counts the dispatches of the schedule, and what waits to be dispatched, while
 	// MaxExecutions bounds them.
 	Executions uint64 `json:"executions,omitempty"`
-	// LastSuccessAt is when the last of its actions ended that completed; null: none did.
-	LastSuccessAt Time `json:"last_success_at,omitzero"`
-
 	// LastSuccessAt is when what it dispatched last completed; null: never.
 	LastSuccessAt Time `json:"last_success_at,omitzero"`
 	// Durations are the lengths of the last [MaxDurations] dispatches that completed, from the
