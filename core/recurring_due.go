@@ -152,7 +152,11 @@ func (t *recurringTransition) pass(p passedTimes) {
 }
 
 func (t *recurringTransition) tellPassed(p passedTimes) {
-	t.add(announcement("recurring", "recurring", string(p.Verdict), t.ID, announcementData(struct {
+	what := string(p.Verdict)
+	if p.Verdict == VerdictExpired {
+		what = "wait_expired" // "expired" says that the schedule has ended
+	}
+	t.add(announcement("recurring", "recurring", what, t.ID, announcementData(struct {
 		DueAt  Time   `json:"due_at"`
 		Until  Time   `json:"until"`
 		Count  uint64 `json:"count"`
