@@ -114,7 +114,7 @@ func TestAnOutageOfYearsOverACalendarIsDecided(t *testing.T) {
 	c := core.CalendarSpec{Namespace: "n", Tenant: "t", Name: "odd", Exclude: core.CalendarDays{}}
 	for i := range 48 {
 		if i%2 == 0 {
-			from, to := start.Add(time.Duration(i)*30*time.Minute).String()[11:16], start.Add(time.Duration(i+1)*30*time.Minute).String()[11:16]
+			from, to := start.Add(time.Duration(i) * 30 * time.Minute).String()[11:16], start.Add(time.Duration(i+1) * 30 * time.Minute).String()[11:16]
 			c.Exclude.Weekly = append(c.Exclude.Weekly, core.CalendarWindow{From: from, To: to})
 		}
 	}
