@@ -25,6 +25,7 @@ func (t *recurringTransition) due(e RecurringDue) {
 	t.expireWaiting()
 	if until := t.PausedUntil; !t.Enabled && !until.IsZero() && !until.After(now) {
 		t.endPause(until - 1)
+		t.LastDueAt = max(t.LastDueAt, until-1) // what came while the schedule had ended is not due now
 		t.Enabled, t.DisabledReason, t.PausedUntil = true, "", 0
 		t.tell("resumed")
 		t.next()

@@ -90,7 +90,7 @@ func newCompared(t *rapid.T) *compared {
 	spec.Overlap = drawOverlap(t)
 	spec.Missed = drawMissed(t)
 	spec.CatchUpSeconds = c.seconds("window", 0, 0, 2, 7)
-	spec.CatchUpLimit = rapid.SampledFrom([]uint32{0, 1, 3}).Draw(t, "catch_up_limit")
+	spec.CatchUpLimit = rapid.SampledFrom([]uint32{1, 3, 3}).Draw(t, "catch_up_limit") // so that no more than 100 run
 	spec.CatchUpSpacingSeconds = min(c.seconds("spacing", 0, 0, 1), core.MaxSpacingSeconds)
 	spec.BufferLimit = rapid.SampledFrom([]uint32{0, 1, 3}).Draw(t, "buffer_limit")
 	spec.MaxWaitSeconds = c.seconds("max_wait", 0, 0, 3)

@@ -243,7 +243,9 @@ func (t *recurringTransition) undo(n RunningTime, e ChildEnded) {
 	}
 	t.count(p.Verdict, 1)
 	t.decided(n.N, p.Verdict, p.Reason, uuid.Nil)
-	t.tellPassed(p)
+	if p.Verdict != VerdictDeduplicated { // which nobody is told otherwise either
+		t.tellPassed(p)
+	}
 }
 
 // takeBack counts a dispatch no longer whose action was not made.

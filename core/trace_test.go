@@ -73,7 +73,7 @@ var (
 		return strings.NewReplacer(append(pairs, queueIDs()...)...)
 	}()}
 	shortKey  = regexp.MustCompile(`KEY\((\w+)\)`)
-	shortName = regexp.MustCompile(`(LOCK|SEMAPHORE|QUEUE|WORKER)\((\w+)\)|\bBUS\b`)
+	shortName = regexp.MustCompile(`(LOCK|SEMAPHORE|QUEUE|WORKER|CALENDAR)\((\w+)\)|\bBUS\b`)
 )
 
 // stepOf gives the step of an input by its place among those of a batch that
@@ -95,6 +95,8 @@ func expand(s string) string {
 			return core.SemaphoreRef("", "", part[2]).ID.String()
 		case "QUEUE":
 			return core.QueueRef("", "", part[2]).ID.String()
+		case "CALENDAR":
+			return core.CalendarRef("", "", part[2]).ID.String()
 		case "WORKER":
 			return core.WorkerRef("", "", part[2]).ID.String()
 		}

@@ -60,7 +60,9 @@ func Announced() []EventKind {
 		{"lock", []string{"acquired", "broken", "expired", "released"}},
 		{"pipeline", []string{"blocked", "cancelled", "checkpoint", "complete", "failed", "phase", "refused", "retry", "signal", "started"}},
 		{"queue", []string{"complete", "dead", "fail", "push", "ready", "take"}},
-		{"recurring", []string{"created", "deleted", "dispatched", "expired", "missed", "no_next", "paused", "resumed", "updated"}},
+		{"recurring", []string{
+			"cancelled", "created", "deleted", "dispatched", "expired", "missed", "no_next", "paused", "resumed", "skip_next", "skipped", "updated", "wait_expired",
+		}},
 		{"run", []string{
 			"action", "action_pending", "action_refused", "action_running", "cancelled", "cleaned_up", "cleanup_abandoned", "cleanup_failed", "completed", "condition_pending",
 			"condition_running", "constraint_error", "constraint_violated", "container_creating", "failed", "metrics", "orphaned",

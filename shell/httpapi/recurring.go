@@ -312,7 +312,7 @@ var decidedHere = map[string]string{
 	"execution_count":   "is set by the server",
 	"missed_count":      "is set by the server", "deduplicated_count": "is set by the server",
 	"disabled_reason": "is set by the server", "last_due_at": "is set by the server", "sequence": "is set by the server",
-	"last_success_at": "is set by the server", "durations": "is set by the server", "cancelled_count": "is set by the server",
+	"durations": "is set by the server", "cancelled_count": "is set by the server",
 	"expired_count": "is set by the server", "paused_at": "is set by the server", "paused_until": "is given when it is paused, as until",
 	"skip_next": "is set by POST /v1/recurring/{id}/skip-next", "waiting": "is set by the server", "running": "is set by the server",
 	"ledger": "is set by the server", "next_times": "is set by the server", "next_times_before": "is set by the server",
