@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/orrery-go/orrery/effects"
 )
 
 // OverlapPolicy says what becomes of a time of a schedule while what it started earlier has not
@@ -216,4 +218,13 @@ func (s calendarSet) missing() error {
 		}
 	}
 	return nil
+}
+
+// calendarTerms are the list terms of a schedule that names calendars.
+func calendarTerms(names []string, at Time, scope Scope) []effects.Term {
+	var terms []effects.Term
+	for _, name := range names {
+		terms = append(terms, effects.Term{Name: TermWithin("calendar:"+name, scope), At: at})
+	}
+	return terms
 }
