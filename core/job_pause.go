@@ -73,10 +73,20 @@ func (j Job) pausedText() string {
 	return firstText(by + ": " + j.PausedReason)
 }
 
-// recordPaused records the times until an instant that have passed because of the pause.
+// recordPaused records the times until an instant that have passed because of the pause, those of
+// runs that were made before it included.
 func (t *jobTransition) recordPaused(to Time) {
+	if !t.Paused || t.before10() {
+		return
+	}
+	t.Active = slices.Clone(t.Active)
+	for i, a := range t.Active {
+		if a.Stage == StageWaiting && a.scheduled() && !a.begins().After(to) {
+			t.denyRun(i, VerdictSkipped, t.pausedText())
+		}
+	}
 	from := t.PausedFrom
-	if !t.Paused || from.IsZero() || from.After(to) {
+	if from.IsZero() || from.After(to) {
 		return
 	}
 	s, err := t.times()
