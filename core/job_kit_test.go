@@ -261,7 +261,12 @@ func goldenJobStates() []core.State {
 	full := madeJob(spec, core.JobDue{}, core.JobTrigger{By: "ann", DedupKey: "release 7"}, core.JobAdmit{Run: runAt(spec, start)}, core.JobDue{}, core.JobAdmit{Run: runAt(spec, due)},
 		core.JobRunEnded{Run: runAt(spec, start), State: core.OrchestratorFailed, ExitCode: &code, Error: "exit code 1"}, core.JobAdmit{Run: runAt(spec, next)})
 	bare := core.JobSpec{ID: "by hand", PodSpec: spec.PodSpec}
+	buffers := spec
+	buffers.Overlap, buffers.BufferLimit, buffers.MaxWaitSeconds, buffers.Missed, buffers.CatchUpSeconds = core.OverlapBufferAll, 2, 60, core.MissedAll, 3600
+	waits := madeJob(buffers, core.JobDue{}, core.JobAdmit{Run: runAt(spec, due)}, core.JobDue{}, core.JobAdmit{Run: runAt(spec, next)},
+		core.JobRunEnded{Run: runAt(spec, due), State: core.OrchestratorCompleted, RanMS: 1500}, core.JobPause{By: "ann", Reason: "holidays", Until: next.Add(time.Hour)})
 	return []core.State{
+		waits,
 		madeJob(spec), madeJob(spec, core.JobDue{}, core.JobSkipNext{}), full, madeJob(bare),
 		madeJob(spec, core.JobDue{}, core.JobPause{Reason: "holidays"}, core.JobApply{Spec: core.JobSpec{ID: spec.ID, Namespace: spec.Namespace, Tenant: spec.Tenant, PodSpec: spec.PodSpec}}),
 	}
@@ -275,6 +280,9 @@ func goldenJobEvents() []core.Event {
 		core.JobApply{Spec: goldenJobSpec()}, core.JobApply{Spec: core.JobSpec{ID: "by hand"}}, core.JobDue{}, core.JobTrigger{By: "ann", DedupKey: "release 7", Owner: core.Owner{Ref: core.RunRef("", "", "a:b"), N: 2}},
 		core.JobPause{Reason: "<holidays>"}, core.JobResume{}, core.JobDelete{Reason: "not needed"}, core.JobSkipNext{Reason: "late"}, core.JobKill{Except: id(1), All: true, Reason: "full"},
 		core.JobAdmit{Run: id(1)}, core.JobRunEnded{Run: id(1), State: core.OrchestratorFailed, ExitCode: &code, Error: "OOMKilled"},
+		core.JobAdmit{Run: id(1), Late: true, Absences: goldenAbsences}, core.JobRunEnded{Run: id(1), State: core.OrchestratorCompleted, RanMS: 1500},
+		core.JobPause{Reason: "holidays", By: "ann", Until: start.Add(time.Hour)}, core.JobTrigger{By: "ann", Env: map[string]string{"B": "<", "A": ""}},
+		core.BackfillTime{At: start, Owner: core.Owner{Ref: core.JobRef("", "", "a"), N: 2}},
 		core.ChildEnded{Child: effects.Ref{Kind: core.KindOrchestrator, ID: id(1)}, Outcome: core.ChildRefused, Reason: "it exists already"},
 	}
 }
