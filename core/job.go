@@ -3,7 +3,7 @@ package core
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -20,24 +20,34 @@ import (
 //	           ▼ cannot be read              │
 //	          paused ────────────────────────┘
 //
-// delete leads from both out of existence: its runs are cancelled. A run is made
-// some time ahead of its own, and waits in PreRun. Its verdict comes when it asks
-// for admission: it is dispatched once it has a slot, and skipped if the job is
-// paused, is to skip it, forbids overlap, or has another schedule meanwhile. A run
-// that never gets a slot, and a time that passed without a run, are missed.
-// trigger makes a run at once, in both states.
+// delete leads from both out of existence: its runs are cancelled. A pause may have an
+// end, at which the job resumes by itself. A run is made some time ahead of its own, and
+// waits in PreRun. Its verdict comes when it asks for admission, and the first of these
+// decides: another schedule or a calendar (cancelled, skipped), the pause, by hand
+// (skipped), the start deadline or the policy about missed times (missed), the executions
+// that are left, overlap (skipped). Else it is dispatched once it has a slot, and waiting
+// until then; one that waits is cancelled, if its job is paused, changed or deleted, or a
+// later one takes its place, and expired once it has waited for too long. Times that
+// passed without a run are decided in the same order. trigger makes a run at once, in both
+// states, and a backfill one of a time that has passed.
 //
 // Invariants, held by property tests:
 //   - Each verdict is recorded once as an occurrence, and counted once.
 //   - A run that is admitted, and only that, counts as dispatched and gets a slot,
 //     and as many count as have a slot or ended with one.
 //   - A slot is given only while fewer runs have one than MaxConcurrentRuns, and
-//     only while none has one if overlap is forbid or replace.
-//   - Runs get their slots in the order in which they asked.
+//     only while none has one unless overlap is allow. Those of backfills count only for
+//     one another.
+//   - Runs get their slots in the order in which they asked, those of backfills last.
 //   - A run of the schedule is not admitted while the job is paused, nor beside
-//     another one if overlap is forbid.
+//     another one if overlap is skip.
+//   - At most one run of the schedule waits for a slot if overlap is buffer_one,
+//     cancel_other or terminate_other, and none that asked while BufferLimit waited if it is
+//     buffer_all.
+//   - A run that waits for a slot has an entry in the ledger that says so.
 //   - NextRunAt is later than LastDueAt, and each due event moves it on.
-//   - A paused job has no deadline.
+//   - A paused job has no deadline but the end of its pause.
+//   - A paused job makes no run but by hand and by backfills.
 //   - A due event leaves a deadline that has come only if it has decided about
 //     times that had passed.
 //   - A run is made under an id that no run of the job has, and at most
@@ -67,10 +77,22 @@ type Job struct {
 	// Executions counts the runs of the schedule that were dispatched, while MaxExecutions bounds
 	// them.
 	Executions uint64 `json:"executions,omitempty"`
-	// LastSuccessAt is when the last of its runs ended that completed; null: none did.
+	// LastSuccessAt is when the last run ended that completed.
 	LastSuccessAt Time `json:"last_success_at,omitzero"`
+	// Durations are how long the last runs ran that completed, in milliseconds, at most
+	// [MaxDurations], the latest last.
+	Durations []int64 `json:"durations,omitempty"`
+	// Ledger is what the job knows of its entries in the ledger of occurrences.
+	Ledger *Ledger `json:"ledger,omitempty"`
+	// PausedBy is who has paused the job, and PausedUntil when it resumes by itself; null: it
+	// does not.
+	PausedBy    string `json:"paused_by,omitempty"`
+	PausedUntil Time   `json:"paused_until,omitzero"`
+	// PausedFrom is the first time of the schedule that passes, or passed, because of the pause;
+	// null: none does.
+	PausedFrom Time `json:"paused_from,omitzero"`
 
-	compiled *timetable // derived, never stored
+	compiled *timetable // without calendars; derived, never stored
 }
 
 // ActiveRun is a run of a job that has not ended.
@@ -82,7 +104,19 @@ type ActiveRun struct {
 	Stage       RunStage  `json:"stage"`
 	// Dropped: the schedule was changed, and no longer has its time.
 	Dropped bool `json:"dropped,omitempty"`
+	// NotBefore is when the run may begin, where that is later than its time.
+	NotBefore Time `json:"not_before,omitzero"`
+	// Occurrence is its entry in the ledger; zero: it has none yet.
+	Occurrence uuid.UUID `json:"occurrence,omitzero"`
+	// Owner is the backfill that asked for it; nobody: it is none of a backfill.
+	Owner Owner `json:"owner,omitzero"`
 }
+
+// begins is the instant at which the run asks for a slot.
+func (a ActiveRun) begins() Time { return max(a.ScheduledAt, a.NotBefore) }
+
+// scheduled reports whether it is a live run of the schedule.
+func (a ActiveRun) scheduled() bool { return !a.Manual && a.Owner.IsZero() }
 
 // RunStage says how far a run is, as its job sees it.
 type RunStage string
@@ -115,23 +149,72 @@ type JobCounts struct {
 	Failed     uint64 `json:"failed"`
 	Cancelled  uint64 `json:"cancelled"`
 	Orphaned   uint64 `json:"orphaned"`
+
+	// VerdictCancelled and VerdictExpired count the verdicts about times that waited, and
+	// Deduplicated the triggers whose dedup key had made a run.
+	VerdictCancelled uint64 `json:"verdict_cancelled,omitempty"`
+	VerdictExpired   uint64 `json:"verdict_expired,omitempty"`
+	Deduplicated     uint64 `json:"deduplicated,omitempty"`
 }
 
 // jobTransition is the application of one event to a job.
 type jobTransition struct {
 	transition
 	Job
+	calendars Calendars     // those that the job names, before and after; nil: nobody has looked
+	known     *Orchestrator // of a BackfillTime: the run of that time, if there is one
 }
 
-// Apply carries out one transition.
-func (j Job) Apply(e JobEvent, c Clock) (Job, []effects.Effect) {
-	t := &jobTransition{transition{clock: c, event: e}, j}
+// Apply carries out one transition of a job that names no calendars, see [Job.ApplyWith].
+func (j Job) Apply(e JobEvent, c Clock) (Job, []effects.Effect) { return j.ApplyWith(e, c, nil) }
+
+// ApplyWith carries out one transition, with the calendars that the job names before and after
+// it. nil: whatever it names, no calendar leaves anything out.
+func (j Job) ApplyWith(e JobEvent, c Clock, calendars Calendars) (Job, []effects.Effect) {
+	return j.transition(e, c, calendars, nil)
+}
+
+func (j Job) transition(e JobEvent, c Clock, calendars Calendars, known *Orchestrator) (Job, []effects.Effect) {
+	t := &jobTransition{transition{clock: c, event: e}, j, calendars, known}
 	if _, applies := e.(JobApply); j.Key == uuid.Nil && !applies {
 		t.refuse(effects.CodeNotFound, "job not found")
 	} else {
 		t.apply(e)
 	}
 	return concluded(j, t.Job, t.transition)
+}
+
+// before10 reports whether a build decided that had no [Ledger]: it decided otherwise about
+// much.
+func (t *jobTransition) before10() bool { return t.clock.Rules.before(ledgerRules) }
+
+// applyIn carries out one transition with the calendars that the job names.
+func (j Job) applyIn(b *Batch, e Event) (State, []effects.Effect, error) {
+	own, ok := e.(JobEvent)
+	if !ok {
+		next, effs := kinds[KindJob].apply(j, e, b.clock)
+		return next, effs, nil
+	}
+	names, of := j.Calendars, j.scope()
+	if applies, ok := own.(JobApply); ok {
+		names, of = slices.Concat(names, applies.Spec.Calendars), applies.Spec.scope()
+	}
+	calendars, err := b.calendars(of, names)
+	if err != nil {
+		return nil, nil, err
+	}
+	var known *Orchestrator
+	if backfill, ok := own.(BackfillTime); ok {
+		s, err := b.State(RunRef(j.Namespace, j.Tenant, RunID(j.ID, backfill.At)))
+		if err != nil {
+			return nil, nil, err
+		}
+		if run, ok := s.(Orchestrator); ok {
+			known = &run
+		}
+	}
+	next, effs := j.transition(own, b.clock, calendars, known)
+	return next, effs, nil
 }
 
 func (t *jobTransition) apply(e JobEvent) {
@@ -156,10 +239,10 @@ func (t *jobTransition) apply(e JobEvent) {
 		t.admit(e)
 	case JobRunEnded:
 		t.runEnded(e)
+	case BackfillTime:
+		t.backfill(e)
 	case ChildEnded:
 		t.runRefused(e)
-	case BackfillTime:
-		t.conflict("jobs cannot be backfilled yet")
 	}
 }
 
@@ -179,12 +262,20 @@ func (t *jobTransition) configure(e JobApply) {
 		t.refuse(effects.CodeInvalid, "id: %q is another job than %q", clip(spec.ID), clip(t.ID))
 		return
 	}
+	if t.calendars != nil && t.invalid(t.calendars.of(spec.Calendars).missing()) {
+		return
+	}
+	before := t.Job
 	was, exhausted := t.JobSpec, t.exhausted()
 	if spec.MaxExecutions == 0 {
 		t.Executions = 0
 	}
-	if spec.reschedules(was) || spec.exhaustedBy(t.Executions) != exhausted || t.clockWasWrong() {
+	if spec.reschedules(was) || !slices.Equal(spec.Calendars, was.Calendars) || spec.exhaustedBy(t.Executions) != exhausted || t.clockWasWrong() {
+		t.recordPaused(t.clock.Now)
 		t.missOverdue("the schedule was changed before it was dispatched", e.Absences)
+		if spec.reschedules(was) {
+			t.cancelWaiting("the schedule was changed while it waited")
+		}
 		t.JobSpec, t.compiled = spec, nil
 		if t.invalid(t.reschedule()) {
 			return
@@ -196,90 +287,36 @@ func (t *jobTransition) configure(e JobApply) {
 			t.send(runRef(a.Run), OrchestratorConfigure{Config: spec})
 		}
 	}
+	t.useCalendars(was.Calendars, spec.Calendars)
 	t.announce(action, nil)
 	t.fillSlots()
-}
-
-// due makes the run of the next time. Of the times that have passed, the last one
-// gets a run unless it is too late; all others are missed.
-func (t *jobTransition) due(e JobDue) {
-	at, now := t.Deadline(), t.clock.Now
-	if !t.isDue("job "+clip(t.ID), at) {
-		return
+	if !t.before10() {
+		t.answer(JobApplied{NextTimesBefore: before.nextTimes(t.clock.Now, t.calendars), NextTimes: t.nextTimes(t.clock.Now, t.calendars)})
 	}
-	s, err := t.schedule()
-	if err != nil || s == nil { // stored by a build that took this schedule
-		t.Paused, t.NextRunAt, t.UpdatedAt = true, 0, now
-		t.PausedReason = firstText(fmt.Sprintf("schedule: %q cannot be read: %v", t.Schedule, err))
-		t.announce("paused", nil)
-		return
-	}
-	t.compiled, t.UpdatedAt = s, now
-	due, found := t.NextRunAt, true
-	if !due.After(now) {
-		due, found = t.inTime(s, now)
-		until := now
-		if found {
-			until = due - 1
-		}
-		t.leaveOut(s, t.NextRunAt, now)
-		t.miss(s, t.NextRunAt, until, t.lateReason(e.Absences))
-	}
-	if found {
-		t.makeScheduled(s, due)
-	} else {
-		due = now
-	}
-	t.LastDueAt, t.NextRunAt = max(t.LastDueAt, due), 0
-	if next, ok := s.Next(max(now, t.LastDueAt)); ok && !t.exhausted() {
-		t.NextRunAt = next
-	}
-}
-
-// pause: enabled → paused.
-func (t *jobTransition) pause(e JobPause) {
-	if t.Paused {
-		t.refuse(effects.CodeConflict, "job %s is paused already: %s", clip(t.ID), t.PausedReason)
-		return
-	}
-	t.missOverdue("paused before it was dispatched", e.Absences)
-	t.Paused, t.PausedReason, t.NextRunAt, t.UpdatedAt = true, boundedReason(e.Reason, "paused"), 0, t.clock.Now
-	t.announce("paused", nil)
-}
-
-// resume: paused → enabled.
-func (t *jobTransition) resume() {
-	if !t.Paused {
-		t.refuse(effects.CodeConflict, "job %s is not paused", clip(t.ID))
-		return
-	}
-	if t.exhausted() {
-		t.refuse(effects.CodeConflict, "cannot resume: max_executions: %s: give more, or 0", exhaustedReason(t.Executions))
-		return
-	}
-	until := t.decidedUntil()
-	t.Paused, t.PausedReason, t.UpdatedAt = false, "", t.clock.Now
-	if t.clockWasWrong() {
-		t.LastDueAt = t.clock.Now
-	}
-	if err := t.scheduleNext(until); err != nil {
-		t.refuse(effects.CodeConflict, "cannot resume: %s", err)
-		return
-	}
-	t.announce("resumed", nil)
 }
 
 // remove: the job is gone, and its runs are cancelled. Those that have a slot go on to
 // clean up without it.
 func (t *jobTransition) remove(e JobDelete) {
 	reason := boundedReason(e.Reason, "the job was deleted")
+	t.recordPaused(t.clock.Now)
 	t.missOverdue("deleted before it was dispatched", e.Absences)
-	for _, a := range t.Active {
+	verdict := VerdictCancelled
+	if t.before10() {
+		verdict = VerdictSkipped
+	}
+	t.Active = slices.Clone(t.Active)
+	for i, a := range t.Active {
 		if a.Stage == StageWaiting || a.Stage == StageAsked {
-			t.recordVerdict(VerdictSkipped, a, reason)
+			t.decide(i, verdict, reason)
 		}
 		t.cancelRun(a, reason)
+		t.add(a.Owner.ended(ChildEnded{Child: runRef(a.Run), Outcome: ChildCancelled, Reason: reason})...)
 	}
+	if t.Ledger != nil {
+		t.add(t.Ledger.close(t.ledgerOwner(), t.Sequence)...)
+	}
+	t.useCalendars(t.Calendars, nil)
 	t.announce("deleted", nil)
 	t.Job = Job{}
 }
@@ -304,9 +341,11 @@ func (j Job) Ref() effects.Ref { return refOf(KindJob, j.Key) }
 
 // Deadline is when the run of the next time is to be made: CreateAheadMS before
 // it, but not before the time before it; and at the time itself if there may be
-// no run to make. Zero if no time follows.
+// no run to make. Of a paused job it is the end of the pause. Zero if no time follows.
 func (j Job) Deadline() Time {
 	switch {
+	case j.Paused && !j.PausedUntil.IsZero():
+		return max(j.PausedUntil, effects.MinTime)
 	case j.Paused || j.NextRunAt.IsZero():
 		return 0
 	case j.perhapsNone():
@@ -315,10 +354,11 @@ func (j Job) Deadline() Time {
 	return max(laterMS(j.NextRunAt, -j.CreateAheadMS), j.LastDueAt)
 }
 
-// Terms lists the job under all, and within its tenant under whether it is paused and
-// under its labels.
+// Terms lists the job under all, and within its tenant under whether it is paused, under
+// its labels and the calendars that it names.
 func (j Job) Terms() []effects.Term {
-	return withLabels(listed(j.CreatedAt, EnabledTerm(!j.Paused), j.scope()), j.CreatedAt, j.Labels, j.scope())
+	terms := withLabels(listed(j.CreatedAt, EnabledTerm(!j.Paused), j.scope()), j.CreatedAt, j.Labels, j.scope())
+	return append(terms, calendarTerms(j.Calendars, j.CreatedAt, j.scope())...)
 }
 
 // AppendJSON appends the stored form.

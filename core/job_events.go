@@ -30,11 +30,17 @@ type (
 		// names the first.
 		DedupKey string `json:"dedup_key,omitempty"`
 		Owner    Owner  `json:"owner"` // told where it is refused
+		// Env are variables that the containers of this run's pods get, beside those of the pod
+		// spec or instead of them. Names that begin with ORRERY_ are the runner's.
+		Env map[string]string `json:"env,omitempty"`
 	}
-	// JobPause makes no more runs until it is resumed.
+	// JobPause makes no more runs until it is resumed, and cancels those of the schedule that
+	// wait for a slot.
 	JobPause struct {
 		Reason   string    `json:"reason"`
 		Absences []Absence `json:"absences,omitempty"` // as of [JobDue]
+		By       string    `json:"by,omitempty"`
+		Until    Time      `json:"until,omitzero"` // the job resumes by itself then; null: it does not
 	}
 	// JobResume lets a paused job make runs from now on.
 	JobResume struct{}
@@ -59,6 +65,9 @@ type (
 	// is told of a refusal.
 	JobAdmit struct {
 		Run uuid.UUID `json:"run"`
+		// Late: its start deadline has passed. Absences are those in which its time came.
+		Late     bool      `json:"late,omitempty"`
+		Absences []Absence `json:"absences,omitempty"`
 	}
 	// JobRunEnded says that a run has ended.
 	JobRunEnded struct {
@@ -66,6 +75,7 @@ type (
 		State    OrchestratorStatus `json:"state"`
 		ExitCode *int32             `json:"exit_code"`
 		Error    string             `json:"error"`
+		RanMS    int64              `json:"ran_ms,omitempty"` // how long its pods ran; 0: none did
 	}
 )
 
@@ -95,6 +105,17 @@ type JobTriggered struct {
 // AppendJSON appends it as JSON.
 func (t JobTriggered) AppendJSON(b []byte) []byte { return appendMarshaled(b, t) }
 
+// JobApplied answers a [JobApply]: the next times at which the job runs, at most five, as they
+// were before and as they are now. Those of a paused job are those after its pause, if that has
+// an end.
+type JobApplied struct {
+	NextTimesBefore []Time `json:"next_times_before"`
+	NextTimes       []Time `json:"next_times"`
+}
+
+// AppendJSON appends it as JSON.
+func (a JobApplied) AppendJSON(b []byte) []byte { return appendMarshaled(b, a) }
+
 // EventType gives the discriminator in the journal.
 func (JobApply) EventType() string    { return "apply" }
 func (JobDue) EventType() string      { return "due" }
@@ -109,21 +130,25 @@ func (JobRunEnded) EventType() string { return "run_ended" }
 
 func (e JobApply) informed(absences []Absence) Event { return JobApply{e.Spec, absences} }
 func (JobDue) informed(absences []Absence) Event     { return JobDue{absences} }
-func (e JobPause) informed(absences []Absence) Event { return JobPause{e.Reason, absences} }
+func (e JobPause) informed(absences []Absence) Event {
+	return JobPause{e.Reason, absences, e.By, e.Until}
+}
 func (e JobDelete) informed(absences []Absence) Event {
 	return JobDelete{e.Reason, absences}
 }
 
 func (e JobApply) stored() Event { return JobApply{e.Spec.withDefaults(), e.Absences} }
 func (e JobTrigger) stored() Event {
-	return JobTrigger{validText(e.By), validText(e.DedupKey), e.Owner}
+	return JobTrigger{validText(e.By), validText(e.DedupKey), e.Owner, e.Env}
 }
-func (e JobPause) stored() Event    { return JobPause{validText(e.Reason), e.Absences} }
+func (e JobPause) stored() Event {
+	return JobPause{validText(e.Reason), e.Absences, validText(e.By), e.Until}
+}
 func (e JobDelete) stored() Event   { return JobDelete{validText(e.Reason), e.Absences} }
 func (e JobSkipNext) stored() Event { return JobSkipNext{validText(e.Reason)} }
 func (e JobKill) stored() Event     { return JobKill{e.Except, e.All, validText(e.Reason)} }
 func (e JobRunEnded) stored() Event {
-	return JobRunEnded{e.Run, e.State, e.ExitCode, validText(e.Error)}
+	return JobRunEnded{e.Run, e.State, e.ExitCode, validText(e.Error), e.RanMS}
 }
 
 // jobEvents are the events of Job, as the journal has them.

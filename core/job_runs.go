@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -12,10 +13,12 @@ import (
 func runRef(id uuid.UUID) effects.Ref { return effects.Ref{Kind: KindOrchestrator, ID: id} }
 
 // makeRun makes a run, which waits for its time.
-func (t *jobTransition) makeRun(run RunSpec) {
-	t.Active = append(slices.Clip(t.Active), ActiveRun{
-		Run: run.ID, RunID: run.RunID, ScheduledAt: run.ScheduledAt, Manual: run.Manual, Stage: StageWaiting,
-	})
+func (t *jobTransition) makeRun(run RunSpec, owner Owner) {
+	a := ActiveRun{Run: run.ID, RunID: run.RunID, ScheduledAt: run.ScheduledAt, Manual: run.Manual, Stage: StageWaiting, Owner: owner}
+	if !t.before10() {
+		a.NotBefore = run.NotBefore
+	}
+	t.Active = append(slices.Clip(t.Active), a)
 	t.send(runRef(run.ID), OrchestratorCreate{Spec: run, Owner: Owner{Ref: t.Ref()}})
 }
 
@@ -31,7 +34,8 @@ func (t *jobTransition) runRefused(e ChildEnded) {
 	a, reason := t.Active[i], boundedReason(e.Reason, "it was refused")
 	t.announce("run_refused", announcementTexts("run_id", a.RunID, "reason", reason))
 	t.Active, t.UpdatedAt = slices.Concat(t.Active[:i], t.Active[i+1:]), t.clock.Now
-	if !e.Limited {
+	t.add(a.Owner.ended(ChildEnded{Child: runRef(a.Run), Outcome: ChildRefused, Reason: reason, Limited: e.Limited})...)
+	if !e.Limited || !a.Owner.IsZero() {
 		return
 	}
 	t.recordVerdict(VerdictSkipped, ActiveRun{ScheduledAt: a.ScheduledAt, Manual: a.Manual}, reason)
@@ -52,90 +56,100 @@ func (t *jobTransition) admit(e JobAdmit) {
 		return
 	}
 	a := t.Active[i]
-	why := t.deny(a)
+	verdict, why := t.deny(a, e)
 	a.Stage, t.UpdatedAt = StageAsked, t.clock.Now
-	if why != "" {
-		a.Stage = StageDenied
-	}
 	t.Active = append(slices.Concat(t.Active[:i], t.Active[i+1:]), a)
-	if why != "" {
-		t.recordVerdict(VerdictSkipped, a, why)
-		t.cancelRun(a, "skipped: "+why)
+	i = len(t.Active) - 1
+	switch {
+	case why != "":
+		t.denyRun(i, verdict, why)
 		return
-	}
-	if t.Overlap == OverlapReplace {
-		for _, other := range t.Active {
-			if other.Run != a.Run && other.arrived() {
-				t.cancelRun(other, "replaced by run "+a.RunID)
-			}
-		}
+	case t.before10():
+		t.replaceOthersBefore10(a)
+	default:
+		t.takePlaces(a)
 	}
 	t.fillSlots()
+	if t.Active[i].Stage == StageAsked && !t.before10() {
+		t.decide(i, VerdictWaiting, "it waits for a slot of its job")
+	}
 }
 
-// arrived reports whether the run's time has come, and it is to go on.
-func (a ActiveRun) arrived() bool { return a.Stage == StageAsked || a.Stage == StageAdmitted }
+// Reasons of verdicts about runs that were made ahead of their times.
+const (
+	droppedReason = "its time is none of the schedule any more"
+	skippedByHand = "skipNext"
+)
 
-// deny says why a run is skipped; empty: it is not. A run by hand is never skipped.
-func (t *jobTransition) deny(a ActiveRun) string {
+// deny says why a run whose time has come does not go on, and which verdict that is: the first
+// refusal decides. An empty reason: it does. A run by hand or of a backfill always does.
+func (t *jobTransition) deny(a ActiveRun, e JobAdmit) (Verdict, string) {
+	if t.before10() {
+		return VerdictSkipped, t.denyBefore10(a)
+	}
 	switch {
-	case a.Manual:
-		return ""
+	case !a.scheduled():
+		return "", ""
 	case a.Dropped:
-		return "its time is none of the schedule any more"
-	case t.exhausted():
-		return exhaustedReason(t.Executions)
+		return t.dropped(a)
 	case t.Paused:
-		return "the job is paused: " + t.PausedReason
+		return VerdictSkipped, t.pausedText()
 	case t.SkipNext > 0:
 		t.SkipNext--
-		return "skipNext"
+		return VerdictSkipped, skippedByHand
 	}
-	if i := slices.IndexFunc(t.Active, ActiveRun.arrived); t.Overlap == OverlapForbid && i >= 0 {
-		return fmt.Sprintf("overlap is %s, and run %s has not ended", OverlapForbid, t.Active[i].RunID)
+	if e.Late {
+		if why := t.tooLate(a, e.Absences); why != "" {
+			return VerdictMissed, why
+		}
 	}
-	return ""
+	if t.exhausted() {
+		return VerdictSkipped, exhaustedReason(t.Executions)
+	}
+	return VerdictSkipped, t.overlaps()
 }
 
-// slots is how many runs may go on at a time; 0: any number.
-func (j Job) slots() int {
-	if j.Overlap != OverlapAllow {
-		return 1
+// dropped is the verdict about a run that waited while the schedule or its calendars changed.
+func (t *jobTransition) dropped(a ActiveRun) (Verdict, string) {
+	if s, err := t.times(); err == nil && s != nil && s.isDue(a.ScheduledAt) {
+		if why := s.leftOut(a.ScheduledAt); why != "" {
+			return VerdictSkipped, why
+		}
 	}
-	return int(min(j.MaxConcurrentRuns, MaxActiveRuns))
+	return VerdictCancelled, droppedReason
 }
 
-// fillSlots gives the free slots to the runs that wait for one, in the order in which
-// they asked.
-func (t *jobTransition) fillSlots() {
-	taken := 0
-	for _, a := range t.Active {
-		if a.Stage == StageAdmitted {
-			taken++
+// tooLate says why a run does not go on that was made ahead of its time, and asks for a slot only
+// after its start deadline; empty: it is caught up.
+func (t *jobTransition) tooLate(a ActiveRun, absences []Absence) string {
+	now, policy := t.clock.Now, "a run begins within its start deadline of "+lengthText(t.startDeadline())
+	s, err := t.times()
+	if err == nil && s != nil && t.catchesUp() {
+		if policy = t.notCaughtUp(s, a, now); policy == "" {
+			return ""
 		}
 	}
-	t.Active, t.UpdatedAt = slices.Clone(t.Active), t.clock.Now
-	for i, a := range t.Active {
-		if a.Stage != StageAsked {
-			continue
-		}
-		if t.slots() > 0 && taken >= t.slots() {
-			break
-		}
-		if !a.Manual && t.exhausted() { // as this run waited
-			t.Active[i].Stage = StageDenied
-			t.recordVerdict(VerdictSkipped, a, exhaustedReason(t.Executions))
-			t.cancelRun(a, "skipped: "+exhaustedReason(t.Executions))
-			continue
-		}
-		taken++
-		t.Active[i].Stage = StageAdmitted
-		if !a.Manual && t.MaxExecutions > 0 {
-			t.Executions++
-		}
-		occurrence := t.recordVerdict(VerdictDispatched, a, "")
-		t.send(runRef(a.Run), OrchestratorAdmit{Occurrence: occurrence})
+	return lateReason(t.clock, policy, policy, absences).text(a.begins())
+}
+
+// notCaughtUp is the policy by which a late run is not caught up; empty: it is. One that is caught
+// up already was chosen before.
+func (t *jobTransition) notCaughtUp(s *timetable, a ActiveRun, now Time) string {
+	if !t.inWindow(a.begins(), now) {
+		return "it is longer ago than the catch-up window of " + t.windowText()
 	}
+	most := 1
+	if t.Missed == MissedAll {
+		most = t.catchUpLimit()
+	}
+	later := s.last(a.ScheduledAt+1, now, most)
+	switch {
+	case len(later) < most || a.NotBefore.After(s.firesAt(a.ScheduledAt)):
+		return ""
+	case t.Missed == MissedAll:
+		return fmt.Sprintf("of the times that passed at most the last %d are caught up", most)
+	}
+	return fmt.Sprintf("of the times that passed only the latest gets a run, and %s took its place", later[len(later)-1])
 }
 
 // runEnded frees the slot of a run. One that never had a slot gets its verdict now.
@@ -150,18 +164,46 @@ func (t *jobTransition) runEnded(e JobRunEnded) {
 		return
 	}
 	a := t.Active[i]
-	t.Active = slices.Concat(t.Active[:i], t.Active[i+1:])
 	reason := boundedReason(e.Error, "it ended before it had a place")
 	switch {
 	case a.Stage == StageAdmitted:
 		t.countOutcome(e, a)
 	case a.Stage == StageDenied: // its verdict is recorded
-	case e.State == OrchestratorCancelled:
-		t.recordVerdict(VerdictSkipped, a, reason)
 	default:
-		t.recordVerdict(VerdictMissed, a, reason)
+		t.Active = slices.Clone(t.Active)
+		verdict, reason := t.verdictOfEnd(a, e.State, reason)
+		t.decide(i, verdict, reason)
 	}
+	t.Active = slices.Concat(t.Active[:i], t.Active[i+1:])
+	t.add(a.Owner.ended(ChildEnded{Child: runRef(a.Run), Outcome: outcomeOf(e.State), Reason: firstText(e.Error)})...)
 	t.fillSlots()
+}
+
+// verdictOfEnd is the verdict about a run that ended before it had a slot.
+func (t *jobTransition) verdictOfEnd(a ActiveRun, end OrchestratorStatus, reason string) (Verdict, string) {
+	switch {
+	case t.before10() && end == OrchestratorCancelled:
+		return VerdictSkipped, reason
+	case t.before10():
+		return VerdictMissed, reason
+	case end == OrchestratorCancelled:
+		return VerdictCancelled, reason
+	case a.Stage == StageAsked && end == OrchestratorFailed:
+		return VerdictExpired, strings.TrimPrefix(reason, "expired: ")
+	}
+	return VerdictMissed, strings.TrimPrefix(reason, "missed: ")
+}
+
+// outcomeOf says how a run ended to who waits for it.
+func outcomeOf(end OrchestratorStatus) ChildOutcome {
+	switch end {
+	case OrchestratorCompleted:
+		return ChildSucceeded
+	case OrchestratorCancelled:
+		return ChildCancelled
+	default: // failed and orphaned
+		return ChildFailed
+	}
 }
 
 // countOutcome notes how a run ended that had a slot.
@@ -178,6 +220,13 @@ func (t *jobTransition) countOutcome(e JobRunEnded, a ActiveRun) {
 	default: // of the terminal states failed alone is left
 	}
 	*n = saturatingAdd(*n, 1)
+	if e.State != OrchestratorCompleted || t.before10() {
+		return
+	}
+	t.LastSuccessAt = t.clock.Now
+	if e.RanMS > 0 {
+		t.Durations = appendLast(t.Durations, MaxDurations, e.RanMS)
+	}
 }
 
 // kill cancels the other run that asked last of those that have a slot, or all
@@ -205,32 +254,4 @@ func (t *jobTransition) recordVerdict(v Verdict, a ActiveRun, reason string) uui
 	return t.record(Occurrence{
 		DueAt: a.ScheduledAt, LastDueAt: a.ScheduledAt, Verdict: v, Count: 1, Manual: a.Manual, ActionID: a.Run, Reason: reason,
 	})
-}
-
-// record notes a verdict for the history, counts it, and says what did not run.
-func (t *jobTransition) record(o Occurrence) uuid.UUID {
-	t.Sequence++
-	o.ID, o.RecurringID, o.DecidedAt = ChildID(t.Key, "occurrence", t.clock.Step, t.Sequence), t.Key, t.clock.Now
-	n := &t.Counts.Dispatched
-	switch o.Verdict {
-	case VerdictMissed:
-		n = &t.Counts.Missed
-	case VerdictSkipped:
-		n = &t.Counts.Skipped
-	case VerdictDispatched, VerdictDeduplicated:
-	}
-	*n = saturatingAdd(*n, o.Count)
-	if !o.Manual {
-		t.LastVerdictAt = max(t.LastVerdictAt, o.LastDueAt)
-	}
-	t.send(effects.Ref{Kind: KindOccurrence, ID: o.ID}, OccurrenceRecord{o})
-	if o.Verdict != VerdictDispatched {
-		t.announce(string(o.Verdict), announcementData(struct {
-			ScheduledAt Time   `json:"scheduled_at"`
-			Until       Time   `json:"until"`
-			Count       uint64 `json:"count"`
-			Reason      string `json:"reason"`
-		}{o.DueAt, o.LastDueAt, o.Count, o.Reason}))
-	}
-	return o.ID
 }

@@ -20,7 +20,7 @@ func (t *jobTransition) decidedUntil() Time {
 	if !t.clockWasWrong() {
 		until = max(until, t.LastVerdictAt)
 		for _, a := range t.Active {
-			if !a.Manual && a.Stage == StageAsked {
+			if a.scheduled() && a.Stage == StageAsked {
 				until = max(until, a.ScheduledAt)
 			}
 		}
@@ -41,6 +41,29 @@ func (j Job) schedule() (*timetable, error) {
 	return j.scheduleFrom(j.CreatedAt)
 }
 
+// times is the compiled schedule with the calendars as they are now; nil: the job has none.
+func (t *jobTransition) times() (*timetable, error) {
+	s, err := t.schedule()
+	if err != nil || s == nil {
+		return nil, err
+	}
+	t.compiled = s
+	return s.with(t.named(t.calendars)), nil
+}
+
+// named gives those of the calendars that the job names.
+func (j Job) named(calendars Calendars) calendarSet {
+	if calendars == nil {
+		return nil
+	}
+	return calendars.of(j.Calendars)
+}
+
+// useCalendars tells calendars which of them the job names now, and which it named before.
+func (t *jobTransition) useCalendars(was, is []string) {
+	t.add(calendarUses(t.scope(), was, is, t.calendars)...)
+}
+
 // reschedule begins a new schedule, and marks the runs that wait for times which it
 // does not have.
 func (t *jobTransition) reschedule() error {
@@ -51,22 +74,26 @@ func (t *jobTransition) reschedule() error {
 	}
 	t.Active = slices.Clone(t.Active)
 	for i, a := range t.Active {
-		t.Active[i].Dropped = a.Stage == StageWaiting && !a.Manual && !t.isTime(a.ScheduledAt)
+		t.Active[i].Dropped = a.Stage == StageWaiting && a.scheduled() && !t.isTime(a.ScheduledAt)
 	}
 	return nil
 }
 
 // scheduleNext computes the next time after those that are decided.
 func (t *jobTransition) scheduleNext(decided Time) error {
-	s, err := t.schedule()
+	s, err := t.times()
 	if err != nil {
 		return err
 	}
-	t.compiled, t.NextRunAt = s, 0
-	if s == nil || t.Paused || t.exhausted() {
+	t.NextRunAt, t.PausedFrom = 0, 0
+	if s == nil || t.exhausted() || t.Paused && t.before10() {
 		return nil // an edit may give it more executions
 	}
 	next, ok := s.Next(max(decided, t.LastDueAt))
+	if t.Paused { // none, if the schedule has ended meanwhile
+		t.PausedFrom = next
+		return nil
+	}
 	if !ok && !t.EndsAt.IsZero() && !t.EndsAt.After(t.clock.Now) {
 		return fmt.Errorf("ends_at: %s is not in the future; it is %s", t.EndsAt, t.clock.Now)
 	}
@@ -78,21 +105,12 @@ func (t *jobTransition) scheduleNext(decided Time) error {
 }
 
 // isTime reports whether it is a time of the schedule at which a run is made.
-func (j Job) isTime(at Time) bool {
-	s, err := j.schedule()
+func (t *jobTransition) isTime(at Time) bool {
+	s, err := t.times()
 	if err != nil || s == nil {
 		return false
 	}
 	return s.isDue(at) && s.leftOut(at) == ""
-}
-
-// inTime gives the last time from NextRunAt on that has come, if its run can still begin within
-// the start deadline.
-func (j Job) inTime(s *timetable, now Time) (at Time, ok bool) {
-	for _, at := range s.last(j.NextRunAt, now, 1) {
-		return at, betweenMS(s.firesAt(at), now) <= j.startDeadline()
-	}
-	return 0, false
 }
 
 // exhausted reports whether the schedule has dispatched as many runs as it may.
@@ -107,6 +125,9 @@ func (j Job) perhapsNone() bool {
 	if !j.ScheduleOptions.leavesOut() {
 		return false
 	}
+	if len(j.Calendars) > 0 { // which may change until then
+		return true
+	}
 	s, err := j.schedule()
 	return err == nil && s != nil && s.leftOut(j.NextRunAt) != ""
 }
@@ -115,7 +136,7 @@ func (j Job) perhapsNone() bool {
 func (j Job) undecided() uint64 {
 	n := uint64(0)
 	for _, a := range j.Active {
-		if !a.Manual && (a.Stage == StageWaiting || a.Stage == StageAsked) {
+		if a.scheduled() && (a.Stage == StageWaiting || a.Stage == StageAsked) {
 			n++
 		}
 	}
@@ -124,22 +145,28 @@ func (j Job) undecided() uint64 {
 
 // Upcoming gives the next times at which the job runs if nothing is changed meanwhile, at
 // most n: those of the runs that wait for their time, and those of its schedule for which no
-// run was made, each with its jitter. Of a paused job they are those at which it would run if
-// it were resumed now. Times that are to be skipped are among them. It is empty for a job without a
-// schedule, and for one whose schedule this build refuses.
-func (j Job) Upcoming(now Time, n int) []Time {
+// run was made, each with its jitter, and without those that the calendars leave out. Of a
+// paused job they are those at which it would run if it were resumed now, or when its pause ends. Times
+// that are to be skipped are among them. It is empty for a job without a schedule, and for one
+// whose schedule this build refuses. A calendar that the job names, and that is not given, leaves
+// out all times, as one does that is gone.
+func (j Job) Upcoming(now Time, n int, calendars Calendars) []Time {
 	s, err := j.schedule()
 	if err != nil || s == nil || n <= 0 {
 		return nil
 	}
+	s = s.with(calendars.of(j.Calendars))
 	after := max(now, j.LastDueAt)
 	if j.Paused && j.LastDueAt.After(now.Add(maxClockLead)) {
 		after = now
 	}
+	if j.Paused {
+		after = max(after, j.PausedUntil-1)
+	}
 	var times []Time
 	for _, a := range j.Active {
-		if a.Stage == StageWaiting && !a.Manual && !a.Dropped && s.firesAt(a.ScheduledAt).After(now) {
-			times = append(times, s.firesAt(a.ScheduledAt))
+		if begins := max(s.firesAt(a.ScheduledAt), a.NotBefore); a.Stage == StageWaiting && a.scheduled() && !a.Dropped && begins.After(now) && !begins.Before(j.PausedUntil) {
+			times = append(times, begins)
 		}
 	}
 	slices.Sort(times)
@@ -147,24 +174,123 @@ func (j Job) Upcoming(now Time, n int) []Time {
 		n = int(min(uint64(n), j.MaxExecutions-min(j.Executions, j.MaxExecutions)))
 	}
 	times = times[:min(n, len(times))]
-	for _, at := range s.upcoming(after, now, effects.MaxTime+1, n-len(times)) {
+	for _, at := range s.upcoming(after, max(now, j.PausedUntil-1), effects.MaxTime+1, n-len(times)) {
 		times = append(times, s.firesAt(at))
 	}
 	return times
 }
 
+// shownTimes is how many times an edit shows.
+const shownTimes = 5
+
+// nextTimes are the next times at which the job runs; none of one that is paused for as long as
+// somebody wants.
+func (j Job) nextTimes(now Time, calendars Calendars) []Time {
+	if j.Paused && j.PausedUntil.IsZero() {
+		return []Time{}
+	}
+	return append([]Time{}, j.Upcoming(now, shownTimes, calendars)...)
+}
+
+// due decides about the next times: one that is ahead gets its run, and of those that have come
+// the policies choose.
+func (t *jobTransition) due(e JobDue) {
+	if !t.isDue("job "+clip(t.ID), t.Deadline()) {
+		return
+	}
+	s, err := t.times()
+	if err != nil || s == nil { // stored by a build that took this schedule
+		t.PausedUntil = 0
+		t.stopFor(firstText(fmt.Sprintf("schedule: %q cannot be read: %v", t.Schedule, err)))
+		t.announce("paused", nil)
+		return
+	}
+	t.UpdatedAt = t.clock.Now
+	if t.before10() {
+		t.dueBefore10(s, e)
+		return
+	}
+	if t.Paused {
+		t.resumeBySelf(s)
+	}
+	switch at := t.Deadline(); {
+	case at.IsZero() || at.After(t.clock.Now):
+	case t.NextRunAt.After(t.clock.Now):
+		t.makeScheduled(s, t.NextRunAt, s.firesAt(t.NextRunAt))
+		t.nextAfter(s, t.NextRunAt)
+	default:
+		t.catchUp(s, e.Absences)
+	}
+}
+
+// catchUp decides about all times that have come and have no run.
+func (t *jobTransition) catchUp(s *timetable, absences []Absence) {
+	now, deadline := t.clock.Now, t.startDeadline()
+	from := t.skipByHand(s, t.NextRunAt, now)
+	chosen := slices.DeleteFunc(t.chosen(s, from, now, now, deadline), t.hasRunAt)
+	why := t.missReason(t.clock, absences, chosen, "gets a run", deadline)
+	t.passAll(s, from, now, VerdictMissed, why, func(at Time) bool { return slices.Contains(chosen, at) })
+	for i, at := range chosen {
+		begins := s.firesAt(at)
+		if betweenMS(begins, now) > deadline {
+			begins = now
+		}
+		if t.CatchUpSpacingSeconds > 0 && t.catchesUp() {
+			begins = max(begins, laterMS(now, int64(i)*t.CatchUpSpacingSeconds*1000))
+		}
+		t.makeScheduled(s, at, begins)
+	}
+	t.nextAfter(s, now)
+}
+
+// catchesUp reports whether times are dispatched that are later than the start deadline.
+func (o ScheduleOptions) catchesUp() bool { return o.Missed == MissedLatest || o.Missed == MissedAll }
+
+// nextAfter computes the next time once all until one are decided, or have a run.
+func (t *jobTransition) nextAfter(s *timetable, due Time) {
+	t.LastDueAt, t.NextRunAt = max(t.LastDueAt, due), 0
+	if next, ok := s.Next(max(t.clock.Now, t.LastDueAt)); ok && !t.exhausted() {
+		t.NextRunAt = next
+	}
+}
+
+// skipByHand records as many of the times in [from, to] as somebody has asked to skip, but for
+// those that runs are to take which wait for earlier times, and gives the instant behind them.
+func (t *jobTransition) skipByHand(s *timetable, from, to Time) Time {
+	left := int64(t.SkipNext)
+	for _, a := range t.Active {
+		if a.Stage == StageWaiting && a.scheduled() && !a.Dropped && a.ScheduledAt < from {
+			left--
+		}
+	}
+	last, skipped := from-1, uint32(0)
+	for at := range s.Due(from-1, to) {
+		if int64(skipped) >= left || skipped >= maxWalked {
+			break
+		}
+		if !t.hasRunAt(at) && s.leftOut(at) == "" {
+			last, skipped = at, skipped+1
+		}
+	}
+	if skipped > 0 {
+		t.passAll(s, from, last, VerdictSkipped, missReason{fixed: skippedByHand}, none)
+		t.SkipNext -= skipped
+	}
+	return last + 1
+}
+
 // makeScheduled makes the run of a time, unless an edit of the schedule has left one.
-func (t *jobTransition) makeScheduled(s *timetable, due Time) {
+func (t *jobTransition) makeScheduled(s *timetable, due, begins Time) {
 	switch {
 	case t.hasRunAt(due):
 	case len(t.Active) >= MaxActiveRuns:
 		t.recordVerdict(VerdictSkipped, ActiveRun{ScheduledAt: due}, fmt.Sprintf("%d runs have not ended", len(t.Active)))
 	default:
 		run := runOf(t.JobSpec, due, false)
-		if at := s.firesAt(due); at != due {
-			run.NotBefore = at
+		if begins != due {
+			run.NotBefore = begins
 		}
-		t.makeRun(run)
+		t.makeRun(run, Owner{})
 	}
 }
 
@@ -178,47 +304,24 @@ func (t *jobTransition) missOverdue(reason string, absences []Absence) {
 	if t.overdueSince(t.clock.Now).IsZero() {
 		return
 	}
-	s, err := t.schedule()
+	s, err := t.times()
 	if err != nil || s == nil {
 		return // the job has no times
 	}
-	t.leaveOut(s, t.NextRunAt, t.clock.Now)
-	t.miss(s, t.NextRunAt, t.clock.Now, lateReason(t.clock, reason, reason, absences))
+	if t.before10() {
+		t.leaveOut(s, t.NextRunAt, t.clock.Now)
+		t.miss(s, t.NextRunAt, t.clock.Now, lateReason(t.clock, reason, reason, absences))
+	} else {
+		from := t.skipByHand(s, t.NextRunAt, t.clock.Now)
+		t.passAll(s, from, t.clock.Now, VerdictMissed, lateReason(t.clock, reason, reason, absences), none)
+	}
 	t.LastDueAt = max(t.LastDueAt, t.clock.Now)
 }
 
 // overdueSince is the first time that has come, and for which no run was made; zero: none has.
 func (j Job) overdueSince(now Time) Time {
 	if j.Paused {
-		return 0
+		return overdueIf(j.PausedUntil, now)
 	}
 	return overdueIf(j.NextRunAt, now)
-}
-
-// lateReason is why a time passes that is decided about too late.
-func (t *jobTransition) lateReason(absences []Absence) missReason {
-	deadline := lengthText(t.startDeadline())
-	return lateReason(t.clock,
-		"of the times that passed only the latest gets a run, and only within the start deadline of "+deadline,
-		"no run was made within the start deadline of "+deadline, absences)
-}
-
-// miss records the times in [from, to] that have no run as one occurrence for each of the
-// reasons. A run gets a verdict of its own.
-func (t *jobTransition) miss(s *timetable, from, to Time, why missReason) {
-	for _, m := range why.missed(s, from, to, func(at Time) bool { return t.hasRunAt(at) || s.leftOut(at) != "" }) {
-		t.pass(VerdictMissed, m)
-	}
-}
-
-// leaveOut records the times in [from, to] that the schedule leaves out.
-func (t *jobTransition) leaveOut(s *timetable, from, to Time) {
-	for _, p := range s.allLeftOut(from, to) {
-		t.pass(VerdictSkipped, p)
-	}
-}
-
-// pass records times that pass without a run.
-func (t *jobTransition) pass(v Verdict, p passedTimes) {
-	t.record(Occurrence{DueAt: p.First, LastDueAt: p.Last, Verdict: v, Count: p.Count, CountCapped: p.Capped, Reason: p.Reason})
 }

@@ -115,6 +115,10 @@ type Orchestrator struct {
 	PastAttempts []PastAttempt       `json:"past_attempts,omitempty"`
 	Metrics      OrchestratorMetrics `json:"metrics"`
 	Reported     bool                `json:"reported"` // the metrics were announced
+
+	// AskedAt is when a run asked for a slot that was late, or waits for a bounded time; zero: it
+	// has not, or neither holds.
+	AskedAt Time `json:"asked_at,omitzero"`
 }
 
 // RunStep says what a run does within its state.
@@ -237,7 +241,7 @@ func (t *orchestratorTransition) due(e OrchestratorDue) {
 	case OrchestratorPreRun:
 		t.awaitSlot(e)
 	case OrchestratorPending:
-		t.missStart(t.placeless())
+		t.expire()
 	case OrchestratorContainerCreating:
 		t.failPodStart()
 	case OrchestratorRunning:
@@ -394,8 +398,8 @@ func (o Orchestrator) Ref() effects.Ref { return refOf(KindOrchestrator, o.ID) }
 // Deadline is the scheduled time, the start deadline of a run that waits for a slot,
 // the end of the cluster's time to be reached, of the pod's time to start or to run, or
 // the time of the next attempt; zero if the run waits for none of these, or for room for
-// its pod. A run by hand waits for a slot as long as it takes, and so does one that
-// replaces others: they are about to end. What could not be deleted from the cluster is
+// its pod. A run by hand or of a backfill waits for a slot as long as it takes, and so does one of
+// a buffer or that replaces others, unless its job says how long. What could not be deleted from the cluster is
 // tried again at its own time, also after the end.
 func (o Orchestrator) Deadline() Time {
 	if at := o.cleanupDue(); !at.IsZero() {
@@ -408,10 +412,7 @@ func (o Orchestrator) Deadline() Time {
 	case OrchestratorPreRun:
 		return max(o.begins(), effects.MinTime)
 	case OrchestratorPending:
-		if o.Manual || o.Config.Overlap == OverlapReplace {
-			return 0
-		}
-		return laterMS(o.begins(), o.Config.startDeadline())
+		return o.slotDeadline()
 	case OrchestratorContainerCreating:
 		switch {
 		case o.Pod.Queued:

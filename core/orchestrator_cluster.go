@@ -93,7 +93,7 @@ func (t *orchestratorTransition) deletePod() { t.delete(false) }
 // meanwhile is to be stored.
 func (t *orchestratorTransition) delete(logs bool) {
 	t.Step, t.Cleanup.RetryAt = StepDeleting, 0
-	t.ask(effects.DeleteRun{N: t.Pending.next(), Attempt: t.RetryAttempt, Logs: logs})
+	t.ask(effects.DeleteRun{N: t.Pending.next(), Attempt: t.RetryAttempt, Logs: logs, NoGrace: t.Exit.NoGrace})
 }
 
 // deleted takes the answer to a deletion.

@@ -24,12 +24,20 @@ func drawJobSpec(t *rapid.T) core.JobSpec {
 			MaxRetries: rapid.SampledFrom([]uint32{0, 0, 1, 3}).Draw(t, "max_retries"), InitialDelayMS: rapid.SampledFrom([]int64{0, 1, 1000}).Draw(t, "delay"),
 			BackoffMultiplier: rapid.SampledFrom([]core.Multiplier{0, 1, 1_500_000, 1_000_000_000}).Draw(t, "multiplier"), MaxDelayMS: rapid.SampledFrom([]int64{0, 1, 60_000}).Draw(t, "max_delay"),
 		},
-		Overlap:           rapid.SampledFrom([]core.OverlapPolicy{"", core.OverlapAllow, core.OverlapForbid, core.OverlapReplace}).Draw(t, "overlap"),
+		Overlap: rapid.SampledFrom([]core.OverlapPolicy{
+			"", core.OverlapAllow, core.OverlapForbid, core.OverlapReplace, core.OverlapSkip, core.OverlapBufferOne, core.OverlapBufferAll, core.OverlapCancelOther, core.OverlapTerminateOther,
+		}).Draw(t, "overlap"),
 		MaxConcurrentRuns: rapid.SampledFrom([]uint32{0, 1, 2}).Draw(t, "max_concurrent_runs"), StartDeadlineSeconds: rapid.SampledFrom([]int64{0, 1, 3600}).Draw(t, "start_deadline"),
 		OrphanPolicy:     rapid.SampledFrom([]core.OrphanPolicy{"", core.OrphanAdopt}).Draw(t, "orphan_policy"),
 		ConstraintErrors: rapid.SampledFrom([]core.ErrorPolicy{"", core.FailOpen}).Draw(t, "constraint_errors"), CreateAheadMS: rapid.SampledFrom([]int64{0, 1, 3_600_000}).Draw(t, "create_ahead"),
 		Logs: core.LogPolicy{Discard: rapid.IntRange(0, 3).Draw(t, "discard") == 0},
 	}
+	s.Missed = rapid.SampledFrom([]core.MissedPolicy{"", core.MissedSkip, core.MissedLatest, core.MissedAll}).Draw(t, "missed")
+	s.CatchUpSeconds = rapid.SampledFrom([]int64{0, 0, 600}).Draw(t, "window")
+	s.CatchUpLimit = rapid.SampledFrom([]uint32{0, 1, 3}).Draw(t, "catch_up")
+	s.CatchUpSpacingSeconds = rapid.SampledFrom([]int64{0, 0, 5}).Draw(t, "spacing")
+	s.BufferLimit = rapid.SampledFrom([]uint32{0, 1, 2}).Draw(t, "buffer")
+	s.MaxWaitSeconds = rapid.SampledFrom([]int64{0, 0, 30}).Draw(t, "max_wait")
 	if rapid.IntRange(0, 19).Draw(t, "odd") == 0 {
 		rapid.SampledFrom([]func(){
 			func() { s.ID = "a:b" },

@@ -32,7 +32,7 @@ func eventsFor(o core.Orchestrator) []core.OrchestratorEvent {
 	attempt, other := o.RetryAttempt, core.Pod{UID: "other"}
 	events := []core.OrchestratorEvent{
 		core.OrchestratorDue{}, core.OrchestratorConfigure{Config: o.Config}, core.OrchestratorAdmit{Occurrence: id(5)}, core.OrchestratorRetry{},
-		core.OrchestratorCancel{}, core.OrchestratorOrphan{LastHeartbeat: start}, core.OrchestratorHeartbeats{},
+		core.OrchestratorCancel{}, core.OrchestratorCancel{Missed: true}, core.OrchestratorCancel{NoGrace: true}, core.OrchestratorOrphan{LastHeartbeat: start}, core.OrchestratorHeartbeats{},
 		core.PodCreated{Attempt: attempt, Pod: podAt()}, core.PodCreated{Attempt: attempt, Pod: other},
 		core.PodRunning{Attempt: attempt, Pod: podAt()}, core.PodRunning{Attempt: attempt, Pod: other},
 		core.PodEnded{Attempt: attempt, Pod: podAt(0)}, core.PodEnded{Attempt: attempt, Pod: podAt(1)}, core.PodLost{Attempt: attempt},

@@ -120,12 +120,13 @@ func TestEachRunComesToAnEndUnderAnyFiniteSequenceOfFaults(t *testing.T) {
 		}
 		verdicts := map[uuid.UUID]int{}
 		for _, o := range load[core.Occurrence](w, core.KindOccurrence) { // order-free: and each
-			_, settled := core.EndedAt(o)
+			settled := o.Verdict != core.VerdictWaiting && (o.Verdict != core.VerdictDispatched || o.Outcome != "")
 			require.True(t, settled, "%s", encoded(o))
 			verdicts[o.ActionID]++
 		}
-		for ref := range runs { // order-free: and each
-			require.Equal(t, 1, verdicts[ref.ID], "%s", ref)
+		for ref, o := range runs { // order-free: and each
+			require.LessOrEqual(t, verdicts[ref.ID], 1, "%s", ref)
+			require.True(t, !o.Admitted || verdicts[ref.ID] == 1, "%s", ref) // others may share an entry
 		}
 	})
 }

@@ -43,6 +43,10 @@ type (
 	// OrchestratorCancel ends the run, and what it has in a cluster.
 	OrchestratorCancel struct {
 		Reason string `json:"reason"`
+		// NoGrace: its pod is killed at once.
+		NoGrace bool `json:"no_grace,omitempty"`
+		// Missed: the run has missed its start, and so has failed. The job alone says that.
+		Missed bool `json:"missed,omitempty"`
 	}
 	// OrchestratorAbandon ends the cleanup of a run whose deletions fail ([RunCleanup.Failing]),
 	// and leaves what is in the cluster there; in every other state it is refused. The run
@@ -143,8 +147,10 @@ func (e OrchestratorCreate) stored() Event {
 }
 
 func (e OrchestratorConfigure) stored() Event { return OrchestratorConfigure{e.Config.withDefaults()} }
-func (e OrchestratorCancel) stored() Event    { return OrchestratorCancel{validText(e.Reason)} }
-func (e OrchestratorAbandon) stored() Event   { return OrchestratorAbandon{validText(e.Reason)} }
+func (e OrchestratorCancel) stored() Event {
+	return OrchestratorCancel{validText(e.Reason), e.NoGrace, e.Missed}
+}
+func (e OrchestratorAbandon) stored() Event { return OrchestratorAbandon{validText(e.Reason)} }
 func (e OrchestratorOrphan) stored() Event {
 	return OrchestratorOrphan{min(max(e.LastHeartbeat, 0), maxTime), e.Missed}
 }

@@ -14,20 +14,33 @@ type RunExit struct {
 	Reason string             `json:"reason"`
 	// Final: no other attempt follows a failure.
 	Final bool `json:"final"`
+	// NoGrace: its pod is killed at once.
+	NoGrace bool `json:"no_grace,omitempty"`
 }
 
 // cancel: any state that is not terminal → cancelled, once the cluster is cleaned up. A
-// deletion that failed is tried again at once.
+// deletion that failed is tried again at once. Without grace a deletion that goes on is begun
+// anew. A pending run that has missed its start → failed.
 func (t *orchestratorTransition) cancel(e OrchestratorCancel) {
 	if t.Exit.To == OrchestratorCancelled && !t.cleanupDue().IsZero() {
 		t.retryCleanup()
+		return
+	}
+	if e.NoGrace && t.Exit.To == OrchestratorCancelled && !t.Exit.NoGrace && t.Step == StepDeleting {
+		t.Exit.NoGrace, t.UpdatedAt = true, t.clock.Now
+		t.withdraw(&t.Pending)
+		t.delete(t.wantsLogs())
 		return
 	}
 	if t.Exit.To == OrchestratorCancelled {
 		t.conflict("run %s is being cancelled already", clip(t.RunID))
 		return
 	}
-	t.endWith(RunExit{To: OrchestratorCancelled, Reason: boundedReason(e.Reason, "cancelled")})
+	if e.Missed && t.State == OrchestratorPending {
+		t.fail(boundedReason(e.Reason, "missed"), true)
+		return
+	}
+	t.endWith(RunExit{To: OrchestratorCancelled, Reason: boundedReason(e.Reason, "cancelled"), NoGrace: e.NoGrace})
 }
 
 // orphan: any state that is not terminal → orphaned. A pod that runs goes on if the
@@ -136,7 +149,7 @@ func (t *orchestratorTransition) enterTerminal(state OrchestratorStatus) {
 	t.measureRun()
 	t.CompletedAt, t.Step, t.Exit, t.ToTake = t.clock.Now, StepNone, RunExit{}, nil
 	t.announce("update", t.update(updateEnded, t.Error))
-	t.send(t.job(), JobRunEnded{Run: t.ID, State: t.State, ExitCode: t.Pod.ExitCode, Error: t.Error})
+	t.send(t.job(), JobRunEnded{Run: t.ID, State: t.State, ExitCode: t.Pod.ExitCode, Error: t.Error, RanMS: t.Metrics.ExecutionDurationMS})
 	if t.Occurrence != uuid.Nil {
 		t.settleOccurrence()
 	}

@@ -28,7 +28,25 @@ type RunSpec struct {
 	Manual    bool    `json:"manual"`       // triggered by hand
 	By        string  `json:"by,omitempty"` // who triggered it, as [JobTrigger] says
 	Config    JobSpec `json:"config"`       // the job as it was; follows changes only until the run begins
+	// Env are variables that this run alone has, see [JobTrigger.Env].
+	Env map[string]string `json:"env,omitempty"`
+	// Backfill is the one that asked for it; zero: it is none of a backfill.
+	Backfill uuid.UUID `json:"backfill,omitzero"`
 }
+
+// againSuffix ends the id of a run of a backfill if there was one of its time that never had a
+// slot.
+const againSuffix = ":backfill"
+
+// again gives the run an id of its own beside that of its time.
+func (s RunSpec) again() RunSpec {
+	s.RunID += againSuffix
+	s.ID = RunRef(s.Namespace, s.Tenant, s.RunID).ID
+	return s
+}
+
+// waits reports whether the run waits for a slot as long as it takes, whatever its job says.
+func (s RunSpec) waits() bool { return s.Manual || s.Backfill != uuid.Nil }
 
 // begins is the instant at which the run asks for a slot, and from which its start deadline runs.
 func (s RunSpec) begins() Time { return max(s.ScheduledAt, s.NotBefore) }
@@ -38,6 +56,7 @@ func (s RunSpec) Validate() error {
 	err := errors.Join(
 		checkTime("scheduled_at", s.ScheduledAt),
 		s.Config.validate(),
+		checkRunEnv("env", s.Env),
 	)
 	if err != nil {
 		return err
@@ -45,7 +64,8 @@ func (s RunSpec) Validate() error {
 	if s.JobID != s.Config.ID || s.Namespace != s.Config.Namespace || s.Tenant != s.Config.Tenant {
 		return fmt.Errorf("config: it is of job %q, not of %q", clip(s.Config.ID), clip(s.JobID))
 	}
-	if want := RunID(s.JobID, s.ScheduledAt); s.RunID != want {
+	want := RunID(s.JobID, s.ScheduledAt)
+	if s.RunID != want && (s.Backfill == uuid.Nil || s.RunID != want+againSuffix) {
 		return fmt.Errorf("run_id: %q is not %q, job and time", clip(s.RunID), clip(want))
 	}
 	if want := RunRef(s.Namespace, s.Tenant, s.RunID).ID; s.ID != want {

@@ -53,7 +53,7 @@ var transitions = map[OrchestratorStatus][]orchestratorEdge{
 	OrchestratorPending: {
 		{OrchestratorConditionPending, "admit, due, retry", "beginAttempt"},
 		{OrchestratorContainerCreating, "admit, due, retry", "createPod"}, // skip constraints if none defined
-		{OrchestratorFailed, "due", "retryOrFail"},                        // start deadline
+		{OrchestratorFailed, "cancel, due", "retryOrFail"},                // start deadline
 		{OrchestratorCancelled, "cancel, child_ended", "takeExit"},
 		{OrchestratorOrphaned, "orphan", "orphan"}, // R6
 	},

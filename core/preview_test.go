@@ -92,7 +92,7 @@ func TestTheTimesOfAPreviewAreThoseAtWhichAJobRuns(t *testing.T) {
 		require.False(t, j.CreatedAt.IsZero(), "%v", effs)
 		begins := map[core.Time]core.Time{} // of the times with a jitter
 		for range 3 {
-			promised := j.Upcoming(now, 6)
+			promised := j.Upcoming(now, 6, nil)
 			require.Len(t, promised, 6)
 			made := waitingAfter(j, begins, now)
 			for len(made) < 5 {

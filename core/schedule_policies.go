@@ -179,12 +179,6 @@ func (t *Batch) calendars(of Scope, names []string) (Calendars, error) {
 	return found, nil
 }
 
-// calendarsOf reads the calendars of those names.
-func (t *Batch) calendarsOf(of Scope, names []string) (calendarSet, error) {
-	found, err := t.calendars(of, names)
-	return found.of(names), err
-}
-
 // calendarUses tells the calendars that a schedule names them from now on, or no longer.
 func calendarUses(of Scope, was, is []string, calendars Calendars) []effects.Effect {
 	var effs []effects.Effect

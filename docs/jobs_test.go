@@ -44,6 +44,13 @@ retry: {maxRetries: 1, initialDelay: 1s, backoffMultiplier: 3, maxDelay: 2s}
 constraints: [{maxAllowedRunTime: {config: {limit: 1m}, onViolation: [tell]}}]
 actions: {tell: {log: {message: m}}}
 overlap: forbid
+bufferLimit: 7
+maxWait: 5m
+calendars: [holidays]
+missed: all
+catchUp: 1h
+catchUpLimit: 5
+catchUpSpacing: 10s
 dst: skip
 dayMatch: both
 startsAt: 2027-01-01T00:00:00Z
@@ -71,7 +78,7 @@ func TestThePageHasEveryKeyOfAJobFile(t *testing.T) {
 			keys = append(keys, key)
 		}
 	}
-	assert.Len(t, keys, 28)
+	assert.Len(t, keys, 35)
 	var rows []string
 	for _, tb := range tablesOf(readFile(t, jobsPage), "key") {
 		for _, row := range tb.rows {

@@ -56,7 +56,7 @@ func Announced() []EventKind {
 		actions  []string
 	}{
 		{"action", []string{"cancelled", "completed", "failed", "retry"}},
-		{"job", []string{"created", "deleted", "missed", "paused", "resumed", "run_refused", "skip_next", "skipped", "triggered", "updated"}},
+		{"job", []string{"cancelled", "created", "deleted", "expired", "missed", "paused", "resumed", "run_refused", "skip_next", "skipped", "triggered", "updated"}},
 		{"lock", []string{"acquired", "broken", "expired", "released"}},
 		{"pipeline", []string{"blocked", "cancelled", "checkpoint", "complete", "failed", "phase", "refused", "retry", "signal", "started"}},
 		{"queue", []string{"complete", "dead", "fail", "push", "ready", "take"}},

@@ -58,4 +58,6 @@ type DeleteRun struct {
 	// Logs: what the pod writes until its end is stored, as by [FetchLogs], which then
 	// is not asked for.
 	Logs bool `json:"logs,omitempty"`
+	// NoGrace: the pod is killed at once.
+	NoGrace bool `json:"no_grace,omitempty"`
 }

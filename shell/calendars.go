@@ -95,7 +95,7 @@ func (c Calendars) UpdateTelling(ctx context.Context, s Scope, name string, e co
 	}
 	change.More = change.More || more != ""
 	for _, j := range jobs {
-		if err := look(core.KindJob, j.Key, j.ID, j.Calendars, func(of core.Calendars) []effects.Time { return j.Upcoming(now, told) }); err != nil {
+		if err := look(core.KindJob, j.Key, j.ID, j.Calendars, func(of core.Calendars) []effects.Time { return j.Upcoming(now, told, of) }); err != nil {
 			return change, err
 		}
 	}

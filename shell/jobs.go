@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -30,6 +31,49 @@ func (j Jobs) Apply(ctx context.Context, spec core.JobSpec) (core.Job, error) {
 	return sendTo[core.Job](ctx, j.e, core.JobRef(spec.Namespace, spec.Tenant, spec.ID), core.JobApply{Spec: spec})
 }
 
+// Configure is [Jobs.Apply], and says besides at which times the job runs next, as they were
+// before and as they are now.
+func (j Jobs) Configure(ctx context.Context, spec core.JobSpec) (core.Job, core.JobApplied, error) {
+	res, s, err := j.e.ask(ctx, core.JobRef(spec.Namespace, spec.Tenant, spec.ID), core.JobApply{Spec: spec}, 0)
+	job, err := as[core.Job](s, err)
+	applied, _ := res.Answer.(core.JobApplied)
+	return job, applied, err
+}
+
+// Calendars reads the calendars that a job names, for [core.Job.Upcoming]. One that does not
+// exist is left out.
+func (j Jobs) Calendars(ctx context.Context, spec core.JobSpec) (core.Calendars, error) {
+	var found []core.Calendar
+	for _, name := range spec.Calendars {
+		c, err := j.e.Calendars().Get(ctx, Scope{Namespace: spec.Namespace, Tenant: spec.Tenant}, name)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return nil, err
+		}
+		if err == nil {
+			found = append(found, c)
+		}
+	}
+	return core.CalendarSet(found...), nil
+}
+
+// PauseOptions are those of a pause.
+type PauseOptions struct {
+	By     string // who pauses the job, in words
+	Reason string
+	Until  time.Time // the job resumes by itself then; zero: it does not
+}
+
+// Pause lets the job make no runs but by hand, until it is resumed. Those of its schedule that
+// wait for a slot are cancelled, and the times that pass are skipped, with the reason. The error
+// is a [*Refusal] if the job is paused already, or Until is not in the future.
+func (j Jobs) Pause(ctx context.Context, s Scope, id string, o PauseOptions) (core.Job, error) {
+	e := core.JobPause{By: o.By, Reason: o.Reason}
+	if !o.Until.IsZero() {
+		e.Until = effects.TimeOf(o.Until)
+	}
+	return j.Send(ctx, s, id, e)
+}
+
 // Send gives an event to the job of that id, and returns its state afterwards;
 // the zero Job where it is deleted.
 func (j Jobs) Send(ctx context.Context, s Scope, id string, ev core.JobEvent) (core.Job, error) {
@@ -42,12 +86,15 @@ type TriggerOptions struct {
 	// DedupKey makes it safe to ask again where an answer was lost: see
 	// [core.JobTrigger].
 	DedupKey string
+	// Env are variables that the containers of this run get, beside those of the pod spec or
+	// instead of them. Names that begin with ORRERY_ are refused.
+	Env map[string]string
 }
 
 // Trigger makes a run of a job now, beside its schedule, unless the dedup key has made
 // one, and says which.
 func (j Jobs) Trigger(ctx context.Context, s Scope, id string, o TriggerOptions) (core.JobTriggered, error) {
-	res, _, err := j.e.ask(ctx, core.JobRef(s.Namespace, s.Tenant, id), core.JobTrigger{By: o.By, DedupKey: o.DedupKey}, 0)
+	res, _, err := j.e.ask(ctx, core.JobRef(s.Namespace, s.Tenant, id), core.JobTrigger{By: o.By, DedupKey: o.DedupKey, Env: maps.Clone(o.Env)}, 0)
 	if err != nil {
 		return core.JobTriggered{}, err
 	}

@@ -147,6 +147,8 @@ var jobObserver = observer{
 		"skip_next":   {"job.skip_next", slog.LevelInfo},
 		"skipped":     {"job.skipped", slog.LevelInfo},
 		"missed":      {"job.missed", slog.LevelWarn},
+		"cancelled":   {"job.cancelled", slog.LevelInfo},
+		"expired":     {"job.expired", slog.LevelWarn},
 		"run_refused": {"job.run_refused", slog.LevelError},
 	},
 	idName: "job_key",

@@ -54,7 +54,7 @@ func (s *Server) jobRoutes() []route {
 		{"PUT", "/v1/jobs/{id}", writingToken, s.putJob},
 		{"DELETE", "/v1/jobs/{id}", writingToken, serveBody(s, byJob, true, s.deleteJob)},
 		{"POST", "/v1/jobs/{id}/trigger", writingToken, serveBody(s, byJob, true, s.triggerJob)},
-		{"POST", "/v1/jobs/{id}/pause", writingToken, s.onJob(s.tellJob("paused", func(why string) core.JobEvent { return core.JobPause{Reason: why} }))},
+		{"POST", "/v1/jobs/{id}/pause", writingToken, s.onJob(s.pauseJob)},
 		{"POST", "/v1/jobs/{id}/resume", writingToken, s.onJob(s.resumeJob)},
 		{"POST", "/v1/jobs/{id}/skip-next", writingToken, s.onJob(s.tellJob("skipped", func(why string) core.JobEvent { return core.JobSkipNext{Reason: why} }))},
 		{"GET", "/v1/jobs/{id}/history", anyToken | lists, s.jobHistory},
@@ -114,17 +114,29 @@ var ofTheJob = map[string]string{
 	"paused": "is changed by pause and resume", "paused_reason": "is changed by pause and resume",
 	"next_run_at": "is set by the server", "next_times": "is set by the server", "last_due_at": "is set by the server", "last_verdict_at": "is set by the server",
 	"skip_next": "is changed by skip-next", "active": "is set by the server", "last_run": "is set by the server", "counts": "is set by the server",
-	"sequence": "is set by the server", "last_success_at": "is set by the server", "last_triggered_at": "is set by the server", "created_at": "is set by the server", "updated_at": "is set by the server",
+	"sequence": "is set by the server", "ledger": "is set by the server", "durations": "is set by the server", "last_success_at": "is set by the server", "executions": "is set by the server",
+	"paused_by": "is changed by pause and resume", "paused_until": "is changed by pause and resume", "paused_from": "is set by the server", "next_times_before": "is set by the server", "last_triggered_at": "is set by the server", "created_at": "is set by the server", "updated_at": "is set by the server",
 }
 
 const nextTimes = 5
 
-func (s *Server) jobDetail(j core.Job) wire.Job {
+func (s *Server) jobDetail(ctx context.Context, j core.Job) (wire.Job, error) {
 	d := wire.Job{Job: j, Active: append([]core.ActiveRun{}, j.Active...), NextTimes: []effects.Time{}, Warnings: j.Warnings()}
-	if !j.Paused {
-		d.NextTimes = append(d.NextTimes, j.Upcoming(effects.TimeOf(s.o.Clock.Now()), nextTimes)...)
+	if j.Paused && j.PausedUntil.IsZero() {
+		return d, nil
 	}
-	return d
+	times, err := s.upcoming(ctx, j, nextTimes)
+	d.NextTimes = append(d.NextTimes, times...)
+	return d, err
+}
+
+// upcoming gives the next times of a job, by its calendars as they are now.
+func (s *Server) upcoming(ctx context.Context, j core.Job, n int) ([]effects.Time, error) {
+	calendars, err := s.engine.Jobs().Calendars(ctx, j.JobSpec)
+	if err != nil {
+		return nil, err
+	}
+	return j.Upcoming(effects.TimeOf(s.o.Clock.Now()), n, calendars), nil
 }
 
 // putJob makes a job, or gives it a new configuration: what the body leaves out has
@@ -171,18 +183,23 @@ func (s *Server) putJob(w http.ResponseWriter, r *http.Request, c *call) error {
 		return err
 	}
 	if or(dry, false) {
-		return s.planJob(w, before, spec)
+		return s.planJob(w, r, before, spec)
 	}
-	j, err := s.engine.Jobs().Apply(r.Context(), spec)
+	j, applied, err := s.engine.Jobs().Configure(r.Context(), spec)
 	if err != nil {
 		return err
 	}
+	detail, err := s.jobDetail(r.Context(), j)
+	if err != nil {
+		return err
+	}
+	detail.NextTimes = append([]effects.Time{}, applied.NextTimes...) // as the transition itself has them
 	status := http.StatusOK
 	if before.Key == uuid.Nil {
 		status = http.StatusCreated
 		w.Header().Set("Location", r.URL.EscapedPath()+"?"+url.Values{"namespace": {of.Namespace}, "tenant": {of.Tenant}}.Encode())
 	}
-	return writeJSON(w, status, s.jobDetail(j))
+	return writeJSON(w, status, wire.JobApplied{Job: detail, NextTimesBefore: append([]effects.Time{}, applied.NextTimesBefore...)})
 }
 
 // podSpecOf reads a pod spec that is given as text.
@@ -220,21 +237,34 @@ func (s *Server) checkJob(ctx context.Context, t *Token, spec core.JobSpec) erro
 
 // planJob shows what the job would be: its machine is pure, so that the event can be
 // applied to it without being sent.
-func (s *Server) planJob(w http.ResponseWriter, before core.Job, spec core.JobSpec) error {
-	after, effs := before.Apply(core.JobApply{Spec: spec}, core.Clock{Now: effects.TimeOf(s.o.Clock.Now())})
+func (s *Server) planJob(w http.ResponseWriter, r *http.Request, before core.Job, spec core.JobSpec) error {
+	named := spec
+	named.Calendars = slices.Concat(before.Calendars, spec.Calendars)
+	calendars, err := s.engine.Jobs().Calendars(r.Context(), named)
+	if err != nil {
+		return err
+	}
+	after, effs := before.ApplyWith(core.JobApply{Spec: spec}, core.Clock{Now: effects.TimeOf(s.o.Clock.Now())}, calendars)
+	planned := wire.JobPlanned{NextTimesBefore: []effects.Time{}}
 	for _, e := range effs {
-		if no, ok := e.(effects.Refused); ok {
-			return failf(refusalStatus(no.Code), "%s", oneLine(no.Reason))
+		switch e := e.(type) {
+		case effects.Refused:
+			return failf(refusalStatus(e.Code), "%s", oneLine(e.Reason))
+		case effects.Answer:
+			if applied, ok := e.Value.(core.JobApplied); ok {
+				planned.NextTimesBefore = append(planned.NextTimesBefore, applied.NextTimesBefore...)
+			}
 		}
 	}
-	would := "update"
+	planned.Would = "update"
 	switch {
 	case before.Key == uuid.Nil:
-		would = "create"
+		planned.Would = "create"
 	case sameSpec(before.JobSpec, after.JobSpec):
-		would = "keep"
+		planned.Would = "keep"
 	}
-	return writeJSON(w, http.StatusOK, wire.JobPlanned{Would: would, Job: s.jobDetail(after)})
+	planned.Job, err = s.jobDetail(r.Context(), after)
+	return reply(w, planned, err)
 }
 
 func sameSpec(a, b core.JobSpec) bool {
@@ -245,7 +275,7 @@ func sameSpec(a, b core.JobSpec) bool {
 
 // onJob serves what is done with the job of the path, and answers with the job.
 func (s *Server) onJob(do func(w http.ResponseWriter, r *http.Request, c *call, of named) (core.Job, error)) handler {
-	return serveChange(byJob, plain(s.jobDetail), do)
+	return serveChange(byJob, s.jobDetail, do)
 }
 
 func (s *Server) getJob(_ http.ResponseWriter, r *http.Request, _ *call, of named) (core.Job, error) {
@@ -305,7 +335,7 @@ func (s *Server) triggerJob(w http.ResponseWriter, r *http.Request, c *call, of 
 	if err := s.within(r.Context(), c.token, of.Scope, want{runs: 1}); err != nil {
 		return err
 	}
-	made, err := s.engine.Jobs().Trigger(r.Context(), of.Scope, of.name, shell.TriggerOptions{By: c.actor, DedupKey: body.DedupKey})
+	made, err := s.engine.Jobs().Trigger(r.Context(), of.Scope, of.name, shell.TriggerOptions{By: c.actor, DedupKey: body.DedupKey, Env: body.Env})
 	if err != nil {
 		return noJob(of, err)
 	}
@@ -315,6 +345,19 @@ func (s *Server) triggerJob(w http.ResponseWriter, r *http.Request, c *call, of 
 		w.Header().Set("Location", "/v1/runs/"+made.Run.String())
 	}
 	return writeJSON(w, status, made)
+}
+
+// pauseJob pauses the job: until it is resumed, or until a time.
+func (s *Server) pauseJob(w http.ResponseWriter, r *http.Request, c *call, of named) (j core.Job, err error) {
+	var body wire.JobPauseRequest
+	if err := s.decode(w, r, &body, true); err != nil {
+		return j, err
+	}
+	why, err := reasonOr(wire.Reason{Reason: body.Reason}, "", c)
+	if err != nil {
+		return j, err
+	}
+	return s.engine.Jobs().Send(r.Context(), of.Scope, of.name, core.JobPause{By: c.actor, Reason: why, Until: body.Until})
 }
 
 // tellJob sends the job an event that says why.
@@ -375,8 +418,10 @@ func (s *Server) previewJob(w http.ResponseWriter, r *http.Request, c *call) err
 	if j.Schedule == "" {
 		return writeJSON(w, http.StatusOK, wire.Preview{Timezone: j.Timezone, Description: "When it is triggered by hand", Times: []effects.Time{}})
 	}
-	p, err := previewOf(schedule.Spec{Expr: j.Schedule, Zone: j.Timezone}, func(*schedule.Schedule) []effects.Time {
-		return j.Upcoming(effects.TimeOf(s.o.Clock.Now()), n)
-	})
+	times, err := s.upcoming(r.Context(), j, n)
+	if err != nil {
+		return err
+	}
+	p, err := previewOf(schedule.Spec{Expr: j.Schedule, Zone: j.Timezone}, func(*schedule.Schedule) []effects.Time { return times })
 	return reply(w, p, err)
 }

@@ -43,7 +43,7 @@ func setSomething(t *testing.T, v reflect.Value) {
 	case reflect.Slice:
 		if v.Type().Elem().Kind() == reflect.String {
 			v.Set(reflect.ValueOf([]string{"x"}))
-			return
+			break
 		}
 		v.SetBytes([]byte("{}"))
 	case reflect.Map:

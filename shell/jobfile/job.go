@@ -43,7 +43,9 @@ func (f *file) job(doc *yaml.Node) core.JobSpec {
 		}
 		r.done()
 	}
-	s.Overlap = core.OverlapPolicy(m.oneOf("overlap", string(core.OverlapAllow), string(core.OverlapForbid), string(core.OverlapReplace)))
+	s.Overlap = core.OverlapPolicy(m.oneOf("overlap", string(core.OverlapAllow), string(core.OverlapSkip), string(core.OverlapBufferOne), string(core.OverlapBufferAll),
+		string(core.OverlapCancelOther), string(core.OverlapTerminateOther), string(core.OverlapForbid), string(core.OverlapReplace)))
+	m.policies(&s.ScheduleOptions)
 	s.DST = schedule.DST(m.oneOf("dst", string(schedule.DSTOnceShifted), string(schedule.DSTSkip), string(schedule.DSTTwice)))
 	s.DayMatch = schedule.DayMatch(m.oneOf("dayMatch", string(schedule.DayMatchEither), string(schedule.DayMatchBoth)))
 	s.StartsAt, s.EndsAt = m.time("startsAt"), m.time("endsAt")
@@ -67,6 +69,20 @@ func (f *file) job(doc *yaml.Node) core.JobSpec {
 	}
 	f.add(noted, doc, checked.Validate())
 	return s
+}
+
+// policies reads what a schedule may say about calendars, missed times and waiting.
+func (m *mapping) policies(o *core.ScheduleOptions) {
+	seconds := func(key string, most int64) int64 {
+		return int64(m.duration(key, time.Second, time.Duration(most)*time.Second) / time.Second)
+	}
+	o.Calendars = m.list("calendars")
+	o.Missed = core.MissedPolicy(m.oneOf("missed", string(core.MissedSkip), string(core.MissedLatest), string(core.MissedAll)))
+	o.CatchUpSeconds = seconds("catchUp", core.MaxCatchUpSeconds)
+	o.CatchUpLimit = uint32(m.number("catchUpLimit", core.MaxCatchUpLimit))
+	o.CatchUpSpacingSeconds = seconds("catchUpSpacing", core.MaxSpacingSeconds)
+	o.BufferLimit = uint32(m.number("bufferLimit", core.MaxBufferLimit))
+	o.MaxWaitSeconds = seconds("maxWait", core.MaxWaitSeconds)
 }
 
 // manifest notes that a document is one for Kubernetes, not for us.
@@ -187,6 +203,7 @@ var specFields = strings.NewReplacer(
 	"retry_config.max_retries", "retry.maxRetries", "retry_config.initial_delay_ms", "retry.initialDelay",
 	"retry_config.backoff_multiplier", "retry.backoffMultiplier", "retry_config.max_delay_ms", "retry.maxDelay", "retry_config", "retry",
 	"day_match", "dayMatch", "starts_at", "startsAt", "ends_at", "endsAt", "max_executions", "maxExecutions", "jitter_seconds", "jitter",
+	"catch_up_spacing_seconds", "catchUpSpacing", "catch_up_limit", "catchUpLimit", "catch_up_seconds", "catchUp", "buffer_limit", "bufferLimit", "max_wait_seconds", "maxWait",
 	"start_deadline_seconds", "startDeadline", "max_concurrent_runs", "maxConcurrentRuns", "orphan_policy", "orphanPolicy",
 	"pod_start_timeout_ms", "podStartTimeout", "create_ahead_ms", "createAhead", "ttl_seconds_after_finished", "ttlSecondsAfterFinished", "constraint_errors", "constraintErrors",
 )

@@ -121,13 +121,19 @@ func TestWhatIsWrittenGivesTheSameJob(t *testing.T) {
 				MaxRetries: rapid.Uint32Range(0, core.MaxRetries).Draw(t, "retries"), InitialDelayMS: rapid.Int64Range(0, 1e9).Draw(t, "delay"),
 				BackoffMultiplier: core.Multiplier(rapid.Int64Range(0, 1e9).Draw(t, "multiplier")), MaxDelayMS: rapid.Int64Range(0, 1e9).Draw(t, "most"),
 			},
-			Overlap:                 rapid.SampledFrom([]core.OverlapPolicy{"", core.OverlapAllow, core.OverlapForbid, core.OverlapReplace}).Draw(t, "overlap"),
+			Overlap:                 rapid.SampledFrom([]core.OverlapPolicy{"", core.OverlapAllow, core.OverlapForbid, core.OverlapReplace, core.OverlapSkip, core.OverlapBufferOne, core.OverlapBufferAll, core.OverlapCancelOther, core.OverlapTerminateOther}).Draw(t, "overlap"),
 			TTLSecondsAfterFinished: rapid.SampledFrom([]int64{0, 1, 3600, core.MaxTTLSecondsAfterFinished}).Draw(t, "ttl"),
 			StartDeadlineSeconds:    rapid.Int64Range(0, 3600).Draw(t, "deadline"), MaxConcurrentRuns: rapid.Uint32Range(0, 500).Draw(t, "concurrent"),
 			OrphanPolicy:      rapid.SampledFrom([]core.OrphanPolicy{"", core.OrphanAdopt}).Draw(t, "orphan"),
 			PodStartTimeoutMS: rapid.Int64Range(0, 1e9).Draw(t, "start"), CreateAheadMS: rapid.Int64Range(0, core.MaxCreateAheadMS).Draw(t, "ahead"),
 			ConstraintErrors: rapid.SampledFrom([]core.ErrorPolicy{"", core.FailOpen}).Draw(t, "errors"),
 			Logs:             core.LogPolicy{Discard: rapid.Bool().Draw(t, "discard"), HeadBytes: rapid.Int64Range(0, 1<<40).Draw(t, "head"), TailBytes: rapid.Int64Range(0, 1<<20).Draw(t, "tail") << 10},
+		}
+		s.ScheduleOptions = core.ScheduleOptions{
+			Calendars: rapid.SampledFrom([][]string{nil, {"holidays"}, {"on", "7"}}).Draw(t, "calendars"),
+			Missed:    rapid.SampledFrom([]core.MissedPolicy{"", core.MissedLatest, core.MissedAll}).Draw(t, "missed"), CatchUpSeconds: rapid.Int64Range(0, core.MaxCatchUpSeconds).Draw(t, "window"),
+			CatchUpLimit: rapid.Uint32Range(0, core.MaxCatchUpLimit).Draw(t, "limit"), CatchUpSpacingSeconds: rapid.Int64Range(0, core.MaxSpacingSeconds).Draw(t, "spacing"),
+			BufferLimit: rapid.Uint32Range(0, core.MaxBufferLimit).Draw(t, "buffer"), MaxWaitSeconds: rapid.Int64Range(0, core.MaxWaitSeconds).Draw(t, "wait"),
 		}
 		if rapid.Bool().Draw(t, "constraints") {
 			s.ConstraintConfig = json.RawMessage(`{"constraints":[` + string(anyJSON("constraint")) + `]}`)

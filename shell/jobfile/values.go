@@ -64,7 +64,7 @@ var otherNames = map[string]string{
 	"retries": "retry", "retryconfig": "retry", "constraintconfig": "constraints", "actionconfig": "actions",
 	"concurrencypolicy": "overlap", "startingdeadlineseconds": "startDeadline", "startdeadlineseconds": "startDeadline",
 	"podstarttimeoutms": "podStartTimeout", "createaheadms": "createAhead", "initialdelayms": "initialDelay", "maxdelayms": "maxDelay",
-	"headbytes": "head", "tailbytes": "tail", "backofflimit": "retry",
+	"headbytes": "head", "tailbytes": "tail", "backofflimit": "retry", "calendar": "calendars", "catchupseconds": "catchUp", "catchupwindow": "catchUp", "catchupspacingseconds": "catchUpSpacing", "maxwaitseconds": "maxWait",
 }
 
 // meant says what a key that is unknown may have been meant for.
@@ -130,6 +130,23 @@ func (m *mapping) texts(key string) map[string]string {
 	for i := 0; i+1 < len(in.n.Content); i += 2 {
 		k := in.n.Content[i].Value
 		out[k] = in.textOf(k, in.n.Content[i+1])
+	}
+	return out
+}
+
+// list reads a list of texts.
+func (m *mapping) list(key string) []string {
+	n := m.get(key)
+	switch {
+	case n == nil:
+		return nil
+	case n.Kind != yaml.SequenceNode:
+		m.say(key, n, "it is %s: want a list of texts", kindOf(n))
+		return nil
+	}
+	var out []string
+	for i, item := range n.Content {
+		out = append(out, m.textOf(fmt.Sprintf("%s[%d]", key, i), item))
 	}
 	return out
 }

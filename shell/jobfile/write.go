@@ -46,6 +46,7 @@ func Marshal(s core.JobSpec) ([]byte, error) {
 	w.raw("constraints", s.ConstraintConfig, "constraints")
 	w.raw("actions", s.ActionConfig, "actions")
 	w.other("overlap", string(s.Overlap), string(core.OverlapAllow))
+	w.policies(s.ScheduleOptions)
 	w.other("dst", string(s.DST), string(schedule.DSTOnceShifted))
 	w.other("dayMatch", string(s.DayMatch), string(schedule.DayMatchEither))
 	w.time("startsAt", s.StartsAt)
@@ -80,6 +81,17 @@ func Marshal(s core.JobSpec) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
+// policies writes what the schedule says about calendars, missed times and waiting.
+func (w *writer) policies(o core.ScheduleOptions) {
+	w.list("calendars", o.Calendars)
+	w.other("missed", string(o.Missed), string(core.MissedSkip))
+	w.duration("catchUp", time.Duration(o.CatchUpSeconds)*time.Second, 0)
+	w.number("catchUpLimit", int64(o.CatchUpLimit))
+	w.duration("catchUpSpacing", time.Duration(o.CatchUpSpacingSeconds)*time.Second, 0)
+	w.number("bufferLimit", int64(o.BufferLimit))
+	w.duration("maxWait", time.Duration(o.MaxWaitSeconds)*time.Second, 0)
+}
+
 // writer collects the keys of a mapping.
 type writer struct {
 	content []*yaml.Node
@@ -96,6 +108,17 @@ func (w *writer) text(key, v string) {
 	if v != "" {
 		w.put(key, textNode(v))
 	}
+}
+
+func (w *writer) list(key string, texts []string) {
+	if len(texts) == 0 {
+		return
+	}
+	n := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
+	for _, v := range texts {
+		n.Content = append(n.Content, textNode(v))
+	}
+	w.put(key, n)
 }
 
 // other writes a word that is not the default.

@@ -167,7 +167,7 @@ func runOf(o core.Orchestrator) Run {
 	return Run{
 		Attempt: Attempt{Run: o.ID, N: o.RetryAttempt}, RunID: o.RunID, JobID: o.JobID,
 		Namespace: o.Namespace, Tenant: o.Tenant, ScheduledAt: o.ScheduledAt,
-		Spec: o.Config, MaxAllowedRunTimeMS: o.MaxAllowedRunTimeMS,
+		Spec: withEnv(o.Config, o.Env), MaxAllowedRunTimeMS: o.MaxAllowedRunTimeMS,
 	}
 }
 
@@ -180,6 +180,9 @@ func (s *Service) deleteRun(ctx context.Context, o core.Orchestrator, e effects.
 	}
 	a := Attempt{Run: o.ID, N: e.Attempt}
 	s.places[name].withdraw(a)
+	if e.NoGrace {
+		r = killing{r}
+	}
 	answer := clusterAnswer{}
 	if e.Logs {
 		answer, err = s.removeAndRead(ctx, name, r, o, a)

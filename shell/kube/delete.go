@@ -20,10 +20,22 @@ const askEvery = 30 * time.Second
 // Delete deletes the Job of an attempt with its pods, and returns once the watch says
 // that all are gone, see the package's documentation. What is kept stays, see [Runner.Keeps].
 func (r *Runner) Delete(ctx context.Context, a jobs.Attempt) (int, error) {
-	d := deletion{r: r, a: a, asked: map[types.UID]bool{}}
+	return r.delete(ctx, deletion{r: r, a: a, asked: map[types.UID]bool{}})
+}
+
+// killGrace is the grace period of pods that are killed, in seconds. With 0 the API would forget a
+// pod whose processes may still run: 1 is the least after which the node confirms their end.
+const killGrace = 1
+
+// Kill implements [jobs.Killer].
+func (r *Runner) Kill(ctx context.Context, a jobs.Attempt) (int, error) {
+	return r.delete(ctx, deletion{r: r, a: a, asked: map[types.UID]bool{}, kills: true, killed: map[types.UID]bool{}})
+}
+
+func (r *Runner) delete(ctx context.Context, d deletion) (int, error) {
 	err := d.run(ctx)
 	if err == nil {
-		r.arrived(a)
+		r.arrived(d.a)
 	}
 	return d.calls, err
 }
@@ -35,6 +47,8 @@ type deletion struct {
 	calls    int
 	notFound bool               // the API has no such Job
 	asked    map[types.UID]bool // pods that were deleted themselves; true: by force
+	kills    bool               // pods get killGrace, whatever their spec says
+	killed   map[types.UID]bool // those that have got it
 }
 
 func (d *deletion) run(ctx context.Context) error {
@@ -129,6 +143,8 @@ func (d *deletion) next(t *track, now time.Time) step {
 	for uid, pod := range t.pods {
 		forced, asked := d.asked[uid]
 		switch {
+		case d.kills && !d.killed[uid]:
+			s.pods[uid] = pod.Name // the Job's deletion would leave it its own grace period
 		case pod.DeletionTimestamp == nil && t.job == nil && (!s.unseen || d.notFound) && !asked:
 			s.pods[uid] = pod.Name // nobody else deletes it
 		case pod.DeletionTimestamp != nil && nodeLost(pod) && !forced:
@@ -184,6 +200,11 @@ func (d *deletion) deleteNamed(ctx context.Context, name string) error {
 // deletePod deletes a pod itself: by force, where nobody will confirm its end.
 func (d *deletion) deletePod(ctx context.Context, uid types.UID, name string, force bool) error {
 	o := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
+	if d.kills {
+		o.GracePeriodSeconds = new(int64)
+		*o.GracePeriodSeconds = killGrace
+		d.killed[uid] = true
+	}
 	if force {
 		o.GracePeriodSeconds = new(int64)
 		d.r.log.WarnContext(ctx, "deleting a pod by force: the cluster has given up its node", "pod", name, "run", d.a.Run, "attempt", d.a.N)

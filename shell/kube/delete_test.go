@@ -47,6 +47,31 @@ func TestAPodThatRunsAndIsDeletedIsNotLost(t *testing.T) {
 	})
 }
 
+func TestAPodThatIsKilledGetsTheLeastGraceThatTheNodeConfirms(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		k.lingering()
+		pod := k.running()
+		var graces []int64
+		k.react("delete", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			if o := action.(clienttesting.DeleteActionImpl).DeleteOptions; o.GracePeriodSeconds != nil {
+				graces = append(graces, *o.GracePeriodSeconds)
+			}
+			return false, nil, nil
+		})
+		done := make(chan error, 1)
+		go func() {
+			_, err := k.runner.Kill(t.Context(), attempt)
+			done <- err
+		}()
+		synctest.Wait()
+		assert.Equal(t, []int64{killGrace}, graces)
+		k.purge("pods", pod.Name)
+		k.purge("jobs", nameOf("nightly", attempt))
+		require.NoError(t, <-done)
+		assert.Len(t, graces, 1)
+	})
+}
+
 func TestADeletionThatIsRefusedIsAPermanentError(t *testing.T) {
 	t.Run("of the Job", func(t *testing.T) {
 		inBubble(t, func(t *testing.T, k *kit) {

@@ -1,6 +1,7 @@
 package local_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -86,6 +88,21 @@ func TestDeletingFindsAPodWhoseFilesAreGone(t *testing.T) {
 	require.NoError(t, os.RemoveAll(filepath.Join(w.dir(), run.Name())))
 	w.delete(run.Attempt)
 	assertNone(t, w, run)
+}
+
+func TestAPodThatIsKilledHasNoGrace(t *testing.T) {
+	w := watching(t, t.TempDir())
+	run := script("trap '' TERM; while :; do sleep 1; done", `"terminationGracePeriodSeconds":600`)
+	w.create(run)
+	w.reaches(run.Attempt, jobs.PhaseRunning)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // its grace is 10 minutes
+	defer cancel()
+	var killer jobs.Killer = w.Runner
+	_, err := killer.Kill(ctx, run.Attempt)
+	require.NoError(t, err)
+	assertNone(t, w, run)
+	_, err = killer.Kill(ctx, run.Attempt)
+	require.NoError(t, err, "that there is none is no error")
 }
 
 func TestAProgramThatPrintsWithoutEndDoesNotFillTheDisk(t *testing.T) {

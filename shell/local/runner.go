@@ -212,10 +212,16 @@ func (r *Runner) alone(ctx context.Context, a jobs.Attempt, try func() error) er
 // Delete implements [jobs.Runner]. It returns when no process of the pod is left,
 // and its files are removed.
 func (r *Runner) Delete(ctx context.Context, a jobs.Attempt) (calls int, err error) {
-	return 0, r.alone(ctx, a, func() error { return r.delete(ctx, a) })
+	return 0, r.alone(ctx, a, func() error { return r.delete(ctx, a, r.end) })
 }
 
-func (r *Runner) delete(ctx context.Context, a jobs.Attempt) error {
+// Kill implements [jobs.Killer]: the supervisor of the pod is killed with it.
+func (r *Runner) Kill(ctx context.Context, a jobs.Attempt) (calls int, err error) {
+	return 0, r.alone(ctx, a, func() error { return r.delete(ctx, a, sweep) })
+}
+
+// delete deletes an attempt, whose processes end ends if it was started.
+func (r *Runner) delete(ctx context.Context, a jobs.Attempt, end func(ctx context.Context, dir string) error) error {
 	dir := r.path(a)
 	there, err := exists(dir)
 	if err != nil {
@@ -232,7 +238,7 @@ func (r *Runner) delete(ctx context.Context, a jobs.Attempt) error {
 	switch err := markStarted(dir); {
 	case err == nil: // it was not started, and cannot be any more
 	case errors.Is(err, errBefore):
-		if err := r.end(ctx, dir); err != nil {
+		if err := end(ctx, dir); err != nil {
 			return err
 		}
 		if err := removeGroup(dir); err != nil {

@@ -40,15 +40,25 @@ type JobRequest struct {
 type Job struct {
 	core.Job
 	Active []core.ActiveRun `json:"active"`
-	// NextTimes are the next times of the schedule; none while the job is paused.
+	// NextTimes are the next times of the schedule; none while the job is paused for as long as
+	// somebody wants.
 	NextTimes []effects.Time `json:"next_times"`
 	Warnings  []string       `json:"warnings,omitempty"` // what of the schedule means something else than it seems to
+}
+
+// JobApplied is the answer to PUT /v1/jobs/{id}: the job, and when it would have run next before
+// the request.
+type JobApplied struct {
+	Job
+	NextTimesBefore []effects.Time `json:"next_times_before"`
 }
 
 // JobPlanned is the answer to PUT /v1/jobs/{id}?dry_run=true: what the request would do.
 type JobPlanned struct {
 	Would string `json:"would"` // "create", "update" or "keep"
 	Job   Job    `json:"job"`   // as it would be
+	// NextTimesBefore are the next times of the job as it is.
+	NextTimesBefore []effects.Time `json:"next_times_before"`
 }
 
 // JobSummary is a job as lists show it: without its pod spec and what is opaque.
@@ -81,7 +91,14 @@ type JobList struct {
 
 // JobTriggerRequest is the body of POST /v1/jobs/{id}/trigger.
 type JobTriggerRequest struct {
-	DedupKey string `json:"dedup_key,omitempty"`
+	DedupKey string            `json:"dedup_key,omitempty"`
+	Env      map[string]string `json:"env,omitempty"` // of the containers of this run
+}
+
+// JobPauseRequest is the body of POST /v1/jobs/{id}/pause.
+type JobPauseRequest struct {
+	Reason *string      `json:"reason,omitempty"`
+	Until  effects.Time `json:"until,omitzero"` // the job resumes by itself then
 }
 
 // RunSummary is a run as lists show it: without its configuration, its checks and what only

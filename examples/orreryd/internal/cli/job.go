@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 	"github.com/orrery-go/orrery/shell/jobfile"
@@ -51,7 +54,7 @@ func (a *app) jobCommand() *cobra.Command {
 		a.withScope(&j.scope,
 			j.apply(), j.check(), j.list(), j.show(), j.trigger(),
 			j.jobs.reasoned("skip-next", "Skip the next time of a job's schedule; once more, and the one after it too"),
-			j.jobs.reasoned("pause", "Let a job make no more runs until it is resumed; those under way go on"),
+			j.pause(),
 			j.jobs.post("resume", "resume", "Let a paused job make runs again, from now on"),
 			j.history(), j.runsOf(),
 			j.jobs.verb(verb{use: "delete", short: "Delete a job, and cancel its runs", method: http.MethodDelete}))...))
@@ -87,8 +90,11 @@ the run's id. The schedule stays as it is. It is safe to repeat with the same
 --dedup-key: while that is among the last 100 of the job, it prints the run that was
 made. With --wait it prints the run once it has ended, and ends with 1 unless the run
 has completed.`,
-		example: "  orreryd job trigger nightly-report --wait\n  orreryd job trigger deploy --dedup-key release-7",
-		path:    "trigger", fields: []field{textField("dedup-key", "`key` that makes one run only, however often it is asked for")},
+		example: "  orreryd job trigger nightly-report --wait\n  orreryd job trigger deploy --dedup-key release-7\n  orreryd job trigger nightly-report --env DAY=2026-02-09",
+		path:    "trigger", fields: []field{
+			textField("dedup-key", "`key` that makes one run only, however often it is asked for"),
+			listField("env", "variable `NAME=VALUE` of the run's containers, instead of the job's; may be repeated", parsePairs),
+		},
 	}, func(ctx context.Context, c *client, r request, _ []string) error {
 		var made core.JobTriggered
 		raw, err := c.json(ctx, r, &made)
@@ -102,6 +108,31 @@ has completed.`,
 	})
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait for the run's end")
 	return cmd
+}
+
+func (j *jobCommands) pause() *cobra.Command {
+	return j.jobs.verb(verb{
+		use:   "pause",
+		short: "Let a job make no more runs until it is resumed; those under way go on",
+		long: `Let a job make no more runs until it is resumed, or with --until until a time. Runs under
+way go on, those of the schedule that wait for a slot are cancelled, and the times that
+pass are skipped, with the reason.`,
+		example: "  orreryd job pause nightly-report --reason holidays --until 2026-12-27T00:00:00Z",
+		path:    "pause",
+		fields: []field{
+			reasonField(),
+			flagField((*pflag.FlagSet).StringVar, "until", "", "`time`, in RFC 3339, at which it resumes by itself", func(a *app, v string) (any, error) {
+				if v == "" {
+					return nil, nil
+				}
+				at, err := time.Parse(time.RFC3339, v)
+				if err != nil {
+					return nil, fmt.Errorf("--until: %q is no time in RFC 3339: write it such as 2026-12-27T00:00:00Z", v)
+				}
+				return effects.TimeOf(at), nil
+			}),
+		},
+	})
 }
 
 func (j *jobCommands) history() *cobra.Command {
@@ -171,6 +202,9 @@ func jobView(s core.Job) view {
 	if s.Paused && s.PausedReason != "" {
 		state += ": " + s.PausedReason
 	}
+	if s.Paused && !s.PausedUntil.IsZero() {
+		state += ", until " + timeText(s.PausedUntil)
+	}
 	if next == "" && s.Schedule == "" {
 		next = "only by hand"
 	}
@@ -181,20 +215,38 @@ func jobView(s core.Job) view {
 			{"runner", cmp.Or(s.Runner, "(default)")}, {"runs", podText(s.PodSpec)}, {"retry", retryText(s.RetryConfig)},
 			{"starts", timeText(s.StartsAt)}, {"ends", timeText(s.EndsAt)}, {"at most", atMost(s.Executions, s.MaxExecutions)},
 			{"dst", string(s.DST)}, {"day match", string(s.DayMatch)}, {"jitter", upTo(s.JitterSeconds)},
+			{"calendars", strings.Join(s.Calendars, ", ")}, {"missed", string(s.Missed)}, {"longest wait", upTo(s.MaxWaitSeconds)},
 			{"overlap", string(s.Overlap)}, {"at a time", numberOr(s.MaxConcurrentRuns)},
 			{"orphans", orphanText(s.OrphanPolicy)}, {"constraints", constraintText(s.ConstraintConfig)}, {"labels", pairs(s.Labels)},
-			{"times", fmt.Sprintf("%d dispatched, %d missed, %d skipped", s.Counts.Dispatched, s.Counts.Missed, s.Counts.Skipped)},
+			{"times", verdictsText(s.Counts)},
 			{"ended", fmt.Sprintf("%d completed, %d failed, %d cancelled, %d orphaned", s.Counts.Completed, s.Counts.Failed, s.Counts.Cancelled, s.Counts.Orphaned)},
-			{"last run", lastRunText(s.LastRun)}, {"created", timeText(s.CreatedAt)}, {"updated", timeText(s.UpdatedAt)},
+			{"last run", lastRunText(s.LastRun)}, {"last success", timeText(s.LastSuccessAt)}, {"created", timeText(s.CreatedAt)}, {"updated", timeText(s.UpdatedAt)},
 		},
 		tables: []table{{[]string{"ACTIVE RUN", "STAGE", "BY", "SCHEDULED (UTC)"}, rowsOf(s.Active, func(r core.ActiveRun) []string {
 			by := "schedule"
 			if r.Manual {
 				by = "hand"
 			}
+			if !r.Owner.IsZero() {
+				by = "backfill"
+			}
 			return []string{text.Clip(r.RunID, 80), string(r.Stage), by, shortTime(r.ScheduledAt)}
 		})}},
 	}
+}
+
+// verdictsText says what became of the times of a job.
+func verdictsText(n core.JobCounts) string {
+	text := fmt.Sprintf("%d dispatched, %d missed, %d skipped", n.Dispatched, n.Missed, n.Skipped)
+	for _, more := range []struct {
+		n    uint64
+		what string
+	}{{n.VerdictCancelled, "cancelled"}, {n.VerdictExpired, "expired"}, {n.Deduplicated, "deduplicated"}} {
+		if more.n > 0 {
+			text += fmt.Sprintf(", %d %s", more.n, more.what)
+		}
+	}
+	return text
 }
 
 func orphanText(p core.OrphanPolicy) string {

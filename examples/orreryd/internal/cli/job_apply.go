@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 	"github.com/orrery-go/orrery/shell/constraints"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
@@ -33,6 +35,23 @@ type applied struct {
 	Action string          `json:"action"` // create, update or keep
 	DryRun bool            `json:"dry_run"`
 	Job    json.RawMessage `json:"job"`
+
+	before, after []effects.Time // when it runs next
+}
+
+// moved says when the job runs next, if that was another time before.
+func (a applied) moved() string {
+	if a.Action != "update" || slices.Equal(a.before, a.after) {
+		return ""
+	}
+	list := func(times []effects.Time) string {
+		var texts []string
+		for _, t := range times {
+			texts = append(texts, shortTime(t))
+		}
+		return cmp.Or(strings.Join(texts, ", "), "none")
+	}
+	return fmt.Sprintf("  runs next (UTC): %s\n  before that:     %s\n", list(a.after), list(a.before))
 }
 
 // didWords say what was done.
@@ -84,7 +103,7 @@ repeated. A job without namespace and tenant belongs to those of --namespace and
 			if dryRun && plans[i].Action != "keep" {
 				did = "would be " + did
 			}
-			text.Sayf(j.a.out, "job %s %s\n", text.Clean(r.spec.ID), did)
+			text.Sayf(j.a.out, "job %s %s\n%s", text.Clean(r.spec.ID), did, plans[i].moved())
 		}
 		if j.a.json {
 			return j.a.printJSON(map[string]any{"jobs": plans})
@@ -301,12 +320,20 @@ func (j *jobCommands) send(ctx context.Context, c *client, r readJob, dryRun boo
 	if err != nil {
 		return a, err
 	}
-	if a.Action, a.Job = p.Would, p.Job; !dryRun {
+	a.Action, a.Job, a.before = p.Would, p.Job, p.NextTimesBefore
+	if !dryRun {
 		a.Action, a.Job = "update", raw
-		var made core.Job
-		if err := json.Unmarshal(raw, &made); err == nil && made.CreatedAt == made.UpdatedAt {
-			a.Action = "create"
-		}
+	}
+	var job struct {
+		CreatedAt effects.Time   `json:"created_at"`
+		UpdatedAt effects.Time   `json:"updated_at"`
+		NextTimes []effects.Time `json:"next_times"`
+	}
+	if err := json.Unmarshal(a.Job, &job); err != nil {
+		return a, err
+	}
+	if a.after = job.NextTimes; !dryRun && job.CreatedAt == job.UpdatedAt {
+		a.Action = "create"
 	}
 	return a, nil
 }
