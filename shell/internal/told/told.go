@@ -85,7 +85,8 @@ func Headers(call shell.Call) []Pair {
 	var told []Pair
 	var left []string
 	for _, p := range pairs(call) {
-		name, value := Prefix+p.Name, ""
+		name := Prefix + p.Name
+		var value string
 		switch p.Name {
 		case "Metadata", "Labels":
 			value = ascii(p.Value)

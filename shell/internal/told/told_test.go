@@ -74,7 +74,8 @@ func TestAServerIsToldTheHeadersOfAWebhookWithoutItsSignature(t *testing.T) {
 		got[p.Name] = p.Value
 	}
 	assert.Equal(t, "git", got["Orrery-Webhook-Route"])
-	assert.Equal(t, `{"x-github-event":"p\u00fcsh"}`, got["Orrery-Webhook-Headers"])
+	assert.Contains(t, got["Orrery-Webhook-Headers"], `"p\u00fcsh"`)
+	assert.JSONEq(t, `{"x-github-event":"püsh"}`, got["Orrery-Webhook-Headers"])
 	assert.Equal(t, "git", got["ORRERY_WEBHOOK_ROUTE"])
 	assert.JSONEq(t, string(call.Header), got["ORRERY_WEBHOOK_HEADERS"], "a command may check the signature")
 }
