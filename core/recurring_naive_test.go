@@ -36,6 +36,8 @@ type naive struct {
 	keys     map[string]*naiveTime // that are held
 	queue    []func()              // what has been sent
 	room     int                   // for actions of the input under way
+
+	schedules map[schedule.Spec]*schedule.Schedule // those compiled so far
 }
 
 // naiveTime is one time.
@@ -77,9 +79,15 @@ func (m *naive) compiled(insteadOfSkip schedule.DST) *schedule.Schedule {
 	if s.DST == schedule.DSTSkip {
 		s.DST = insteadOfSkip
 	}
-	compiled, err := s.Compile()
-	require.NoError(m.t, err)
-	return compiled
+	if m.schedules == nil {
+		m.schedules = map[schedule.Spec]*schedule.Schedule{}
+	}
+	if m.schedules[s] == nil {
+		compiled, err := s.Compile()
+		require.NoError(m.t, err)
+		m.schedules[s] = compiled
+	}
+	return m.schedules[s]
 }
 
 // leftOut says why a time is none, whatever happens.
