@@ -26,7 +26,7 @@ func (t *jobTransition) dueBefore10(s *timetable, e JobDue) {
 		t.miss(s, t.NextRunAt, until, t.lateReason(e.Absences))
 	}
 	if found {
-		t.makeScheduled(s, due, s.firesAt(due))
+		t.makeScheduled(due, s.firesAt(due))
 	} else {
 		due = now
 	}

@@ -130,6 +130,7 @@ var _ = register(core.KindJob, kit{
 				}
 			case core.OverlapAllow, core.OverlapSkip:
 				return ""
+			case core.OverlapBufferOne, core.OverlapCancelOther, core.OverlapTerminateOther, core.OverlapForbid, core.OverlapReplace:
 			}
 			was, is := waitingTimes(b), waitingTimes(a)
 			return unless(is <= limit || is <= was, "%d wait, of at most %d", is, limit)

@@ -165,10 +165,10 @@ func (t *jobTransition) runEnded(e JobRunEnded) {
 	}
 	a := t.Active[i]
 	reason := boundedReason(e.Error, "it ended before it had a place")
-	switch {
-	case a.Stage == StageAdmitted:
+	switch a.Stage {
+	case StageAdmitted:
 		t.countOutcome(e, a)
-	case a.Stage == StageDenied: // its verdict is recorded
+	case StageDenied: // its verdict is recorded
 	default:
 		t.Active = slices.Clone(t.Active)
 		verdict, reason := t.verdictOfEnd(a, e.State, reason)
@@ -248,10 +248,9 @@ func (t *jobTransition) cancelRun(a ActiveRun, reason string) {
 	t.send(runRef(a.Run), OrchestratorCancel{Reason: reason})
 }
 
-// recordVerdict records what was decided about a run's time, and gives the id of the
-// occurrence.
-func (t *jobTransition) recordVerdict(v Verdict, a ActiveRun, reason string) uuid.UUID {
-	return t.record(Occurrence{
+// recordVerdict records what was decided about the time of a run that is not made.
+func (t *jobTransition) recordVerdict(v Verdict, a ActiveRun, reason string) {
+	t.record(Occurrence{
 		DueAt: a.ScheduledAt, LastDueAt: a.ScheduledAt, Verdict: v, Count: 1, Manual: a.Manual, ActionID: a.Run, Reason: reason,
 	})
 }

@@ -216,7 +216,7 @@ func (t *jobTransition) due(e JobDue) {
 	switch at := t.Deadline(); {
 	case at.IsZero() || at.After(t.clock.Now):
 	case t.NextRunAt.After(t.clock.Now):
-		t.makeScheduled(s, t.NextRunAt, s.firesAt(t.NextRunAt))
+		t.makeScheduled(t.NextRunAt, s.firesAt(t.NextRunAt))
 		t.nextAfter(s, t.NextRunAt)
 	default:
 		t.catchUp(s, e.Absences)
@@ -238,7 +238,7 @@ func (t *jobTransition) catchUp(s *timetable, absences []Absence) {
 		if t.CatchUpSpacingSeconds > 0 && t.catchesUp() {
 			begins = max(begins, laterMS(now, int64(i)*t.CatchUpSpacingSeconds*1000))
 		}
-		t.makeScheduled(s, at, begins)
+		t.makeScheduled(at, begins)
 	}
 	t.nextAfter(s, now)
 }
@@ -280,7 +280,7 @@ func (t *jobTransition) skipByHand(s *timetable, from, to Time) Time {
 }
 
 // makeScheduled makes the run of a time, unless an edit of the schedule has left one.
-func (t *jobTransition) makeScheduled(s *timetable, due, begins Time) {
+func (t *jobTransition) makeScheduled(due, begins Time) {
 	switch {
 	case t.hasRunAt(due):
 	case len(t.Active) >= MaxActiveRuns:
