@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -211,7 +212,7 @@ func (r RecurringAction) applyIn(b *Batch, e Event) (State, []effects.Effect, er
 		names, of = e.Spec.Calendars, e.Spec.scope()
 	case RecurringUpdate:
 		if e.Patch.Calendars != nil {
-			names = append(names[:len(names):len(names)], *e.Patch.Calendars...)
+			names = append(slices.Clip(names), *e.Patch.Calendars...)
 		}
 	case RecurringDue, RecurringPause, RecurringResume, RecurringTrigger, RecurringSkipNext, RecurringCancelWaiting, BackfillTime,
 		RecurringDelete, RecurringDeduplicated, ChildEnded:

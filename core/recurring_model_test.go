@@ -367,7 +367,7 @@ func (c *compared) edit() {
 		is, window := drawMissed(c.t), c.seconds("window", 0, 2, 7)
 		p.Missed, p.CatchUpSeconds = &is, &window
 		skips := func(p core.MissedPolicy) bool { return p == "" || p == core.MissedSkip }
-		policies = is != m.spec.Missed && !(skips(is) && skips(m.spec.Missed)) || window != m.spec.CatchUpSeconds
+		policies = is != m.spec.Missed && (!skips(is) || !skips(m.spec.Missed)) || window != m.spec.CatchUpSeconds
 	case "executions":
 		is := rapid.SampledFrom([]uint64{0, 3, 9}).Draw(c.t, "max_executions")
 		p.MaxExecutions, policies = &is, is != m.spec.MaxExecutions

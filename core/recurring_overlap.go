@@ -20,7 +20,7 @@ func (t *recurringTransition) place(at Time, entry uint64) {
 	}
 	waits := t.buffered()
 	switch policy {
-	case OverlapAllow: // above
+	case OverlapAllow, OverlapForbid, OverlapReplace: // above, and by their plain names
 	case OverlapSkip:
 		t.settle(at, entry, VerdictSkipped, fmt.Sprintf("overlap is %q, and %s", t.Overlap, t.holdsUp()))
 	case OverlapBufferOne:

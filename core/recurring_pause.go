@@ -1,7 +1,6 @@
 package core
 
 import (
-	"encoding/json"
 	"errors"
 	"strings"
 
@@ -178,5 +177,5 @@ func (e RecurringTrigger) stored() Event {
 	if len(e.Payload) == 0 {
 		return RecurringTrigger{}
 	}
-	return RecurringTrigger{Payload: json.RawMessage(compacted(trimJSON(e.Payload)))}
+	return RecurringTrigger{Payload: compacted(trimJSON(e.Payload))}
 }
