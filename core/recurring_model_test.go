@@ -92,7 +92,7 @@ func newCompared(t *rapid.T) *compared {
 	spec.CatchUpLimit = rapid.SampledFrom([]uint32{1, 3, 3}).Draw(t, "catch_up_limit") // so that no more than 100 run
 	spec.CatchUpSpacingSeconds = min(c.seconds("spacing", 0, 0, 1), core.MaxSpacingSeconds)
 	spec.BufferLimit = rapid.SampledFrom([]uint32{0, 1, 3}).Draw(t, "buffer_limit")
-	spec.MaxWaitSeconds = c.seconds("max_wait", 0, 0, 3)
+	spec.MaxWaitSeconds = c.seconds("max_wait", 0, 1, 2)
 	if rapid.IntRange(0, 5).Draw(t, "starts") == 0 {
 		spec.StartsAt = now.Add(3 * c.period)
 	}

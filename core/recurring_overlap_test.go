@@ -130,3 +130,23 @@ func TestAnOutageOfYearsOverACalendarIsDecided(t *testing.T) {
 	assert.LessOrEqual(t, r.Sequence, uint64(1002), "entries")
 	assert.EqualValues(t, 500, r.SkippedCount)
 }
+
+// A schedule that has ended, and is paused until later: what came in between is not due, nor missed.
+func TestTheEndOfAPauseMakesNoTimeDueThatCameBeforeThePause(t *testing.T) {
+	spec := everyMinute("")
+	spec.MaxExecutions, spec.EndsAt = 1, start.Add(10*time.Minute)
+	r, _ := core.RecurringAction{}.Apply(core.RecurringCreate{Spec: spec}, core.Clock{Now: start})
+	apply := func(e core.RecurringEvent, at core.Time) []core.Occurrence {
+		var effs []effects.Effect
+		r, effs = r.Apply(e, core.Clock{Now: at, Step: uint64(at)})
+		require.Nil(t, refusal(effs))
+		return recordedIn(effs)
+	}
+	apply(core.RecurringDue{}, r.Deadline())
+	apply(core.RecurringDue{}, r.Deadline())
+	require.False(t, r.Enabled, "it has dispatched as many as it may")
+	hour := start.Add(time.Hour)
+	apply(core.RecurringPause{Until: hour.Add(90 * time.Second)}, hour)
+	assert.Empty(t, apply(core.RecurringDue{}, r.Deadline()))
+	assert.Contains(t, r.DisabledReason, "ends_at")
+}
