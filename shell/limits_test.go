@@ -31,7 +31,7 @@ func (w waiting) Run(ctx context.Context, _ shell.Call) (json.RawMessage, error)
 	}
 }
 
-func TestTimesOfAScheduleAreMissedWhileItsTenantIsFull(t *testing.T) {
+func TestTimesOfAScheduleAreSkippedWhileItsTenantIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free, log := make(waiting), &bytes.Buffer{}
 		full := shell.Scope{Namespace: "notifications", Tenant: "tenant-1"}
@@ -54,9 +54,9 @@ func TestTimesOfAScheduleAreMissedWhileItsTenantIsFull(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, history, 5, "each time has a verdict, and none is decided twice")
 		for i, o := range history {
-			if want := core.VerdictMissed; i < 3 {
+			if want := core.VerdictSkipped; i < 3 {
 				assert.Equal(t, want, o.Verdict)
-				assert.Equal(t, "its action was refused: the tenant has as many as its limit allows: 2 actions that have not ended (max_live_actions)", o.Reason)
+				assert.Equal(t, "limit: the tenant has as many as its limit allows: 2 actions that have not ended (max_live_actions)", o.Reason)
 			}
 		}
 		assert.Equal(t, 3, strings.Count(log.String(), "a machine is not made"), "once a minute: %s", log)
@@ -73,7 +73,7 @@ func TestTimesOfAScheduleAreMissedWhileItsTenantIsFull(t *testing.T) {
 		got, err = e.Recurring().Get(bg(), r.ID)
 		require.NoError(t, err)
 		assert.EqualValues(t, 3, got.ExecutionCount, "what has ended leaves room")
-		assert.EqualValues(t, 3, got.MissedCount)
+		assert.EqualValues(t, 3, got.SkippedCount)
 	})
 }
 

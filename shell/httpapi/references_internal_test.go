@@ -114,7 +114,7 @@ var fieldRules = []struct{ rule, fields string }{
 	{"a tool: permitUses, and its input: permitInput", `
 		Action.tool_name Action.tool_input Recurring.provider Recurring.payload RecurringPatch.provider RecurringPatch.payload RecurringTrigger.payload ToolRun.tool ToolRun.input`},
 	{"what a job reaches: permitJob", `
-		Job.constraint_config Job.action_config Job.runner Job.pod_spec`},
+		Job.constraint_config Job.action_config Job.runner Job.pod_spec JobTrigger.env`},
 	{"what a right is asked for: sessions and git", `
 		AgentPrompt.command AgentPrompt.env AgentPrompt.prompt AgentPrompt.workspace Task.command Task.env Task.prompt Task.workspace
 		MergeRun.branch MergeRun.into MergeRun.repo MergeRun.strategy
@@ -126,7 +126,7 @@ var fieldRules = []struct{ rule, fields string }{
 		PipelineDef.name PipelineDef.on_failure PipelineDef.result PipelineStartDef.context SetPhase.values When.equals When.ref`},
 	{"said to the machine of the path", `
 		Approval.by Approval.comment BreakSlots.reason Checkpoint.message Evaluate.error Evaluate.output Heartbeat.output Heartbeat.progress
-		Heartbeat.session Heartbeat.status Input.text Pause.reason PhaseComplete.result PhaseFail.error Purge.reason Purge.states Reason.reason Recover.action
+		Heartbeat.session Heartbeat.status Input.text JobPause.reason Pause.reason PhaseComplete.result PhaseFail.error Purge.reason Purge.states Reason.reason Recover.action
 		Recover.message Signal.name Signal.payload TaskComplete.output TaskFail.error`},
 	{"names no machine", `
 		Recurring.overlap RecurringPatch.missed RecurringPatch.overlap ScheduleOptions.missed

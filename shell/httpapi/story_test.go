@@ -120,7 +120,11 @@ var (
 	tokenForm = regexp.MustCompile(`("next_page_token": ?)"[^"]+"`)
 	// A fencing token counts batches, of which there may be more.
 	fenceForm = regexp.MustCompile(`("token": ?)(\d{5,})`)
-	nameForm  = regexp.MustCompile(`\{id-(\d+)\}`)
+	// The epoch of a ledger counts inputs, which come in fewer or more batches.
+	epochForm = regexp.MustCompile(`("epoch": ?)\d+`)
+	// A time within a second comes of a jitter, which follows from an id.
+	jitterForm = regexp.MustCompile(`"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.(\d{3})Z"`)
+	nameForm   = regexp.MustCompile(`\{id-(\d+)\}`)
 )
 
 // number replaces ids by their numbers.
@@ -129,7 +133,7 @@ func (s *story) number(text string) string {
 	if m := fenceForm.FindStringSubmatch(text); m != nil {
 		s.fence = m[2]
 	}
-	text = fenceForm.ReplaceAllString(text, `${1}N`)
+	text = epochForm.ReplaceAllString(fenceForm.ReplaceAllString(text, `${1}N`), `${1}N`)
 	return uuidForm.ReplaceAllStringFunc(text, func(id string) string {
 		if id == uuid.Nil.String() {
 			return id
@@ -193,6 +197,14 @@ func (s *story) do(d *datadriven.TestData) string {
 	text := strings.TrimSpace(a.body)
 	if buf := new(bytes.Buffer); !d.HasArg("raw") && json.Indent(buf, []byte(text), "", "  ") == nil {
 		text = buf.String()
+	}
+	if d.HasArg("jitter") {
+		text = jitterForm.ReplaceAllStringFunc(text, func(at string) string {
+			if strings.HasSuffix(at, `.000Z"`) {
+				return at
+			}
+			return `"{within a second}"`
+		})
 	}
 	return s.number(out.String() + text)
 }
