@@ -118,7 +118,11 @@ func (t *calendarTransition) use(e CalendarUse) {
 // remove: there → (absent), unless a schedule names it.
 func (t *calendarTransition) remove(e CalendarDelete) {
 	if t.Uses > 0 && !e.Force {
-		t.conflict("calendar %q is named by %d schedules: take it out of them first, or force it: they skip all their times then", clip(t.Name), t.Uses)
+		by := "1 schedule names"
+		if t.Uses > 1 {
+			by = fmt.Sprintf("%d schedules name", t.Uses)
+		}
+		t.conflict("%s calendar %q: take it out of them first, or force it: they skip all their times then", by, clip(t.Name))
 		return
 	}
 	t.tell("deleted")

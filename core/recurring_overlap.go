@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -234,7 +235,9 @@ func (t *recurringTransition) undo(n RunningTime, e ChildEnded) {
 	p := passedTimes{Verdict: VerdictMissed, First: n.DueAt, Last: n.DueAt, Count: 1, Reason: "its action was refused: " + validText(e.Reason)}
 	switch {
 	case !n.live():
-		p.Verdict, p.Reason = VerdictDeduplicated, "a backfill has dispatched that time already"
+		if strings.HasSuffix(e.Reason, "exists already") {
+			p.Verdict, p.Reason = VerdictDeduplicated, "a backfill has dispatched that time already"
+		}
 		if e.Limited {
 			p.Verdict, p.Reason = VerdictSkipped, "limit: "+validText(e.Reason)
 		}

@@ -44,21 +44,29 @@ func BenchmarkStart(b *testing.B) {
 
 // fill stores n actions that wait, as the engine would have stored them.
 func fill(b *testing.B, path string, n int) {
+	far := effects.TimeOf(time.Now()).Add(10 * 365 * 24 * time.Hour)
+	fillWith(b, path, n, func(int) core.Input {
+		spec := benchmarkSpec()
+		spec.ID = uuid.Must(uuid.NewV7())
+		spec.Trigger = core.Scheduled(far)
+		return core.Input{To: effects.Ref{Kind: core.KindAction, ID: spec.ID}, Actor: "fill", Event: core.ActionCreate{Spec: spec}}
+	})
+}
+
+// fillWith stores what n inputs make, as the engine would have stored it.
+func fillWith(b *testing.B, path string, n int, input func(i int) core.Input) {
 	st, err := bolt.Open(path, bolt.Options{NoSync: true})
 	require.NoError(b, err)
 	now := effects.TimeOf(time.Now())
-	far := now.Add(10 * 365 * 24 * time.Hour)
 	const most = 10_000
 	for done, seq := 0, uint64(1); done < n; seq++ {
 		batch := core.NewBatch(nothing{}, core.Clock{Now: now}, seq)
 		entry := core.NewEntry(seq, now, "fill")
-		for range min(most, n-done) {
-			spec := benchmarkSpec()
-			spec.ID = uuid.Must(uuid.NewV7())
-			spec.Trigger = core.Scheduled(far)
-			in := core.Input{To: effects.Ref{Kind: core.KindAction, ID: spec.ID}, Actor: "fill", Event: core.ActionCreate{Spec: spec}}
-			_, err := batch.Apply(in)
+		for i := range min(most, n-done) {
+			in := input(done + i)
+			res, err := batch.Apply(in)
 			require.NoError(b, err)
+			require.Nil(b, res.Refused)
 			entry.Inputs = append(entry.Inputs, in)
 		}
 		done += len(entry.Inputs)
