@@ -107,7 +107,7 @@ func TestBackfillsKeepTheirPaceAndTellOfEachTimeOnce(t *testing.T) {
 		}
 		now := start
 		cancels := rapid.SampledFrom([]int{-1, -1, 5, 20}).Draw(t, "cancels after")
-		for steps := 0; steps < 2000; steps++ {
+		for steps := range 2000 {
 			now = now.Add(time.Duration(rapid.IntRange(0, 20_000).Draw(t, "passes")) * time.Millisecond)
 			m := models[order[rapid.IntRange(0, 1).Draw(t, "which")]]
 			if steps == cancels && m.b.Status == core.BackfillRunning {

@@ -66,7 +66,7 @@ func OccurrenceOutcomes(schedule effects.Kind) []StatusType {
 }
 
 // outcomeSkipped is the outcome of a job's run that its constraints have kept from running.
-const outcomeSkipped StatusType = "skipped"
+const outcomeSkipped = "skipped"
 
 // OccurrenceTerms lists the statuses, as list terms, of the occurrences of schedules of that kind,
 // with that verdict and that outcome; an empty one is any.

@@ -42,9 +42,9 @@ func checkRecurring(f *findings, s *snapshot, id uuid.UUID, e *recurringEntry) {
 	if !there {
 		return
 	}
-	if r.ExecutionCount != n.dispatched || r.DeduplicatedCount != n.deduplicated || r.MissedCount != n.missed {
-		f.add("recurring action %s counts %d executions, %d deduplicated, %d missed: its history has %d, %d, %d",
-			id, r.ExecutionCount, r.DeduplicatedCount, r.MissedCount, n.dispatched, n.deduplicated, n.missed)
+	if r.ExecutionCount != n.dispatched || r.DeduplicatedCount != n.deduplicated || r.MissedCount != n.missed || r.SkippedCount != n.skipped {
+		f.add("recurring action %s counts %d executions, %d deduplicated, %d missed, %d skipped: its history has %d, %d, %d, %d",
+			id, r.ExecutionCount, r.DeduplicatedCount, r.MissedCount, r.SkippedCount, n.dispatched, n.deduplicated, n.missed, n.skipped)
 	}
 	if r.Sequence != uint64(len(list)) {
 		f.add("recurring action %s has made %d occurrences: its history has %d", id, r.Sequence, len(list))
@@ -53,8 +53,8 @@ func checkRecurring(f *findings, s *snapshot, id uuid.UUID, e *recurringEntry) {
 
 // tally counts a history.
 type tally struct {
-	dispatched, deduplicated, missed uint64
-	manual                           int
+	dispatched, deduplicated, missed, skipped uint64
+	manual                                    int
 }
 
 // add counts an occurrence: a dispatched one has made exactly one action, which
@@ -73,7 +73,10 @@ func (n *tally) add(f *findings, s *snapshot, o core.Occurrence) {
 	case core.VerdictDispatched:
 		n.dispatched++
 	case core.VerdictSkipped:
-		f.add("occurrence %s was skipped: that is a verdict of jobs alone", o.ID)
+		n.skipped += o.Count
+		return
+	case core.VerdictCancelled, core.VerdictExpired, core.VerdictWaiting:
+		f.add("occurrence %s is %s: no time of it waits", o.ID, o.Verdict)
 		return
 	}
 	a, ok := s.actions[o.ActionID]

@@ -247,11 +247,11 @@ func (s *Server) planJob(w http.ResponseWriter, r *http.Request, before core.Job
 	after, effs := before.ApplyWith(core.JobApply{Spec: spec}, core.Clock{Now: effects.TimeOf(s.o.Clock.Now())}, calendars)
 	planned := wire.JobPlanned{NextTimesBefore: []effects.Time{}}
 	for _, e := range effs {
-		switch e := e.(type) {
-		case effects.Refused:
-			return failf(refusalStatus(e.Code), "%s", oneLine(e.Reason))
-		case effects.Answer:
-			if applied, ok := e.Value.(core.JobApplied); ok {
+		if r, ok := e.(effects.Refused); ok {
+			return failf(refusalStatus(r.Code), "%s", oneLine(r.Reason))
+		}
+		if a, ok := e.(effects.Answer); ok {
+			if applied, ok := a.Value.(core.JobApplied); ok {
 				planned.NextTimesBefore = append(planned.NextTimesBefore, applied.NextTimesBefore...)
 			}
 		}

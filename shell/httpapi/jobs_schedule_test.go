@@ -30,7 +30,7 @@ func TestAJobIsPausedUntilATimeAndResumesByItself(t *testing.T) {
 		assert.Equal(t, until, j.PausedUntil)
 		assert.Equal(t, until, j.Upcoming(effects.TimeOf(time.Now()), 1, nil)[0])
 
-		time.Sleep(6 * time.Minute)
+		<-time.After(6 * time.Minute)
 		synctest.Wait()
 		j, err = a.engine.Jobs().Get(t.Context(), scope, "j")
 		require.NoError(t, err)
@@ -56,8 +56,8 @@ func TestAnEditAnswersWithTheNextTimesBeforeAndAfterIt(t *testing.T) {
 	for _, query := range []string{"?dry_run=true", ""} {
 		r := a.do("PUT", "/v1/jobs/j"+query, `{"schedule":"0 0 4 1 1 ? 2090","pod_spec":{"containers":[{"name":"main"}]}}`)
 		require.Equal(t, http.StatusOK, r.status)
-		assert.Contains(t, string(r.body), `"next_times_before":["2090-01-01T03:00:00.000Z"]`)
-		assert.Contains(t, string(r.body), `"next_times":["2090-01-01T04:00:00.000Z"]`)
+		assert.Contains(t, r.body, `"next_times_before":["2090-01-01T03:00:00.000Z"]`)
+		assert.Contains(t, r.body, `"next_times":["2090-01-01T04:00:00.000Z"]`)
 	}
 }
 
@@ -75,8 +75,8 @@ func TestAJobRunsAtNoTimeThatItsCalendarsLeaveOut(t *testing.T) {
 	require.NoError(t, err)
 	r := a.do("PUT", "/v1/jobs/j", job)
 	require.Equal(t, http.StatusCreated, r.status)
-	assert.Contains(t, string(r.body), `"next_times":["2090-01-02T03:00:00.000Z"]`)
-	assert.Contains(t, string(a.do("GET", "/v1/jobs/j", nil).body), `"next_times":["2090-01-02T03:00:00.000Z"]`)
+	assert.Contains(t, r.body, `"next_times":["2090-01-02T03:00:00.000Z"]`)
+	assert.Contains(t, a.do("GET", "/v1/jobs/j", nil).body, `"next_times":["2090-01-02T03:00:00.000Z"]`)
 }
 
 func TestATriggerGivesItsRunVariablesOfItsOwn(t *testing.T) {

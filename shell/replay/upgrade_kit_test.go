@@ -98,7 +98,7 @@ func (d *oldDaemon) start(t *testing.T, path string) {
 
 // pass lets virtual time go on until everything rests.
 func pass(d time.Duration) {
-	time.Sleep(d)
+	<-time.After(d)
 	synctest.Wait()
 }
 
