@@ -88,7 +88,7 @@ func (b *backfills) plan(ctx context.Context, c *client, r request) error {
 
 func backfillFields() []field {
 	return []field{
-		{value: func(_ *app, args []string) (any, error) { return scheduleOf(args) }},
+		{value: func(_ *app, args []string) (any, error) { return scheduleOf(args), nil }},
 		textField("job", "`name` of the job whose times are meant, instead of SCHEDULE"),
 		flagField((*pflag.FlagSet).StringVar, "from", "", "the first `time` of the range, in RFC 3339", backfillTime("from")).
 			needed("say where the range begins, as in --from 2026-02-01T00:00:00Z"),
@@ -113,14 +113,14 @@ func scheduleArg(cmd *cobra.Command, args []string) error {
 }
 
 // scheduleOf names the schedule in the body.
-func scheduleOf(args []string) (map[string]any, error) {
+func scheduleOf(args []string) map[string]any {
 	switch {
 	case len(args) == 0:
-		return map[string]any{}, nil
+		return map[string]any{}
 	case uuid.Validate(args[0]) == nil:
-		return map[string]any{"recurring_id": args[0]}, nil
+		return map[string]any{"recurring_id": args[0]}
 	}
-	return map[string]any{"job": args[0]}, nil
+	return map[string]any{"job": args[0]}
 }
 
 func backfillTime(flag string) func(*app, string) (any, error) {

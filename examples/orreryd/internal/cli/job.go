@@ -237,16 +237,16 @@ func jobView(s core.Job) view {
 
 // verdictsText says what became of the times of a job.
 func verdictsText(n core.JobCounts) string {
-	text := fmt.Sprintf("%d dispatched, %d missed, %d skipped", n.Dispatched, n.Missed, n.Skipped)
+	parts := []string{fmt.Sprintf("%d dispatched, %d missed, %d skipped", n.Dispatched, n.Missed, n.Skipped)}
 	for _, more := range []struct {
 		n    uint64
 		what string
 	}{{n.VerdictCancelled, "cancelled"}, {n.VerdictExpired, "expired"}, {n.Deduplicated, "deduplicated"}} {
 		if more.n > 0 {
-			text += fmt.Sprintf(", %d %s", more.n, more.what)
+			parts = append(parts, fmt.Sprintf("%d %s", more.n, more.what))
 		}
 	}
-	return text
+	return strings.Join(parts, ", ")
 }
 
 func orphanText(p core.OrphanPolicy) string {
