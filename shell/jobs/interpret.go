@@ -166,7 +166,7 @@ func (s *Service) createRun(ctx context.Context, o core.Orchestrator, e effects.
 func runOf(o core.Orchestrator) Run {
 	return Run{
 		Attempt: Attempt{Run: o.ID, N: o.RetryAttempt}, RunID: o.RunID, JobID: o.JobID,
-		Namespace: o.Namespace, Tenant: o.Tenant, ScheduledAt: o.ScheduledAt,
+		Namespace: o.Namespace, Tenant: o.Tenant, ScheduledAt: o.ScheduledAt, Occurrence: o.Occurrence,
 		Spec: withEnv(o.Config, o.Env), MaxAllowedRunTimeMS: o.MaxAllowedRunTimeMS,
 	}
 }

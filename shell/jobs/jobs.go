@@ -64,6 +64,7 @@ type Run struct {
 	Namespace   string // Orrery's, not the cluster's
 	Tenant      string
 	ScheduledAt core.Time
+	Occurrence  uuid.UUID // its entry in the ledger; zero: none
 	// Spec is the job's configuration: the pod spec, the labels and the limit of the
 	// pod's start.
 	Spec core.JobSpec
@@ -80,11 +81,16 @@ type EnvVar struct{ Name, Value string }
 // run's id, the job's, the scheduled time (RFC 3339), which is the occurrence that it stands for,
 // and the attempt (0: the first), which a job must not set itself, see [SetsEnv]; then namespace,
 // tenant and labels (a JSON object; empty without labels), where a container's own variable of
-// that name wins: the first two are also defaults of the command line of orreryd.
+// that name wins: the first two are also defaults of the command line of orreryd; and the id of
+// the run's occurrence, if it has one.
 func (r Run) Env() []EnvVar {
-	return append(r.identity(),
+	env := append(r.identity(),
 		EnvVar{"ORRERY_NAMESPACE", r.Namespace}, EnvVar{"ORRERY_TENANT", r.Tenant},
 		EnvVar{"ORRERY_LABELS", told.Object(r.Spec.Labels)})
+	if r.Occurrence != uuid.Nil {
+		env = append(env, EnvVar{"ORRERY_OCCURRENCE", r.Occurrence.String()})
+	}
+	return env
 }
 
 // identity gives the variables that say which attempt it is.

@@ -124,7 +124,7 @@ func TestAJobThatOnlyTheAPIKnowsIsDeletedByItsLabels(t *testing.T) {
 
 func TestEachContainerOfAClusterHasTheVariablesOfALocalPod(t *testing.T) {
 	in := run(jobs.Attempt{Run: runUUID, N: 2})
-	in.JobID, in.RunID, in.Namespace, in.Tenant = "a$(HOME)", "a$(HOME):2026", "ns", "t1"
+	in.JobID, in.RunID, in.Namespace, in.Tenant, in.Occurrence = "a$(HOME)", "a$(HOME):2026", "ns", "t1", runUUID
 	in.Spec.Labels = map[string]string{"team": "blue"}
 	in.Spec.PodSpec = json.RawMessage(`{"initContainers":[{"name":"i","image":"i"}],"containers":[{"name":"a","image":"i","env":[{"name":"X","value":"$(ORRERY_JOB_ID)"}]},{"name":"b","image":"i"}]}`)
 	job, err := runner(t).jobOf(in)
@@ -133,6 +133,7 @@ func TestEachContainerOfAClusterHasTheVariablesOfALocalPod(t *testing.T) {
 		{Name: "ORRERY_RUN_ID", Value: "a$$(HOME):2026"}, {Name: "ORRERY_JOB_ID", Value: "a$$(HOME)"},
 		{Name: "ORRERY_SCHEDULED_AT", Value: "2026-11-21T18:00:00.000Z"}, {Name: "ORRERY_ATTEMPT", Value: "2"},
 		{Name: "ORRERY_NAMESPACE", Value: "ns"}, {Name: "ORRERY_TENANT", Value: "t1"}, {Name: "ORRERY_LABELS", Value: `{"team":"blue"}`},
+		{Name: "ORRERY_OCCURRENCE", Value: runUUID.String()},
 	}
 	pod := job.Spec.Template.Spec
 	assert.Equal(t, own, pod.InitContainers[0].Env)

@@ -51,7 +51,7 @@
 // A container's environment has [command.DefaultInheritEnv] of the daemon's own, what
 // its env says, and ORRERY_RUN_ID, ORRERY_JOB_ID, ORRERY_SCHEDULED_AT (RFC 3339),
 // ORRERY_ATTEMPT (0: the first) and ORRERY_POD_DIR; and, unless its env says otherwise,
-// ORRERY_NAMESPACE, ORRERY_TENANT and ORRERY_LABELS (a JSON object). It can reach all that the
+// ORRERY_NAMESPACE, ORRERY_TENANT, ORRERY_LABELS (a JSON object) and ORRERY_OCCURRENCE. It can reach all that the
 // daemon's user can: a pod here is no jail. With [Options].RunAs it can reach what that user
 // can.
 //

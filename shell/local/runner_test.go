@@ -213,7 +213,7 @@ func TestAContainerGetsItsEnvironmentAndNothingOfTheDaemonsSecrets(t *testing.T)
 		{"name":"A","value":"1"},{"name":"B","value":"$(A)2 $(NONE) $$(A)"},
 		{"name":"TEAM","valueFrom":{"fieldRef":{"fieldPath":"metadata.labels['team']"}}},
 		{"name":"POD","valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}}]}]}`)
-	run.N, run.Namespace, run.Tenant = 2, "ns", "t1"
+	run.N, run.Namespace, run.Tenant, run.Occurrence = 2, "ns", "t1", run.Run
 	run.Spec.Labels = map[string]string{"team": "blue", "x": "a\nORRERY_ATTEMPT=9"}
 	w.create(run)
 	w.reaches(run.Attempt, jobs.PhaseEnded)
@@ -223,6 +223,7 @@ func TestAContainerGetsItsEnvironmentAndNothingOfTheDaemonsSecrets(t *testing.T)
 		"ORRERY_RUN_ID=nightly:2023-11-14T22:13:20.000Z", "ORRERY_JOB_ID=nightly",
 		"ORRERY_SCHEDULED_AT=2023-11-14T22:13:20.000Z", "ORRERY_ATTEMPT=2",
 		"ORRERY_NAMESPACE=its own", "ORRERY_TENANT=t1", "T=t1", `ORRERY_LABELS={"team":"blue","x":"a\nORRERY_ATTEMPT=9"}`,
+		"ORRERY_OCCURRENCE=" + run.Run.String(),
 	} {
 		assert.Contains(t, env, "\n"+want+"\n")
 	}
