@@ -101,5 +101,3 @@ func (t *jobTransition) passAll(s *timetable, from, to Time, v Verdict, why miss
 		t.pass(p.Verdict, p)
 	}
 }
-
-func none(Time) bool { return false }

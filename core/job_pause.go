@@ -93,7 +93,7 @@ func (t *jobTransition) recordPaused(to Time) {
 	if err != nil || s == nil {
 		return // it has no times
 	}
-	t.passAll(s, from, to, VerdictSkipped, missReason{fixed: t.pausedText()}, none)
+	t.passAll(s, from, to, VerdictSkipped, missReason{fixed: t.pausedText()}, never)
 	t.LastDueAt, t.PausedFrom = max(t.LastDueAt, to), t.firstPaused(to+1)
 }
 

@@ -229,7 +229,11 @@ func (t *jobTransition) catchUp(s *timetable, absences []Absence) {
 	from := t.skipByHand(s, t.NextRunAt, now)
 	chosen := slices.DeleteFunc(t.chosen(s, from, now, now, deadline), t.hasRunAt)
 	why := t.missReason(t.clock, absences, chosen, "gets a run", deadline)
-	t.passAll(s, from, now, VerdictMissed, why, func(at Time) bool { return slices.Contains(chosen, at) })
+	for _, at := range chosen { // no entry spans a time that gets a run
+		t.passAll(s, from, at-1, VerdictMissed, why, never)
+		from = at + 1
+	}
+	t.passAll(s, from, now, VerdictMissed, why, never)
 	for i, at := range chosen {
 		begins := s.firesAt(at)
 		if betweenMS(begins, now) > deadline {
@@ -273,7 +277,7 @@ func (t *jobTransition) skipByHand(s *timetable, from, to Time) Time {
 		}
 	}
 	if skipped > 0 {
-		t.passAll(s, from, last, VerdictSkipped, missReason{fixed: skippedByHand}, none)
+		t.passAll(s, from, last, VerdictSkipped, missReason{fixed: skippedByHand}, never)
 		t.SkipNext -= skipped
 	}
 	return last + 1
@@ -313,7 +317,7 @@ func (t *jobTransition) missOverdue(reason string, absences []Absence) {
 		t.miss(s, t.NextRunAt, t.clock.Now, lateReason(t.clock, reason, reason, absences))
 	} else {
 		from := t.skipByHand(s, t.NextRunAt, t.clock.Now)
-		t.passAll(s, from, t.clock.Now, VerdictMissed, lateReason(t.clock, reason, reason, absences), none)
+		t.passAll(s, from, t.clock.Now, VerdictMissed, lateReason(t.clock, reason, reason, absences), never)
 	}
 	t.LastDueAt = max(t.LastDueAt, t.clock.Now)
 }
