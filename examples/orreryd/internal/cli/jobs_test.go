@@ -128,17 +128,20 @@ func TestFollowedLogsGoOnOverAttempts(t *testing.T) {
 	p.applyJob("again", fmt.Sprintf("echo attempt $ORRERY_ATTEMPT; until test -e %s/go; do sleep 0.05; done; test $ORRERY_ATTEMPT = 2", dir), "retry: {maxRetries: 5, initialDelay: 10ms}\n")
 	run := p.trigger("again")
 	p.eventually("attempt 0", "run", "logs", run)
-	done := make(chan result)
-	go func() { done <- p.do("run", "logs", "-f", run) }()
+	follower := begin(t, []string{"ORRERY_SERVER=" + p.url}, "run", "logs", "-f", run)
+	await(t, follower.out, "^attempt 0$") // so it follows, before that attempt may end
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o600))
-	select {
-	case r := <-done:
-		assert.Equal(t, "attempt 0\nattempt 1\nattempt 2\n", r.out)
-		assert.Equal(t, "==> attempt 1 <==\n==> attempt 2 <==\n", r.err)
-		assert.Zero(t, r.code, r.err)
-	case <-time.After(patience):
-		require.Fail(t, "it follows for ever")
+	assert.Zero(t, follower.code())
+	var more []string
+	for line := range follower.out {
+		more = append(more, line)
 	}
+	assert.Equal(t, []string{"attempt 1", "attempt 2"}, more)
+	var said []string
+	for line := range follower.errs {
+		said = append(said, line)
+	}
+	assert.Equal(t, []string{"==> attempt 1 <==", "==> attempt 2 <=="}, said)
 }
 
 func TestWhatACancelledPodWritesAsItEndsIsFollowedAndStored(t *testing.T) {
