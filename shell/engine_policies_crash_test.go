@@ -76,7 +76,7 @@ func TestAScheduleLosesNoTimeWhereverItsProcessDies(t *testing.T) {
 	} {
 		for _, missed := range []core.MissedPolicy{core.MissedSkip, core.MissedLatest, core.MissedAll} {
 			t.Run(fmt.Sprintf("%s, %s", overlap, missed), func(t *testing.T) {
-				for last := 2; diesAt(t, overlap, missed, last); last += step { //nolint:revive // the work is in the condition
+				for last := 2; diesAt(t, overlap, missed, last); last += step {
 				}
 			})
 		}
