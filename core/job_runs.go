@@ -194,7 +194,7 @@ func (t *jobTransition) verdictOfEnd(a ActiveRun, end OrchestratorStatus, reason
 	return VerdictMissed, strings.TrimPrefix(reason, "missed: ")
 }
 
-// outcomeOf says how a run ended to who waits for it.
+// outcomeOf is how a run ended, in the words that its owner is told.
 func outcomeOf(end OrchestratorStatus) ChildOutcome {
 	switch end {
 	case OrchestratorCompleted:

@@ -3,7 +3,6 @@ package shell
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -222,17 +221,11 @@ const maxBackfillLooked = 50_000
 // dueTimes lists the times in [from, to) that the schedule does not leave out; more reports that
 // there are others.
 func (b Backfills) dueTimes(ctx context.Context, of backfilled, from, to effects.Time) ([]effects.Time, bool, error) {
-	var calendars []core.Calendar
-	for _, name := range of.calendars {
-		c, err := b.e.Calendars().Get(ctx, of.Scope, name)
-		if err != nil && !errors.Is(err, ErrNotFound) { // a calendar that is gone leaves everything out
-			return nil, false, err
-		}
-		if err == nil {
-			calendars = append(calendars, c)
-		}
+	calendars, err := b.e.Calendars().Named(ctx, of.Scope, of.calendars) // one that is gone leaves everything out
+	if err != nil {
+		return nil, false, err
 	}
-	times, more := of.dueTimes(from, to, core.CalendarSet(calendars...), maxBackfillLooked)
+	times, more := of.dueTimes(from, to, calendars, maxBackfillLooked)
 	return times, more, nil
 }
 

@@ -43,17 +43,7 @@ func (j Jobs) Configure(ctx context.Context, spec core.JobSpec) (core.Job, core.
 // Calendars reads the calendars that a job names, for [core.Job.Upcoming]. One that does not
 // exist is left out.
 func (j Jobs) Calendars(ctx context.Context, spec core.JobSpec) (core.Calendars, error) {
-	var found []core.Calendar
-	for _, name := range spec.Calendars {
-		c, err := j.e.Calendars().Get(ctx, Scope{Namespace: spec.Namespace, Tenant: spec.Tenant}, name)
-		if err != nil && !errors.Is(err, ErrNotFound) {
-			return nil, err
-		}
-		if err == nil {
-			found = append(found, c)
-		}
-	}
-	return core.CalendarSet(found...), nil
+	return j.e.Calendars().Named(ctx, Scope{Namespace: spec.Namespace, Tenant: spec.Tenant}, spec.Calendars)
 }
 
 // PauseOptions are those of a pause.

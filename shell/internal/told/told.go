@@ -118,7 +118,7 @@ func webhookHeaders(kept json.RawMessage) string {
 	return b.String()
 }
 
-// unsigned takes the signatures out of the kept headers of a webhook: who has one, with the body,
+// unsigned takes the signatures out of the kept headers of a webhook: whoever has a signature, with the body,
 // could send the webhook again in its sender's name.
 func unsigned(headers string) string {
 	var all map[string]json.RawMessage
