@@ -48,8 +48,9 @@ func TestARunnerIsToldAllOfAnAttempt(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, jobs.Run{
 			Attempt: jobs.Attempt{Run: o.ID}, RunID: o.RunID, JobID: "nightly", Namespace: "default", Tenant: "default",
-			ScheduledAt: o.ScheduledAt, Spec: o.Config,
+			ScheduledAt: o.ScheduledAt, Occurrence: o.Occurrence, Spec: o.Config,
 		}, made)
+		assert.NotZero(t, made.Occurrence)
 		assert.Equal(t, "data", made.Spec.Labels["team"])
 		assert.JSONEq(t, string(job("nightly").PodSpec), string(made.Spec.PodSpec))
 	})
