@@ -311,7 +311,8 @@ func (t *timetable) comeBy(from, now Time) Time {
 const maxLookedAt = 100_000
 
 // last lists the last n due instants in [from, to] that are not left out, oldest first. It looks
-// at about as many as it finds, however long the span is.
+// at about as many as it finds, however long the span is, and where nearly all are left out at no
+// more than a few times [maxLookedAt].
 func (t *timetable) last(from, to Time, n int) []Time {
 	from = max(from, effects.MinTime) // before which nothing is due
 	for span := int64(60_000); ; span *= 4 {
