@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
@@ -112,6 +113,28 @@ func TestTheTimesOfAPreviewAreThoseAtWhichAJobRuns(t *testing.T) {
 			now = now.Add(min(drawJump(t), 0))
 		}
 	})
+}
+
+func TestATimeThatIsToBeSkippedIsInNoPreview(t *testing.T) {
+	spec := goldenJobSpec()
+	spec.Schedule, spec.Timezone = "* * * * *", "UTC"
+	minute := func(n int) core.Time { return start.Add(time.Duration(n) * time.Minute) }
+	j, _ := core.Job{}.Apply(core.JobApply{Spec: spec}, core.Clock{Now: start})
+	first := j.Upcoming(start, 4, nil)
+	require.Equal(t, []core.Time{minute(1), minute(2), minute(3), minute(4)}, first)
+	for range 2 {
+		j, _ = j.Apply(core.JobSkipNext{}, core.Clock{Now: start})
+	}
+	assert.Equal(t, first[2:], j.Upcoming(start, 2, nil))
+
+	ahead := minute(1).Add(-time.Second) // the run of the first time is made
+	j, _ = j.Apply(core.JobDue{}, core.Clock{Now: ahead, Step: 7})
+	require.Len(t, j.Active, 1)
+	assert.Equal(t, first[2:], j.Upcoming(ahead, 2, nil), "the run that waits is one of those that are skipped")
+
+	spec.MaxExecutions = 1
+	j, _ = j.Apply(core.JobApply{Spec: spec}, core.Clock{Now: ahead, Step: 8})
+	assert.Equal(t, first[2:3], j.Upcoming(ahead, 5, nil), "what is skipped is no execution")
 }
 
 // beginsAt gives the time at which the run begins that the effects make for a time.

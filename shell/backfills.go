@@ -68,6 +68,9 @@ func (b Backfills) Plan(ctx context.Context, r BackfillRequest) (core.BackfillSp
 	if r.Spacing%time.Second != 0 {
 		return refuse("spacing: %s is not a whole number of seconds", r.Spacing)
 	}
+	if r.To.IsZero() && r.From >= now {
+		return refuse("from: %s is not in the past; it is %s", spec.From, now)
+	}
 	if err := core.CheckBackfillRange(spec.From, spec.To); err != nil {
 		return refuse("%s", err)
 	}

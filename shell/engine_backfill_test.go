@@ -164,6 +164,7 @@ func TestABackfillThatAsksForTooMuchIsRefused(t *testing.T) {
 			{shell.BackfillRequest{}, `from: missing: give a time in RFC 3339, such as "2026-02-10T14:00:00Z"`},
 			{shell.BackfillRequest{From: from, To: from}, "to: " + from.String() + " is not after from, " + from.String()},
 			{shell.BackfillRequest{From: now.Add(time.Hour), To: now.Add(2 * time.Hour)}, "from: " + now.Add(time.Hour).String() + " is not past: the schedule has decided about the times before " + now.String()},
+			{shell.BackfillRequest{From: now.Add(time.Hour)}, "from: " + now.Add(time.Hour).String() + " is not in the past; it is " + now.String()},
 			{shell.BackfillRequest{From: from, MaxActive: 51}, "max_active: 51 is not between 1 and 50"},
 			{shell.BackfillRequest{From: from, Spacing: time.Millisecond}, "spacing: 1ms is not a whole number of seconds"},
 			{shell.BackfillRequest{From: from, Spacing: 25 * time.Hour}, "spacing_seconds: 90000 is not between 0 and 86400"},

@@ -120,13 +120,15 @@ var ofTheBackfill = map[string]string{
 // backfillOf gives the backfill that was asked for, of a schedule that the token may trigger.
 func (s *Server) backfillOf(ctx context.Context, c *call, b *wire.BackfillRequest) (shell.BackfillRequest, error) {
 	ask := shell.BackfillRequest{
-		Job: b.Job, From: b.From, To: or(b.To, 0), MaxActive: b.MaxActive, Spacing: seconds(b.SpacingSeconds),
+		Job: b.Job, From: b.From, To: or(b.To, 0), MaxActive: b.MaxActive, Spacing: time.Duration(b.SpacingSeconds) * time.Second,
 		Limit: int(b.Limit), Reason: b.Reason, Forgotten: b.IncludeForgotten,
 	}
 	id, err := idOf("recurring_id", b.RecurringID)
 	switch {
 	case err != nil:
 		return ask, err
+	case b.SpacingSeconds < 0 || b.SpacingSeconds > core.MaxSpacingSeconds: // as a duration it might overflow
+		return ask, failf(http.StatusBadRequest, "spacing_seconds: %d is not between 0 and %d", b.SpacingSeconds, core.MaxSpacingSeconds)
 	case (id == uuid.Nil) == (b.Job == ""):
 		return ask, failf(http.StatusBadRequest, "recurring_id, job: give one of them: the schedule whose times are meant")
 	case b.Job != "":
@@ -163,11 +165,6 @@ func (s *Server) backfillOfJob(ctx context.Context, c *call, b *wire.BackfillReq
 		return ask, err
 	}
 	return ask, s.permitJob(ctx, c.token, j.JobSpec)
-}
-
-// seconds gives a length of time; one that is out of range stays so.
-func seconds(n int64) time.Duration {
-	return time.Duration(min(max(n, -1), core.MaxSpacingSeconds+1)) * time.Second
 }
 
 // planned shows what a backfill would dispatch.

@@ -90,3 +90,30 @@ func TestATriggerGivesItsRunVariablesOfItsOwn(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, map[string]string{"DAY": "monday"}, list[0].Env)
 }
+
+func TestWhatIsWrongWithABackfillIsSaidWithTheValueThatWasGiven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := start(t, setup{engine: withCluster, api: withJobs})
+		require.Equal(t, http.StatusCreated, a.do("PUT", "/v1/jobs/j", `{"schedule":"* * * * *","pod_spec":{"containers":[{"name":"main"}]}}`).status)
+		for body, want := range map[string]string{
+			`{"job":"j","from":"1999-01-01T00:00:00Z","spacing_seconds":-4}`:                  "spacing_seconds: -4 is not between 0 and 86400",
+			`{"job":"j","from":"1999-01-01T00:00:00Z","spacing_seconds":9223372036854775807}`: "spacing_seconds: 9223372036854775807 is not between 0 and 86400",
+			`{"job":"j","from":"2999-01-01T00:00:00Z"}`:                                       "from: 2999-01-01T00:00:00.000Z is not in the past; it is ",
+		} {
+			r := a.do("POST", "/v1/backfills", body)
+			assert.Equal(t, http.StatusBadRequest, r.status)
+			assert.Contains(t, r.errorText(), want)
+		}
+	})
+}
+
+func TestTheIdOfATimeThatWaitsIsLookedAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := start(t, setup{engine: withCluster, api: withJobs})
+		made := a.do("POST", "/v1/recurring", `{"namespace":"default","tenant":"default","cron_expr":"@yearly","provider":"echo","action_type":"x","payload":{}}`)
+		require.Equal(t, http.StatusCreated, made.status)
+		r := a.do("POST", "/v1/recurring/"+made.object()["recurring_id"].(string)+"/waiting/5/cancel?namespace=default&tenant=default", `{}`)
+		assert.Equal(t, http.StatusBadRequest, r.status)
+		assert.Contains(t, r.errorText(), `occurrence: "5" is not a UUID`)
+	})
+}

@@ -290,9 +290,10 @@ func (s *Server) cancelWaiting(w http.ResponseWriter, r *http.Request, c *call, 
 	if err != nil {
 		return nil, err
 	}
-	occurrence, err := parseID(r.PathValue("occurrence"))
+	given := r.PathValue("occurrence")
+	occurrence, err := idOf("occurrence", &given)
 	if err != nil {
-		return nil, shell.ErrNotFound
+		return nil, err
 	}
 	a, err = s.engine.Recurring().CancelWaiting(r.Context(), a.ID, occurrence, reason)
 	return detail(a), err

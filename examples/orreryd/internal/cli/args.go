@@ -84,6 +84,26 @@ func checkID(s string) error {
 	return nil
 }
 
+// flagged names the flag whose value an error is about.
+func flagged(flag string, err error) error { return fmt.Errorf("--%s: %w", flag, err) }
+
+// checkTime looks at a time that a flag gives.
+func checkTime(flag, at string) error {
+	if err := isTime(at); err != nil {
+		return flagged(flag, err)
+	}
+	return nil
+}
+
+// checkZone looks at a time zone that --tz gives; an empty one is the default.
+func checkZone(zone string) error {
+	if zone == "" {
+		return nil
+	}
+	_, err := schedule.LoadZone(zone)
+	return cronError(err)
+}
+
 // checkOneOf refuses a word that is not among those that a flag takes.
 func checkOneOf(flag, v string, words []string) error {
 	if slices.Contains(words, v) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -48,7 +47,7 @@ func (b *backfills) create() *cobra.Command {
 		short: "Dispatch the past times of a schedule that were not dispatched",
 		long: `Dispatch the times of a schedule in a range that were not dispatched when they were
 due: those that passed in an outage or a pause, and those from before it was made.
-SCHEDULE is the id of a recurring action, or the name of a job.
+SCHEDULE is the id of a recurring action, or of a job.
 
 What was dispatched is left out, so the same range can be asked for again. The live
 times of the schedule go on beside it, and the history keeps what it says of them.`,
@@ -89,13 +88,13 @@ func (b *backfills) plan(ctx context.Context, c *client, r request) error {
 func backfillFields() []field {
 	return []field{
 		{value: func(_ *app, args []string) (any, error) { return scheduleOf(args), nil }},
-		textField("job", "`name` of the job whose times are meant, instead of SCHEDULE"),
-		flagField((*pflag.FlagSet).StringVar, "from", "", "the first `time` of the range, in RFC 3339", backfillTime("from")).
+		textField("job", "`id` of the job whose times are meant, instead of SCHEDULE"),
+		timeField("from", "the first `time` of the range, in RFC 3339").
 			needed("say where the range begins, as in --from 2026-02-01T00:00:00Z"),
-		flagField((*pflag.FlagSet).StringVar, "to", "", "the `time` before which the range ends, in RFC 3339 (default now)", backfillTime("to")),
-		countField("max-active", 1, "how `many` times may be under way at once"),
-		flagField((*pflag.FlagSet).DurationVar, "spacing", 0, "least `duration` between two starts", spacing).as("spacing_seconds"),
-		flagField((*pflag.FlagSet).Uint32Var, "limit", 0, "dispatch nothing if there are more than so `many` times (default 1000)", unlessZero),
+		timeField("to", "the `time` before which the range ends, in RFC 3339 (default now)"),
+		flagField((*pflag.FlagSet).Uint32Var, "max-active", 1, "`number` of times that may be under way at once", between("max-active", 1, core.MaxBackfillActive)),
+		secondsField("spacing", "least `duration` between two starts", 0),
+		flagField((*pflag.FlagSet).Uint32Var, "limit", core.MaxBackfillTimes, "dispatch nothing if there are more than that `number` of times", between("limit", 1, core.MaxBackfillTimes)),
 		boolField("include-forgotten", "dispatch also the times of which the history does not know any more whether they were dispatched"),
 		reasonField(),
 	}
@@ -104,6 +103,8 @@ func backfillFields() []field {
 // scheduleArg wants either SCHEDULE or --job.
 func scheduleArg(cmd *cobra.Command, args []string) error {
 	switch job := cmd.Flag("job").Changed; {
+	case job && cmd.Flag("job").Value.String() == "":
+		return usagef("--job is empty: name a job, or give SCHEDULE")
 	case job && len(args) == 0:
 		return nil
 	case job:
@@ -123,26 +124,10 @@ func scheduleOf(args []string) map[string]any {
 	return map[string]any{"job": args[0]}
 }
 
-func backfillTime(flag string) func(*app, string) (any, error) {
-	return func(a *app, at string) (any, error) {
-		if at == "" {
-			return nil, nil
-		}
-		return timeOf(flag)(a, at)
-	}
-}
-
-func spacing(_ *app, d time.Duration) (any, error) {
-	if d < 0 || d%time.Second != 0 {
-		return nil, usagef("--spacing: %s is not a whole number of seconds", d)
-	}
-	return unlessZero(nil, int64(d/time.Second))
-}
-
 func (b *backfills) list() *cobra.Command {
 	return listing[wire.BackfillSummary]{
 		path: b.path, field: "backfills", none: "no backfills", short: "List backfills, newest first",
-		filters: []filter{byStatus(core.BackfillRunning, core.BackfillCompleted, core.BackfillCancelled), {flag: "schedule", usage: "only of the schedule with that `id`"}},
+		filters: []filter{byStatus(core.BackfillRunning, core.BackfillCompleted, core.BackfillCancelled), {flag: "schedule-id", param: "schedule", usage: "only of the recurring action with that `id`, or the job with that key", check: checkID}},
 		header:  []string{"ID", "SCHEDULE", "STATUS", "TIMES", "RUNNING", "SUCCEEDED", "FAILED", "REFUSED", "CREATED (UTC)", "NOTE"},
 		row: func(s wire.BackfillSummary) []string {
 			return []string{

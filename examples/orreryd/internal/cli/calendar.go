@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
@@ -69,8 +70,7 @@ func calendarView(v wire.Calendar) view {
 }
 
 const calendarExample = `  orreryd calendars add holidays-de --tz Europe/Berlin --exclude "2026-12-25..2026-12-26=Christmas"
-  orreryd calendars add office --include-weekly "mon-fri 08:00-18:00" --exclude 2027-01-01
-  orreryd calendars update holidays-de --exclude "2027-12-25..2027-12-26=Christmas"`
+  orreryd calendars add office --include-weekly "mon-fri 08:00-18:00" --exclude 2027-01-01`
 
 func (c *calendars) add() *cobra.Command {
 	return c.verb(verb{
@@ -81,10 +81,16 @@ func (c *calendars) add() *cobra.Command {
 
 func (c *calendars) update() *cobra.Command {
 	return c.sending(verb{
-		use: "update", short: "Change what is given of a calendar, and show which schedules that moves", method: http.MethodPut, example: calendarExample,
-		long:   "--exclude and --exclude-weekly are, together, instead of all that was excluded; so are those of include. An empty value clears.",
+		use: "update", short: "Change what is given of a calendar, and show which schedules that moves", method: http.MethodPut,
+		example: "  orreryd calendars update holidays-de --exclude \"2027-12-25..2027-12-26=Christmas\"\n  orreryd calendars update office --include-weekly \"\"",
+		long: `Change a calendar: --exclude and --exclude-weekly together replace all that was
+excluded, --include and --include-weekly all that was included. An empty value clears.
+The schedules whose next times change are printed, with these times.`,
 		fields: calendarFields(),
 	}, func(ctx context.Context, cl *client, q request, _ []string) error {
+		if len(q.fields) == 0 {
+			return usagef("say what to change, such as --exclude 2026-12-25")
+		}
 		var changed wire.CalendarChanged
 		raw, err := cl.json(ctx, q, &changed)
 		if err != nil {
@@ -124,7 +130,12 @@ func (c *calendars) delete() *cobra.Command {
 
 func calendarFields() []field {
 	return []field{
-		textField("tz", "time `zone` in which dates begin and windows are meant (default UTC)").as("timezone"),
+		flagField((*pflag.FlagSet).StringVar, "tz", "", "time `zone` in which dates begin and windows are meant (default UTC)", func(_ *app, zone string) (any, error) {
+			if zone == "" {
+				return nil, nil
+			}
+			return zone, checkZone(zone)
+		}).as("timezone"),
 		givenTextField("description", "`text` that says what it is"),
 		daysField("exclude", "leave out"), daysField("include", "let through only"),
 	}
@@ -227,14 +238,20 @@ func (c *calendars) importing() *cobra.Command {
 		Long: "The whole days of the file's events, from today on, become the dates of the calendar, instead of those that it has;\n" +
 			"its windows stay. A calendar that does not exist is made. Events of a time of day are left out, and named on stderr.",
 		Example: "  orreryd calendars import holidays-de holidays.ics --tz Europe/Berlin\n  curl -s https://example.com/holidays.ics | orreryd calendars import holidays-de -",
-		Args:    cobra.ExactArgs(2),
+		Args:    nameAndFile,
 	}
-	cmd.Flags().UintVar(&years, "years", 5, "how many `years` ahead days that recur are taken")
+	cmd.Flags().UintVar(&years, "years", 5, "`number` of years ahead for which days that recur are taken, at most 100")
 	cmd.Flags().BoolVar(&include, "include", false, "let schedules through only on these dates, instead of leaving the dates out")
 	cmd.Flags().StringVar(&zone, "tz", "", "time `zone` in which the dates begin (default that of the calendar, or UTC)")
 	cmd.RunE = c.a.withClient(func(ctx context.Context, cl *client, args []string) error {
 		today := time.Now().UTC().Truncate(24 * time.Hour)
-		found, err := c.readFile(args[1], today, today.AddDate(int(min(years, 100)), 0, 0))
+		if years < 1 || years > 100 {
+			return usagef("--years: %d is not between 1 and 100", years)
+		}
+		if err := checkZone(zone); err != nil {
+			return err
+		}
+		found, err := c.readFile(args[1], today, today.AddDate(int(years), 0, 0))
 		if err != nil {
 			return err
 		}
@@ -245,6 +262,14 @@ func (c *calendars) importing() *cobra.Command {
 		return c.send(ctx, cl, r, args)
 	})
 	return cmd
+}
+
+// nameAndFile are the arguments of import.
+func nameAndFile(cmd *cobra.Command, args []string) error {
+	if len(args) != 2 || args[0] == "" || args[1] == "" {
+		return usagef("want NAME and FILE.ics, got %d arguments, as in: %s holidays holidays.ics", len(args), cmd.CommandPath())
+	}
+	return nil
 }
 
 // readFile reads an iCalendar file, or stdin if its name is "-".

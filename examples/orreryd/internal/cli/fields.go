@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"maps"
 	"strings"
 	"time"
@@ -81,11 +80,62 @@ func givenTextField(flag, usage string) field {
 	return flagField((*pflag.FlagSet).StringVar, flag, "", usage, asIs).ifGiven()
 }
 
+// wordField is a word that is sent if it is given; an empty one stands for the default.
+func wordField(flag, usage string, words []string) field {
+	f := flagField((*pflag.FlagSet).StringVar, flag, "", usage, func(_ *app, v string) (any, error) {
+		if v == "" {
+			return v, nil
+		}
+		return v, checkOneOf(flag, v, words)
+	}).ifGiven()
+	add := f.add
+	f.add = func(cmd *cobra.Command) {
+		add(cmd)
+		fixed(cmd, flag, words)
+	}
+	return f
+}
+
+// timeField is a time, in RFC 3339; an empty one is left out.
+func timeField(flag, usage string) field {
+	return flagField((*pflag.FlagSet).StringVar, flag, "", usage, func(_ *app, at string) (any, error) {
+		if at == "" {
+			return nil, nil
+		}
+		return at, checkTime(flag, at)
+	})
+}
+
+// secondsField is a duration, which the API takes in seconds.
+func secondsField(flag, usage string, least time.Duration) field {
+	return flagField((*pflag.FlagSet).DurationVar, flag, 0, usage, func(_ *app, d time.Duration) (any, error) {
+		return int64(d / time.Second), wholeSeconds(flag, d, least)
+	}).as(strings.ReplaceAll(flag, "-", "_") + "_seconds").ifGiven()
+}
+
+// wholeSeconds refuses a duration that the API cannot take in seconds.
+func wholeSeconds(flag string, d, least time.Duration) error {
+	if d < least || d%time.Second != 0 {
+		return usagef("--%s: %s is not a whole number of seconds, at least %s", flag, d, least)
+	}
+	return nil
+}
+
 // reasonField is why something is done.
 func reasonField() field { return textField("reason", "`text` that says why") }
 
 func boolField(flag, usage string) field {
 	return flagField((*pflag.FlagSet).BoolVar, flag, false, usage, unlessZero)
+}
+
+// between refuses a number that is out of bounds.
+func between(flag string, least, most uint32) func(*app, uint32) (any, error) {
+	return func(_ *app, n uint32) (any, error) {
+		if n < least || n > most {
+			return nil, usagef("--%s: %d is not between %d and %d", flag, n, least, most)
+		}
+		return n, nil
+	}
 }
 
 func countField(flag string, byDefault uint32, usage string) field {
@@ -99,7 +149,7 @@ func idField(flag, usage string) field {
 			return nil, nil
 		}
 		if err := checkID(v); err != nil {
-			return nil, fmt.Errorf("--%s: %w", flag, err)
+			return nil, flagged(flag, err)
 		}
 		return v, nil
 	})

@@ -7,13 +7,10 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/orrery-go/orrery/core"
-	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 	"github.com/orrery-go/orrery/shell/jobfile"
@@ -56,7 +53,7 @@ func (a *app) jobCommand() *cobra.Command {
 			j.jobs.reasoned("skip-next", "Skip the next time of a job's schedule; once more, and the one after it too"),
 			j.pause(),
 			j.jobs.post("resume", "resume", "Let a paused job make runs again, from now on"),
-			j.history(), j.runsOf(),
+			j.history(), j.preview(), j.runsOf(),
 			j.jobs.verb(verb{use: "delete", short: "Delete a job, and cancel its runs", method: http.MethodDelete}))...))
 }
 
@@ -121,22 +118,33 @@ pass are skipped, with the reason.`,
 		path:    "pause",
 		fields: []field{
 			reasonField(),
-			flagField((*pflag.FlagSet).StringVar, "until", "", "`time`, in RFC 3339, at which it resumes by itself", func(a *app, v string) (any, error) {
-				if v == "" {
-					return nil, nil
-				}
-				at, err := time.Parse(time.RFC3339, v)
-				if err != nil {
-					return nil, fmt.Errorf("--until: %q is no time in RFC 3339: write it such as 2026-12-27T00:00:00Z", v)
-				}
-				return effects.TimeOf(at), nil
-			}),
+			untilField(),
 		},
 	})
 }
 
 func (j *jobCommands) history() *cobra.Command {
 	return history(j.jobs, "RUN", "RUN TOOK", "List what was decided about each time of a job, newest first", j.runAt).command(j.a)
+}
+
+func (j *jobCommands) preview() *cobra.Command {
+	var n int
+	cmd := j.jobs.sending(verb{
+		use: "preview", short: "Show the next times of a job", path: "preview", method: http.MethodGet,
+		example: "  orreryd job preview nightly-report -n 10",
+	}, func(ctx context.Context, c *client, r request, _ []string) error {
+		if err := checkCount(n); err != nil {
+			return err
+		}
+		r.query.Set("n", number(n))
+		var p wire.Preview
+		if _, err := c.json(ctx, r, &p); err != nil {
+			return err
+		}
+		return j.a.printPreview(p)
+	})
+	addCount(cmd, &n)
+	return cmd
 }
 
 // runAt names the run of an occurrence by the id that people type, that of its time.
@@ -211,12 +219,12 @@ func jobView(s core.Job) view {
 	return view{
 		fields: [][2]string{
 			{"job", s.ID}, {"name", s.Name}, {"scope", s.Namespace + "/" + s.Tenant}, {"state", state},
-			{"schedule", s.Schedule}, {"in words", inWords(s.Schedule, s.Timezone)}, {"next", next}, {"skips next", numberOr(s.SkipNext)},
+			{"schedule", s.Schedule}, {"in words", inWords(s.Schedule, s.Timezone)}, {"next", next}, {"skip next", numberOr(s.SkipNext)},
 			{"runner", cmp.Or(s.Runner, "(default)")}, {"runs", podText(s.PodSpec)}, {"retry", retryText(s.RetryConfig)},
 			{"starts", timeText(s.StartsAt)}, {"ends", timeText(s.EndsAt)}, {"at most", atMost(s.Executions, s.MaxExecutions)},
 			{"dst", string(s.DST)}, {"day match", string(s.DayMatch)}, {"jitter", upTo(s.JitterSeconds)},
-			{"calendars", strings.Join(s.Calendars, ", ")}, {"missed", string(s.Missed)}, {"longest wait", upTo(s.MaxWaitSeconds)},
-			{"overlap", string(s.Overlap)}, {"at a time", numberOr(s.MaxConcurrentRuns)},
+			{"calendars", strings.Join(s.Calendars, ", ")}, {"start deadline", upTo(s.StartDeadlineSeconds)}, {"missed times", missedText(s.ScheduleOptions)},
+			{"overlap", cmp.Or(overlapText(s.Overlap, s.ScheduleOptions), overlapOfJob(s.JobSpec))}, {"at a time", numberOr(s.MaxConcurrentRuns)},
 			{"orphans", orphanText(s.OrphanPolicy)}, {"constraints", constraintText(s.ConstraintConfig)}, {"labels", pairs(s.Labels)},
 			{"times", verdictsText(s.Counts)},
 			{"ended", fmt.Sprintf("%d completed, %d failed, %d cancelled, %d orphaned", s.Counts.Completed, s.Counts.Failed, s.Counts.Cancelled, s.Counts.Orphaned)},
@@ -233,6 +241,14 @@ func jobView(s core.Job) view {
 			return []string{text.Clip(r.RunID, 80), string(r.Stage), by, shortTime(r.ScheduledAt)}
 		})}},
 	}
+}
+
+// overlapOfJob is the default policy, with how long a run may wait for a slot if that is given.
+func overlapOfJob(s core.JobSpec) string {
+	if s.MaxWaitSeconds == 0 {
+		return string(s.Overlap)
+	}
+	return string(s.Overlap) + ", " + waits(s.MaxWaitSeconds)
 }
 
 // verdictsText says what became of the times of a job.

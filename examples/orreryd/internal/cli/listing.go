@@ -45,6 +45,7 @@ type filter struct {
 	words              []string // that the flag takes; nil: any
 	boolean            bool
 	pairs              bool // KEY=VALUE, perhaps several
+	check              func(value string) error
 }
 
 // inScopes are the filters of lists over all tenants.
@@ -103,10 +104,15 @@ func (f filter) set(cmd *cobra.Command, q url.Values) error {
 		return err
 	}
 	q.Set(param, cmd.Flags().Lookup(f.flag).Value.String())
-	if f.words == nil {
-		return nil
+	switch {
+	case f.words != nil:
+		return checkOneOf(f.flag, q.Get(param), f.words)
+	case f.check != nil && q.Get(param) != "":
+		if err := f.check(q.Get(param)); err != nil {
+			return flagged(f.flag, err)
+		}
 	}
-	return checkOneOf(f.flag, q.Get(param), f.words)
+	return nil
 }
 
 // page says which part of a list is wanted.

@@ -30,23 +30,31 @@ func (a *app) occurrencesList() *cobra.Command {
 		example: "  orreryd occurrences list --verdict missed --from 2026-11-21T00:00:00Z\n  orreryd occurrences list --name nightly --all --json",
 		filters: []filter{
 			words("schedule", "only those of that `kind` of schedule", wordsOf(core.OccurrenceSchedules()...)),
-			{flag: "schedule-id", param: "schedule_id", usage: "only those of the recurring action or action with that `id`, or the job with that key"},
+			{flag: "schedule-id", param: "schedule_id", usage: "only those of the recurring action or action with that `id`, or the job with that key", check: checkID},
 			{flag: "name", usage: "only those of schedules of that `name`: a job's id, the description of a recurring action, the label of an action"},
 			words("verdict", "only those with that `verdict`", wordsOf(core.Verdicts()...)),
 			words("outcome", "only those that were dispatched and ended with that `outcome`", wordsOf(core.OccurrenceOutcomes("")...)),
 			{flag: "manual", boolean: true, usage: "only those that were triggered by hand, or with --manual=false only the others; both without the flag"},
-			{flag: "backfill", usage: "only those of the backfill with that `id`"},
-			{flag: "from", usage: "only entries whose first time is that `time` or later, in RFC 3339"},
-			{flag: "to", usage: "only entries whose first time is before that `time`, in RFC 3339"},
+			{flag: "backfill", usage: "only those of the backfill with that `id`", check: checkID},
+			{flag: "from", usage: "only entries whose first time is that `time` or later, in RFC 3339", check: isTime},
+			{flag: "to", usage: "only entries whose first time is before that `time`, in RFC 3339", check: isTime},
 		},
-		header: []string{"DUE (UTC)", "UNTIL", "TIMES", "SCHEDULE", "NAME", "VERDICT", "OUTCOME", "TOOK", "REASON"},
+		header: []string{"ID", "DUE (UTC)", "UNTIL", "TIMES", "SCHEDULE", "NAME", "VERDICT", "OUTCOME", "TOOK", "REASON"},
 		row: func(o core.Occurrence) []string {
 			made := occurrenceRow(o, "")
 			return []string{
-				shortTime(o.DueAt), until(o), made[2], text.OrDash(string(o.Schedule)), cell(o.Name, 30), made[1], made[3], made[4], made[6],
+				o.ID.String(), shortTime(o.DueAt), until(o), made[2], text.OrDash(string(o.Schedule)), cell(o.Name, 30), made[1], made[3], made[4], made[6],
 			}
 		},
 	}.command(a)
+}
+
+// isTime looks at a time that the user typed.
+func isTime(s string) error {
+	if _, err := effects.ParseTime(s); err != nil {
+		return &exitError{code: exitUsage, err: err}
+	}
+	return nil
 }
 
 // until shows the last time of an entry of several.

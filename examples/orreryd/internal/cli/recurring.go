@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -58,19 +59,19 @@ func definition(w *work) []field {
 	fields := append(append([]field{scheduleFields()}, optionFields()...), policyFields()...)
 	return append(append(fields, givenTextField("description", "`text` that says what it is"),
 		flagField((*pflag.FlagSet).StringVar, "ends-at", "", "disable it at that `time`, in RFC 3339", timeOf("ends-at")).ifGiven(),
-		flagField((*pflag.FlagSet).DurationVar, "start-deadline", 0,
-			"`duration` that an occurrence may be late; later it is missed (default 2m)", startDeadline).as("start_deadline_seconds").ifGiven(),
+		secondsField("start-deadline", "`duration` that an occurrence may be late; later it is missed (default 2m)", time.Second),
 	), w.fields()...)
 }
 
 // optionFields say what the schedule means beyond its expression.
 func optionFields() []field {
 	return []field{
-		givenTextField("dst", "`rule` for the times that the clocks skip or repeat: once_shifted (default), skip or twice"),
-		givenTextField("day-match", "`rule` where both day fields are restricted: either (default) or both"),
+		wordField("dst", "`rule` for the times that the clocks skip or repeat: once_shifted (default), skip or twice",
+			wordsOf(schedule.DSTOnceShifted, schedule.DSTSkip, schedule.DSTTwice)),
+		wordField("day-match", "`rule` where both day fields are restricted: either (default) or both", wordsOf(schedule.DayMatchEither, schedule.DayMatchBoth)),
 		flagField((*pflag.FlagSet).StringVar, "starts-at", "", "no time before that `time`, in RFC 3339, is due", timeOf("starts-at")).ifGiven(),
 		flagField((*pflag.FlagSet).Uint64Var, "max-executions", 0, "end the schedule after that `number` of dispatches", asIs[uint64]).ifGiven(),
-		flagField((*pflag.FlagSet).DurationVar, "jitter", 0, "dispatch each time up to that `duration` later, to spread them", jitter).as("jitter_seconds").ifGiven(),
+		secondsField("jitter", "dispatch each time up to that `duration` later, to spread them", 0),
 	}
 }
 
@@ -100,30 +101,14 @@ func scheduleFields() field {
 	return f
 }
 
-// timeOf checks the time that a flag gives.
+// timeOf checks the time that a flag gives; an empty one clears what was given before.
 func timeOf(flag string) func(*app, string) (any, error) {
 	return func(_ *app, at string) (any, error) {
-		if at != "" {
-			if _, err := effects.ParseTime(at); err != nil {
-				return nil, usagef("--%s: %w", flag, err)
-			}
+		if at == "" {
+			return at, nil
 		}
-		return at, nil
+		return at, checkTime(flag, at)
 	}
-}
-
-func jitter(_ *app, d time.Duration) (any, error) {
-	if d < 0 || d%time.Second != 0 {
-		return nil, usagef("--jitter: %s is not a whole number of seconds", d)
-	}
-	return int64(d / time.Second), nil
-}
-
-func startDeadline(_ *app, d time.Duration) (any, error) {
-	if d < time.Second || d%time.Second != 0 {
-		return nil, usagef("--start-deadline: %s is not a whole number of seconds, at least 1s", d)
-	}
-	return int64(d / time.Second), nil
 }
 
 func (r *recurring) add() *cobra.Command {
@@ -133,7 +118,7 @@ func (r *recurring) add() *cobra.Command {
 	m.complete = nil
 	when := field{value: func(*app, []string) (any, error) {
 		if w.cmd.Flag("cron").Value.String() == "" {
-			return nil, usagef("--cron: missing: say when, as in --cron \"0 9 * * MON-FRI\"")
+			return nil, usagef("--cron is missing: say when, as in --cron \"0 9 * * MON-FRI\"")
 		}
 		return nil, nil
 	}}
@@ -158,7 +143,7 @@ or 7 (years last); try one with: orreryd recurring preview --cron "0 9 * * MON-F
   orreryd recurring add --cron @daily --tool pipeline --input '{"file":"release.toml","inputs":{"branch":"main"}}'`,
 		args:   cobra.ArbitraryArgs,
 		makes:  true,
-		fields: append(append([]field{when}, definition(&w)...), what),
+		fields: append(append([]field{when}, definition(&w)...), field{value: func(*app, []string) (any, error) { return nil, w.checkEffect() }}, what),
 	}, func(ctx context.Context, c *client, q request, _ []string) error {
 		q.fields["namespace"], q.fields["tenant"], q.fields["enabled"] = r.scope.namespace, r.scope.tenant, !disabled
 		if q.fields["action_type"] == nil {
@@ -200,8 +185,9 @@ func (r *recurring) update() *cobra.Command {
 		use:   "update ID [flags] [-- COMMAND [ARG...]]",
 		short: "Change a recurring action; only what is given changes",
 		long: `Change a recurring action. Only what is given changes; a changed schedule counts
-from now and never makes a past time due. An empty --ends-at, --dedup-key or
---description clears it.`,
+from now and never makes a past time due. An empty --starts-at, --ends-at,
+--dedup-key, --description, --calendar, --overlap, --missed, --dst or --day-match
+clears it; so does 0 of a number or a duration that has a default.`,
 		example: "  orreryd recurring update ID --cron \"0 10 * * *\"\n  orreryd recurring update ID -- echo \"something else\"",
 		args: func(cmd *cobra.Command, args []string) error {
 			if n := cmd.ArgsLenAtDash(); n >= 0 {
@@ -321,8 +307,11 @@ func occurrenceRow(o core.Occurrence, made string) []string {
 		count += "+"
 	}
 	reason := o.Reason
-	if o.Manual {
+	switch {
+	case o.Manual:
 		reason = strings.TrimSpace("triggered by hand " + reason)
+	case o.Backfill != uuid.Nil:
+		reason = strings.TrimSpace("backfilled " + reason)
 	}
 	return []string{
 		shortTime(o.DueAt), text.Clip(string(o.Verdict), 14), count, cell(o.Outcome, 12), took(o.StartedAt, o.FinishedAt), text.OrDash(made), cell(reason, 60),
@@ -356,15 +345,15 @@ those of an expression.`,
 		ValidArgsFunction: r.complete,
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if n < 1 || n > 1000 {
-			return usagef("--number: %d is not between 1 and 1000", n)
+		if err := checkCount(n); err != nil {
+			return err
 		}
 		if len(args) == 0 {
 			p, err := previewOf(schedule.Spec{Expr: cron, Zone: cmp.Or(tz, "UTC"), DST: schedule.DST(dst), DayMatch: schedule.DayMatch(days)}, n, effects.TimeOf(time.Now()))
 			if err != nil {
 				return err
 			}
-			return r.printPreview(p)
+			return r.a.printPreview(p)
 		}
 		return r.a.withClient(func(ctx context.Context, c *client, args []string) error {
 			q := r.scope.query()
@@ -373,7 +362,7 @@ those of an expression.`,
 			if _, err := c.json(ctx, request{method: http.MethodGet, path: r.of(args[0], "preview"), query: q}, &p); err != nil {
 				return err
 			}
-			return r.printPreview(p)
+			return r.a.printPreview(p)
 		})(cmd, args)
 	}
 	f := cmd.Flags()
@@ -381,7 +370,7 @@ those of an expression.`,
 	f.StringVar(&tz, "tz", "", "time `zone` of --cron (default UTC)")
 	f.StringVar(&dst, "dst", "", "`rule` of --cron for the times that the clocks skip or repeat (default once_shifted)")
 	f.StringVar(&days, "day-match", "", "`rule` of --cron where both day fields are restricted (default either)")
-	f.IntVarP(&n, "number", "n", 5, "`number` of times to show")
+	addCount(cmd, &n)
 	completeZone(cmd)
 	return cmd
 }
@@ -395,8 +384,21 @@ func previewOf(spec schedule.Spec, n int, now effects.Time) (wire.Preview, error
 	return wire.Preview{CronExpr: spec.Expr, Timezone: spec.Zone, Description: s.Describe(), Times: s.Preview(now, n), Warnings: s.Warnings()}, nil
 }
 
-func (r *recurring) printPreview(p wire.Preview) error {
-	r.a.warn(p.Warnings)
+// addCount adds the flag that says how many times a preview shows.
+func addCount(cmd *cobra.Command, n *int) {
+	cmd.Flags().IntVarP(n, "number", "n", 5, "`number` of times to show")
+}
+
+func checkCount(n int) error {
+	if n < 1 || n > 1000 {
+		return usagef("--number: %d is not between 1 and 1000", n)
+	}
+	return nil
+}
+
+// printPreview shows the next times of a schedule.
+func (a *app) printPreview(p wire.Preview) error {
+	a.warn(p.Warnings)
 	rows := rowsOf(p.Times, func(t effects.Time) []string {
 		return []string{t.Std().Format("Mon 2006-01-02 15:04:05"), localTime(t, p.Timezone)}
 	})
@@ -404,7 +406,7 @@ func (r *recurring) printPreview(p wire.Preview) error {
 	if len(rows) > 0 {
 		times = table{[]string{"UTC", text.Clip(p.Timezone, 40)}, rows}.text()
 	}
-	return r.a.show(p, text.Clean(p.Description)+"\n"+times)
+	return a.show(p, text.Clean(p.Description)+"\n"+times)
 }
 
 // localTime shows a time in a zone; the zone is embedded, as the scheduler's is.
@@ -435,7 +437,8 @@ func recurringView(r core.RecurringAction) view {
 		{"next", timeText(r.NextExecutionAt)}, {"last", timeText(r.LastExecutedAt)},
 		{"starts", timeText(r.StartsAt)}, {"ends", timeText(r.EndsAt)}, {"at most", atMost(r.Executions, r.MaxExecutions)},
 		{"dst", string(r.DST)}, {"day match", string(r.DayMatch)}, {"jitter", upTo(r.JitterSeconds)},
-		{"calendars", strings.Join(r.Calendars, ", ")}, {"overlap", overlapText(r.Overlap, r.ScheduleOptions)}, {"missed times", missedText(r.ScheduleOptions)},
+		{"calendars", strings.Join(r.Calendars, ", ")}, {"overlap", overlapText(r.Overlap, r.ScheduleOptions)},
+		{"start deadline", upTo(r.StartDeadlineSeconds)}, {"missed times", missedText(r.ScheduleOptions)},
 		{"paused until", timeText(r.PausedUntil)}, {"skip next", nonZero(uint64(r.SkipNext))}, {"last success", timeText(r.LastSuccessAt)},
 		{"waiting", nonZero(uint64(len(r.Waiting)))}, {"running", nonZero(uint64(len(r.Running)))},
 		{"executed", number(r.ExecutionCount)}, {"missed", number(r.MissedCount)}, {"skipped", number(r.SkippedCount)},

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -12,46 +11,61 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
-	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 )
 
 // policyFields say what becomes of times that cannot be dispatched at once.
 func policyFields() []field {
-	seconds := func(flag, as, usage string) field {
-		return flagField((*pflag.FlagSet).DurationVar, flag, 0, usage, func(_ *app, d time.Duration) (any, error) {
-			if d < 0 || d%time.Second != 0 {
-				return nil, usagef("--%s: %s is not a whole number of seconds", flag, d)
-			}
-			return int64(d / time.Second), nil
-		}).as(as).ifGiven()
-	}
 	return []field{
 		listField("calendar", "`NAME` of a calendar whose times are left out; may be repeated; an empty one stands for none", readAll(func(s string) (string, error) { return s, nil })).as("calendars"),
-		givenTextField("overlap", "`policy` while an earlier time has not ended: allow (default), skip, buffer_one, buffer_all, cancel_other or terminate_other"),
+		wordField("overlap", "`policy` while an earlier time has not ended: allow (default), skip, buffer_one, buffer_all, cancel_other or terminate_other", overlapPolicies),
 		flagField((*pflag.FlagSet).Uint32Var, "buffer-limit", 0, "let at most that `number` of times wait, with --overlap buffer_all (default 100)", asIs[uint32]).ifGiven(),
-		seconds("max-wait", "max_wait_seconds", "give up a time that has waited for that `duration`"),
-		givenTextField("missed", "`policy` for the times of an outage: skip (default), latest or all"),
-		seconds("catch-up", "catch_up_seconds", "catch up what is missed for no longer than that `duration`, with --missed latest or all"),
+		secondsField("max-wait", "give up a time that has waited for that `duration`", 0),
+		wordField("missed", "`policy` for the times of an outage: skip (default), latest or all", wordsOf(core.MissedSkip, core.MissedLatest, core.MissedAll)),
+		secondsField("catch-up", "catch up what is missed for no longer than that `duration`, with --missed latest or all", 0),
 		flagField((*pflag.FlagSet).Uint32Var, "catch-up-limit", 0, "catch up at most that `number` of times after one outage (default 100)", asIs[uint32]).ifGiven(),
-		seconds("catch-up-spacing", "catch_up_spacing_seconds", "leave that `duration` between two times that are caught up"),
+		secondsField("catch-up-spacing", "leave that `duration` between two times that are caught up", 0),
 	}
+}
+
+// overlapPolicies are the words of --overlap: those of the policies, and two more for two of them.
+var overlapPolicies = wordsOf(core.OverlapAllow, core.OverlapSkip, core.OverlapBufferOne, core.OverlapBufferAll,
+	core.OverlapCancelOther, core.OverlapTerminateOther, core.OverlapForbid, core.OverlapReplace)
+
+// checkEffect refuses options of a new schedule that its policies leave without an effect.
+func (w *work) checkEffect() error {
+	value := func(flag string) string { return w.cmd.Flag(flag).Value.String() }
+	overlap, missed := core.OverlapPolicy(value("overlap")).Plain(), core.MissedPolicy(value("missed"))
+	catchesUp := missed == core.MissedLatest || missed == core.MissedAll
+	for _, o := range []struct {
+		flag, with string
+		has        bool
+	}{
+		{"buffer-limit", "--overlap buffer_all", overlap == core.OverlapBufferAll},
+		{"max-wait", "--overlap buffer_one, buffer_all, cancel_other or terminate_other", overlap != core.OverlapAllow && overlap != core.OverlapSkip},
+		{"catch-up", "--missed latest or all", catchesUp},
+		{"catch-up-limit", "--missed all", missed == core.MissedAll},
+		{"catch-up-spacing", "--missed all", missed == core.MissedAll},
+	} {
+		if v := value(o.flag); !o.has && v != "0" && v != "0s" {
+			return usagef("--%s has an effect with %s only", o.flag, o.with)
+		}
+	}
+	return nil
 }
 
 // untilField is when a pause ends by itself.
 func untilField() field {
-	return flagField((*pflag.FlagSet).StringVar, "until", "", "go on by itself at that `time`, in RFC 3339", timeOf("until")).ifGiven()
+	return timeField("until", "go on by itself at that `time`, in RFC 3339")
 }
 
 func (r *recurring) trigger() *cobra.Command {
 	return r.verb(verb{
 		use: "trigger", short: "Make one occurrence now; the schedule stays as it is", path: "trigger",
 		example: "  orreryd recurring trigger ID\n  orreryd recurring trigger ID --payload '{\"argv\":[\"date\"]}'",
-		fields: []field{flagField((*pflag.FlagSet).StringVar, "payload", "", "`JSON` object that the tool gets this once, instead of its own", func(_ *app, s string) (any, error) {
-			if !json.Valid([]byte(s)) {
-				return nil, usagef("--payload: %q is not JSON", text.Clip(s, 60))
-			}
-			return json.RawMessage(s), nil
-		}).ifGiven()},
+		fields: []field{flagField((*pflag.FlagSet).StringVar, "payload", "",
+			"the tool's input this once, instead of its own, an object: `JSON`, @FILE, or - for stdin", func(a *app, v string) (any, error) {
+				return a.needJSON("payload", v)
+			}).ifGiven()},
 	})
 }
 
@@ -62,7 +76,10 @@ func (r *recurring) cancelWaiting() *cobra.Command {
 		use: "cancel-waiting ID --occurrence OCCURRENCE", short: "Cancel a time that waits for its turn", args: oneID, fields: []field{reasonField()},
 	}, func(ctx context.Context, c *client, q request, args []string) error {
 		if occurrence == "" {
-			return usagef("--occurrence: missing: give the id that orreryd occurrences shows")
+			return usagef("--occurrence is missing: give an id that orreryd occurrences list --verdict waiting shows")
+		}
+		if err := checkID(occurrence); err != nil {
+			return flagged("occurrence", err)
 		}
 		q.path = r.of(args[0], "waiting", occurrence, "cancel")
 		return r.send(ctx, c, q, args)
@@ -104,9 +121,14 @@ func overlapText(p core.OverlapPolicy, o core.ScheduleOptions) string {
 		parts = append(parts, fmt.Sprintf("at most %d wait", o.BufferLimit))
 	}
 	if o.MaxWaitSeconds > 0 {
-		parts = append(parts, upTo(o.MaxWaitSeconds))
+		parts = append(parts, waits(o.MaxWaitSeconds))
 	}
 	return strings.Join(parts, ", ")
+}
+
+// waits says how long a time may wait for its turn.
+func waits(seconds int64) string {
+	return "each for " + (time.Duration(seconds) * time.Second).String() + " at most"
 }
 
 // missedText says a missed policy with its bounds; empty: the default.
