@@ -78,7 +78,7 @@ func (t *jobTransition) denyBefore10(a ActiveRun) string {
 		return "the job is paused: " + t.PausedReason
 	case t.SkipNext > 0:
 		t.SkipNext--
-		return skippedByHand
+		return "skipNext"
 	}
 	if i := slices.IndexFunc(t.Active, ActiveRun.arrived); t.Overlap == OverlapForbid && i >= 0 {
 		return fmt.Sprintf("overlap is %s, and run %s has not ended", OverlapForbid, t.Active[i].RunID)

@@ -95,7 +95,7 @@ func (m *jobModel) skip(came *[]core.Time) {
 		default:
 			return
 		}
-		m.told[first] = outcome{core.VerdictSkipped, "skipNext"}
+		m.told[first] = outcome{core.VerdictSkipped, "the next time was to be skipped, by hand or by an action of a constraint"}
 	}
 }
 

@@ -78,7 +78,7 @@ func (t *jobTransition) admit(e JobAdmit) {
 // Reasons of verdicts about runs that were made ahead of their times.
 const (
 	droppedReason = "its time is none of the schedule any more"
-	skippedByHand = "skipNext"
+	skippedByHand = "the next time was to be skipped, by hand or by an action of a constraint"
 )
 
 // deny says why a run whose time has come does not go on, and which verdict that is: the first
