@@ -147,7 +147,7 @@ func (j Job) undecided() uint64 {
 // most n: those of the runs that wait for their time, and those of its schedule for which no
 // run was made, each with its jitter, and without those that the calendars leave out. Of a
 // paused job they are those at which it would run if it were resumed now, or when its pause ends. Times
-// that are to be skipped are among them. It is empty for a job without a schedule, and for one
+// that are to be skipped by hand are not among them. It is empty for a job without a schedule, and for one
 // whose schedule this build refuses. A calendar that the job names, and that is not given, leaves
 // out all times, as one does that is gone.
 func (j Job) Upcoming(now Time, n int, calendars Calendars) []Time {
@@ -164,20 +164,28 @@ func (j Job) Upcoming(now Time, n int, calendars Calendars) []Time {
 		after = max(after, j.PausedUntil-1)
 	}
 	var times []Time
+	skip := int(min(j.SkipNext, maxLookedAt))
 	for _, a := range j.Active {
-		if begins := max(s.firesAt(a.ScheduledAt), a.NotBefore); a.Stage == StageWaiting && a.scheduled() && !a.Dropped && begins.After(now) && !begins.Before(j.PausedUntil) {
+		if a.Stage != StageWaiting || !a.scheduled() || a.Dropped {
+			continue
+		}
+		begins := max(s.firesAt(a.ScheduledAt), a.NotBefore)
+		switch {
+		case begins.After(now) && !begins.Before(j.PausedUntil):
 			times = append(times, begins)
+		case !begins.After(now) && !j.Paused: // it is about to be skipped
+			skip = max(skip-1, 0)
 		}
 	}
 	slices.Sort(times)
 	if j.MaxExecutions > 0 {
 		n = int(min(uint64(n), j.MaxExecutions-min(j.Executions, j.MaxExecutions)))
 	}
-	times = times[:min(n, len(times))]
-	for _, at := range s.upcoming(after, max(now, j.PausedUntil-1), effects.MaxTime+1, n-len(times)) {
+	times = times[:min(n+skip, len(times))]
+	for _, at := range s.upcoming(after, max(now, j.PausedUntil-1), effects.MaxTime+1, n+skip-len(times)) {
 		times = append(times, s.firesAt(at))
 	}
-	return times
+	return times[min(skip, len(times)):]
 }
 
 // shownTimes is how many times an edit shows.
