@@ -7,13 +7,10 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/orrery-go/orrery/core"
-	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 	"github.com/orrery-go/orrery/shell/jobfile"
@@ -120,17 +117,7 @@ pass are skipped, with the reason.`,
 		example: "  orreryd job pause nightly-report --reason holidays --until 2026-12-27T00:00:00Z",
 		path:    "pause",
 		fields: []field{
-			reasonField(),
-			flagField((*pflag.FlagSet).StringVar, "until", "", "`time`, in RFC 3339, at which it resumes by itself", func(a *app, v string) (any, error) {
-				if v == "" {
-					return nil, nil
-				}
-				at, err := time.Parse(time.RFC3339, v)
-				if err != nil {
-					return nil, fmt.Errorf("--until: %q is no time in RFC 3339: write it such as 2026-12-27T00:00:00Z", v)
-				}
-				return effects.TimeOf(at), nil
-			}),
+			reasonField(), untilField(),
 		},
 	})
 }
