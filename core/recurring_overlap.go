@@ -203,7 +203,11 @@ func (t *recurringTransition) goOn() {
 // childEnded: what was dispatched has ended, or could not be made.
 func (t *recurringTransition) childEnded(e ChildEnded) {
 	i := slices.IndexFunc(t.Running, func(n RunningTime) bool { return uint32(n.N) == e.N })
-	if i < 0 {
+	switch {
+	case i < 0 && t.Overlap.Plain() == OverlapAllow && e.Outcome == ChildSucceeded && uint64(e.N) <= t.Sequence:
+		t.LastSuccessAt = t.clock.Now // one of more than MaxRunningKept
+		return
+	case i < 0:
 		t.conflict("recurring action %s does not wait for %s", t.ID, e.Child)
 		return
 	}

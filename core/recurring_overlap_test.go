@@ -150,3 +150,25 @@ func TestTheEndOfAPauseMakesNoTimeDueThatCameBeforeThePause(t *testing.T) {
 	assert.Empty(t, apply(core.RecurringDue{}, r.Deadline()))
 	assert.Contains(t, r.DisabledReason, "ends_at")
 }
+
+func TestASuccessCountsThoughSoManyOverlapThatTheirDispatchesAreNotKept(t *testing.T) {
+	r, effs := core.RecurringAction{}.Apply(core.RecurringCreate{Spec: goldenRecurringSpec()}, core.Clock{Now: start, Step: 1})
+	require.Nil(t, refusal(effs))
+	for n := range core.MaxRunningKept + 1 {
+		r, effs = r.Apply(core.RecurringTrigger{}, core.Clock{Now: start, Step: uint64(n) + 2})
+		require.Nil(t, refusal(effs))
+	}
+	require.Len(t, r.Running, core.MaxRunningKept)
+	require.NotEqualValues(t, 1, r.Running[0].N)
+	later := start.Add(time.Second)
+	was := r
+	r, effs = r.Apply(core.ChildEnded{N: 1, Outcome: core.ChildSucceeded}, core.Clock{Now: later, Step: 501})
+	assert.Nil(t, refusal(effs))
+	assert.Equal(t, later, r.LastSuccessAt)
+	r.LastSuccessAt = was.LastSuccessAt
+	assert.Equal(t, was, r, "nothing else")
+	_, effs = was.Apply(core.ChildEnded{N: 1, Outcome: core.ChildFailed}, core.Clock{Now: later, Step: 501})
+	assert.NotNil(t, refusal(effs))
+	_, effs = was.Apply(core.ChildEnded{N: 9999, Outcome: core.ChildSucceeded}, core.Clock{Now: later, Step: 501})
+	assert.NotNil(t, refusal(effs), "it has made no such dispatch")
+}
