@@ -3,6 +3,7 @@ package shell
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 
 	"github.com/google/uuid"
@@ -62,9 +63,9 @@ func (c Calendars) UpdateTelling(ctx context.Context, s Scope, name string, e co
 	if err != nil || is.Revision == was.Revision {
 		return change, err
 	}
-	now := effects.TimeOf(c.e.o.Clock.Now())
+	now, known := effects.TimeOf(c.e.o.Clock.Now()), knownCalendars{of: c, scope: s, read: map[string]core.Calendars{}}
 	look := func(kind effects.Kind, id uuid.UUID, named string, calendars []string, upcoming func(core.Calendars) []effects.Time) error {
-		others, err := c.Named(ctx, s, calendars)
+		others, err := known.named(ctx, calendars)
 		if err != nil {
 			return err
 		}
@@ -100,6 +101,30 @@ func (c Calendars) UpdateTelling(ctx context.Context, s Scope, name string, e co
 		}
 	}
 	return change, nil
+}
+
+// knownCalendars reads each calendar of a tenant once, for all schedules that name it.
+type knownCalendars struct {
+	of    Calendars
+	scope Scope
+	read  map[string]core.Calendars // by name: the calendar, or none if it does not exist
+}
+
+// named gives those of the names that exist.
+func (k knownCalendars) named(ctx context.Context, names []string) (core.Calendars, error) {
+	all := make(core.Calendars, len(names))
+	for _, name := range names {
+		found, known := k.read[name]
+		if !known {
+			var err error
+			if found, err = k.of.Named(ctx, k.scope, []string{name}); err != nil {
+				return nil, err
+			}
+			k.read[name] = found
+		}
+		maps.Copy(all, found)
+	}
+	return all, nil
 }
 
 // Delete ends a calendar that no schedule names. The error is a [*Refusal] if the tenant has none of
