@@ -147,7 +147,11 @@ func finishBackfills(t *testing.T, dir string, l *ledger) {
 	require.NoError(t, err)
 	lines, err := readLines(filepath.Join(dir, effectsFile))
 	require.NoError(t, err)
-	t.Logf("%d backfills, %d runs", len(snap.backfills), len(lines))
+	refused := uint64(0)
+	for _, b := range snap.backfills {
+		refused += b.Counts.Refused
+	}
+	t.Logf("%d backfills, %d runs, %d times refused", len(snap.backfills), len(lines), refused)
 	report(t, examineBackfills(snap, l, lines))
 	sound(t, st)
 	assert.NotEmpty(t, l.backfills, "no backfill was acknowledged: the test has tested nothing")
