@@ -365,14 +365,18 @@ func (t *timetable) last(from, to Time, n int) []Time {
 	}
 }
 
+// maxAhead bounds how many due instants a preview looks at, which is made for each edit and for each
+// schedule that a calendar's edit may move.
+const maxAhead = 5000
+
 // upcoming lists the next n due instants after one, before the end, at which something is
-// dispatched after now. It looks at no more than [maxWalked].
+// dispatched after now. It looks at no more than [maxAhead].
 func (t *timetable) upcoming(after, now, end Time, n int) []Time {
 	var list []Time
 	if n <= 0 {
 		return nil
 	}
-	times, _ := t.firing(max(after, laterMS(now, -t.jitterMS)-1)+1, end-1, maxWalked)
+	times, _ := t.firing(max(after, laterMS(now, -t.jitterMS)-1)+1, end-1, maxAhead)
 	for at := range times {
 		if !t.firesAt(at).After(now) {
 			continue

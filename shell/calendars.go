@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -48,9 +49,12 @@ type MovedSchedule struct {
 // CalendarChange says what a change of a calendar means for the schedules that name it.
 type CalendarChange struct {
 	Calendar core.Calendar
-	Moved    []MovedSchedule // those of the first [MaxPage] schedules of each kind, by their next five times
+	Moved    []MovedSchedule // those of the first [MaxPage] schedules of each kind, by their next five times, as far as two seconds suffice
 	More     bool            // there are more schedules, at which nobody looked
 }
+
+// maxMovedLook bounds how long a change of a calendar looks at schedules.
+const maxMovedLook = 2 * time.Second
 
 // UpdateTelling is [Calendars.Update] with the event, and also says which schedules it moves.
 func (c Calendars) UpdateTelling(ctx context.Context, s Scope, name string, e core.CalendarUpdate) (CalendarChange, error) {
@@ -64,7 +68,12 @@ func (c Calendars) UpdateTelling(ctx context.Context, s Scope, name string, e co
 		return change, err
 	}
 	now, known := effects.TimeOf(c.e.o.Clock.Now()), knownCalendars{of: c, scope: s, read: map[string]core.Calendars{}}
+	began := c.e.o.Clock.Steady()
 	look := func(kind effects.Kind, id uuid.UUID, named string, calendars []string, upcoming func(core.Calendars) []effects.Time) error {
+		if c.e.o.Clock.Steady().Sub(began) > maxMovedLook {
+			change.More = true
+			return nil
+		}
 		others, err := known.named(ctx, calendars)
 		if err != nil {
 			return err
@@ -84,7 +93,7 @@ func (c Calendars) UpdateTelling(ctx context.Context, s Scope, name string, e co
 	if err != nil {
 		return change, err
 	}
-	change.More = more != ""
+	change.More = change.More || more != ""
 	for _, r := range recurring {
 		if err := look(core.KindRecurring, r.ID, r.Description, r.Calendars, func(of core.Calendars) []effects.Time { return r.Upcoming(now, told, of) }); err != nil {
 			return change, err
