@@ -109,12 +109,26 @@ func (o ScheduleOptions) chosen(s *timetable, from, to, now Time, startDeadlineM
 	if o.Missed == MissedAll {
 		n = o.catchUpLimit()
 	}
+	if late := o.latestMS(startDeadlineMS); late >= 0 { // what is due earlier is not dispatched
+		from = max(from, laterMS(now, -late-s.jitterMS))
+	}
 	return slices.DeleteFunc(s.last(from, to, n), func(at Time) bool {
 		if fires := s.firesAt(at); betweenMS(fires, now) > startDeadlineMS {
 			return o.Missed == "" || o.Missed == MissedSkip || !o.inWindow(fires, now)
 		}
 		return false
 	})
+}
+
+// latestMS is how late a time may be dispatched; negative: as late as can be.
+func (o ScheduleOptions) latestMS(startDeadlineMS int64) int64 {
+	switch {
+	case !o.catchesUp():
+		return startDeadlineMS
+	case o.CatchUpSeconds == 0:
+		return -1
+	}
+	return max(startDeadlineMS, o.CatchUpSeconds*1000)
 }
 
 // missReason is why times pass that are decided about now and not chosen.
