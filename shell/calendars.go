@@ -53,8 +53,11 @@ type CalendarChange struct {
 	More     bool            // there are more schedules, at which nobody looked
 }
 
-// maxMovedLook bounds how long a change of a calendar looks at schedules.
-const maxMovedLook = 2 * time.Second
+// What a change of a calendar says of the schedules that it moves.
+const (
+	maxMovedLook = 2 * time.Second // for all of them
+	movedTimes   = 5               // of each, before and after
+)
 
 // UpdateTelling is [Calendars.Update] with the event, and also says which schedules it moves.
 func (c Calendars) UpdateTelling(ctx context.Context, s Scope, name string, e core.CalendarUpdate) (CalendarChange, error) {
@@ -67,8 +70,8 @@ func (c Calendars) UpdateTelling(ctx context.Context, s Scope, name string, e co
 	if err != nil || is.Revision == was.Revision {
 		return change, err
 	}
-	now, known := effects.TimeOf(c.e.o.Clock.Now()), knownCalendars{of: c, scope: s, read: map[string]core.Calendars{}}
-	began := c.e.o.Clock.Steady()
+	now, began := effects.TimeOf(c.e.o.Clock.Now()), c.e.o.Clock.Steady()
+	known := knownCalendars{of: c, scope: s, read: map[string]core.Calendars{}}
 	look := func(kind effects.Kind, id uuid.UUID, named string, calendars []string, upcoming func(core.Calendars) []effects.Time) error {
 		if c.e.o.Clock.Steady().Sub(began) > maxMovedLook {
 			change.More = true
@@ -87,7 +90,6 @@ func (c Calendars) UpdateTelling(ctx context.Context, s Scope, name string, e co
 		}
 		return nil
 	}
-	const told = 5
 	term := core.TermWithin(core.CalendarTerm(name), s)
 	recurring, more, err := page[core.RecurringAction](ctx, c.e.store, newest(core.KindRecurring, term), Page{Limit: MaxPage}, nil)
 	if err != nil {
@@ -95,7 +97,7 @@ func (c Calendars) UpdateTelling(ctx context.Context, s Scope, name string, e co
 	}
 	change.More = change.More || more != ""
 	for _, r := range recurring {
-		if err := look(core.KindRecurring, r.ID, r.Description, r.Calendars, func(of core.Calendars) []effects.Time { return r.Upcoming(now, told, of) }); err != nil {
+		if err := look(core.KindRecurring, r.ID, r.Description, r.Calendars, func(of core.Calendars) []effects.Time { return r.Upcoming(now, movedTimes, of) }); err != nil {
 			return change, err
 		}
 	}
@@ -105,7 +107,7 @@ func (c Calendars) UpdateTelling(ctx context.Context, s Scope, name string, e co
 	}
 	change.More = change.More || more != ""
 	for _, j := range jobs {
-		if err := look(core.KindJob, j.Key, j.ID, j.Calendars, func(of core.Calendars) []effects.Time { return j.Upcoming(now, told, of) }); err != nil {
+		if err := look(core.KindJob, j.Key, j.ID, j.Calendars, func(of core.Calendars) []effects.Time { return j.Upcoming(now, movedTimes, of) }); err != nil {
 			return change, err
 		}
 	}
