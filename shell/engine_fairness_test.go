@@ -369,3 +369,39 @@ func TestARunIsEndedAtTheOperatorsCeilingWhateverItAsksFor(t *testing.T) {
 		})
 	}
 }
+
+// A few schedules whose decisions take long put off those of another tenant by a turn, also if all that
+// is due fits into one batch.
+func TestFewMachinesThatTakeLongDoNotPutOffThoseOfAnotherTenant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := &hurrying{}
+		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(&counting{}), Clock: clock})
+		spec := everyMinute()
+		for n := range byte(20) {
+			spec.ID = uuid.UUID{0: 1, 15: n}
+			_, err := e.Recurring().Create(bg(), spec)
+			require.NoError(t, err)
+		}
+		spec.ID, spec.Tenant = uuid.UUID{0: 0xff}, "another" // which is the last in the due index
+		_, err := e.Recurring().Create(bg(), spec)
+		require.NoError(t, err)
+		clock.each.Store(int64(10 * time.Millisecond)) // so a batch has time for few of them
+		elapse(2 * time.Minute)
+		clock.each.Store(0)
+
+		other, _, err := e.Recurring().History(bg(), spec.ID, shell.Page{Limit: 1000})
+		require.NoError(t, err)
+		require.NotEmpty(t, other)
+		first := other[len(other)-1]
+		before := 0
+		for n := range byte(20) {
+			list, _, err := e.Recurring().History(bg(), uuid.UUID{0: 1, 15: n}, shell.Page{Limit: 1000})
+			require.NoError(t, err)
+			require.NotEmpty(t, list)
+			if o := list[len(list)-1]; o.DueAt == first.DueAt && o.DecidedAt < first.DecidedAt {
+				before++
+			}
+		}
+		assert.Less(t, before, 8, "schedules of the other tenant were decided before")
+	})
+}

@@ -241,6 +241,11 @@ func (s *Server) pauseRecurring(w http.ResponseWriter, r *http.Request, c *call,
 	if err != nil {
 		return nil, err
 	}
+	if !or(body.Until, 0).IsZero() { // one that is disabled is enabled then, whoever has disabled it
+		if err := s.mayDispatch(r, c, a); err != nil {
+			return nil, err
+		}
+	}
 	a, err = s.engine.Recurring().PauseUntil(r.Context(), a.ID, reason, or(body.Until, 0))
 	return stateOf(a), err
 }
