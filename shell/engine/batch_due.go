@@ -39,7 +39,7 @@ func (b *batch) sweepDue() error {
 			return err
 		}
 	}
-	b.sweep = sweep{}
+	b.sweep = sweep{active: b.sweep.left}
 	return nil
 }
 
@@ -126,6 +126,7 @@ func (b *batch) dueNow() error {
 				continue
 			}
 			if timer.over() && !b.l.e.o.StrictTick {
+				b.sweep.left = b.sweep.active
 				return nil
 			}
 			s, err := b.fold.State(ref)
