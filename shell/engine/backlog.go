@@ -28,6 +28,7 @@ type backlog struct {
 type dueQueue struct {
 	share   uint32 // see [DueShare]
 	weight  int    // entries that it may take at its turn
+	may     int    // entries that it may take of the batch
 	entries []store.DueEntry
 }
 
@@ -35,11 +36,11 @@ const (
 	// shortStint is [maxStint] for what a batch takes from a backlog of several tenants. What
 	// falls due for one of them meanwhile waits for the batch under way and for its own.
 	shortStint = 4 * time.Millisecond
-	// shortPart is the part of [Options.MaxBatch] that a batch takes then for each tenant in the
-	// backlog: to write what the entries have changed takes longer than to decide them. It is
-	// leastPart entries at least.
-	shortPart = 16
-	leastPart = 16
+	// shortPart is how many entries a batch takes then of each tenant, times its weight: to write
+	// what an entry has changed, and to run what it has begun, takes longer than to decide it.
+	shortPart = 8
+	// shortQueue is how many entries of a tenant are taken whole then, if it has no more.
+	shortQueue = 64
 	// maxBacklog bounds the entries in memory. What is due beyond them waits until there
 	// is room, whosever it is.
 	maxBacklog = 1 << 19
@@ -64,13 +65,25 @@ func (g *backlog) add(share uint32, weights map[uint32]int, d store.DueEntry) {
 	g.entries++
 }
 
+// allot says how many entries each tenant may take of a batch of at most limit, and gives how many
+// that are in all.
+func (g *backlog) allot(limit int) (all int) {
+	for _, q := range g.tenants {
+		if q.may = limit; g.several && len(q.entries) > shortQueue {
+			q.may = shortPart * q.weight
+		}
+		all += min(q.may, len(q.entries))
+	}
+	return min(all, limit)
+}
+
 // turn takes what the tenant whose turn it is may take, at most limit, and puts that
 // tenant behind the others.
 func (g *backlog) turn(limit int) []store.DueEntry {
 	q := g.tenants[0]
-	n := min(q.weight, limit, len(q.entries))
+	n := min(q.weight, q.may, limit, len(q.entries))
 	taken := q.entries[:n:n]
-	q.entries = q.entries[n:]
+	q.entries, q.may = q.entries[n:], q.may-n
 	g.entries -= n
 	g.tenants = append(g.tenants[1:], q)
 	if len(q.entries) == 0 {
@@ -88,9 +101,9 @@ func (b *batch) sweepBacklog(page []store.DueEntry) error {
 	if err := b.lookAhead(page); err != nil {
 		return err
 	}
-	timer, left := b.l.newStint(), b.l.e.o.MaxBatch
+	timer, left := b.l.newStint(), g.allot(b.l.e.o.MaxBatch)
 	if g.several {
-		timer.most, left = shortStint, min(left, max(left/shortPart, leastPart)*len(g.tenants))
+		timer.most = shortStint
 	}
 	if !b.sweep.ended && g.entries < maxBacklog {
 		timer.most = shortStint / 2 // it reads on in the next batch, which must not wait long
