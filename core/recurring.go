@@ -91,8 +91,8 @@ type RecurringAction struct {
 	// SkipNext is how many of the next times are skipped by hand.
 	SkipNext uint32        `json:"skip_next,omitempty"`
 	Waiting  []WaitingTime `json:"waiting,omitempty"` // times that wait for their turn, in that order
-	// Running are the dispatches that have not ended, in their order; of those that may overlap,
-	// the last [MaxRunningKept], or all of the last transition.
+	// Running are the dispatches that have not ended, in their order; if they may overlap, those of
+	// backfills, and of the others the last [MaxRunningKept], or all of the last transition.
 	Running []RunningTime `json:"running,omitempty"`
 	Ledger  *Ledger       `json:"ledger,omitempty"`
 
@@ -124,7 +124,7 @@ type RunningTime struct {
 // Bounds of what a schedule keeps of its dispatches.
 const (
 	MaxRunningKept = 100  // dispatches that may overlap and have not ended
-	MaxUnended     = 500  // dispatches that may not overlap, those by hand and of backfills among them
+	MaxUnended     = 500  // dispatches that have not ended, for a backfill to make one more, or somebody by hand if they may not overlap
 	MaxWaiting     = 1000 // times that wait
 	MaxDurations   = 64   // lengths of past dispatches
 	MaxSkipNext    = 1000 // times that are to be skipped by hand
@@ -291,7 +291,7 @@ func (t *recurringTransition) trigger(e RecurringTrigger) {
 			return
 		}
 	}
-	if t.tooMany() {
+	if t.Overlap.Plain() != OverlapAllow && t.tooMany() { // of those that may overlap the oldest is forgotten
 		return
 	}
 	t.dispatch(dispatching{at: t.clock.Now, manual: true, payload: payload})

@@ -247,9 +247,7 @@ func (t *recurringTransition) dispatch(d dispatching) {
 	n := RunningTime{N: d.entry, Action: spec.ID, DueAt: d.at, StartedAt: now, Before: t.executedBefore(now), Manual: d.manual, For: d.owner}
 	t.Running = append(slices.Clip(t.Running), n)
 	t.fresh++
-	if oldest := slices.IndexFunc(t.Running, RunningTime.live); t.Overlap.Plain() == OverlapAllow && len(t.Running) > max(MaxRunningKept, t.fresh) && oldest >= 0 {
-		t.Running = without(t.Running, oldest)
-	}
+	t.forgetOldest()
 	t.LastExecutedAt, t.UpdatedAt = now, now
 	t.ExecutionCount = saturatingAdd(t.ExecutionCount, 1)
 	if spec.DedupKey != "" {
@@ -257,6 +255,24 @@ func (t *recurringTransition) dispatch(d dispatching) {
 		return
 	}
 	t.send(effects.Ref{Kind: KindAction, ID: spec.ID}, ActionCreate{Spec: spec, Whole: d.manual})
+}
+
+// forgetOldest lets the oldest dispatch go, if dispatches may overlap and more than
+// [MaxRunningKept] have not ended. Those of backfills all stay, since somebody waits for their ends,
+// and do not count; so do those of this transition, whose actions may still be refused.
+func (t *recurringTransition) forgetOldest() {
+	if t.Overlap.Plain() != OverlapAllow {
+		return
+	}
+	live, oldest := 0, 0
+	for i, n := range slices.Backward(t.Running) {
+		if n.live() {
+			live, oldest = live+1, i
+		}
+	}
+	if live > max(MaxRunningKept, t.fresh) {
+		t.Running = without(t.Running, oldest)
+	}
 }
 
 // executedBefore is LastExecutedAt as it was before all that is dispatched at an instant.
@@ -300,11 +316,11 @@ func (t *recurringTransition) backfill(e BackfillTime) {
 	}
 }
 
-// tooMany refuses one more dispatch beside the schedule where too many have not ended.
+// tooMany refuses one more dispatch beside the schedule if as many as may be have not ended.
 func (t *recurringTransition) tooMany() bool {
-	if t.Overlap.Plain() == OverlapAllow || len(t.Running) < MaxUnended {
+	if len(t.Running) < MaxUnended {
 		return false
 	}
-	t.conflict("%d actions of recurring action %s have not ended: no more are made by hand", len(t.Running), t.ID)
+	t.conflict("%d actions of recurring action %s have not ended: no more are made by hand or by a backfill", len(t.Running), t.ID)
 	return true
 }

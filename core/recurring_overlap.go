@@ -202,8 +202,12 @@ func (t *recurringTransition) goOn() {
 
 // childEnded: what was dispatched has ended, or could not be made.
 func (t *recurringTransition) childEnded(e ChildEnded) {
-	i := slices.IndexFunc(t.Running, func(n RunningTime) bool { return uint32(n.N) == e.N })
-	if i < 0 {
+	i := t.runningOf(e)
+	switch {
+	case i < 0 && e.Outcome == ChildSucceeded && e.Child.Kind == KindAction && uint64(e.N) <= t.Sequence: // one that was forgotten, see forgetOldest
+		t.LastSuccessAt = t.clock.Now
+		return
+	case i < 0:
 		t.conflict("recurring action %s does not wait for %s", t.ID, e.Child)
 		return
 	}
@@ -219,6 +223,14 @@ func (t *recurringTransition) childEnded(e ChildEnded) {
 	}
 	t.tellBackfill(n, e)
 	t.goOn()
+}
+
+// runningOf is the index of the dispatch that has ended, or -1. The action counts beside the
+// number: a schedule that was deleted and made anew under its id begins again with the numbers.
+func (t *recurringTransition) runningOf(e ChildEnded) int {
+	return slices.IndexFunc(t.Running, func(n RunningTime) bool {
+		return uint32(n.N) == e.N && (e.Child.Kind != KindAction || e.Child.ID == n.Action)
+	})
 }
 
 // tellBackfill passes on how a dispatch has ended that a backfill waits for.

@@ -150,3 +150,60 @@ func TestTheEndOfAPauseMakesNoTimeDueThatCameBeforeThePause(t *testing.T) {
 	assert.Empty(t, apply(core.RecurringDue{}, r.Deadline()))
 	assert.Contains(t, r.DisabledReason, "ends_at")
 }
+
+// However many of a backfill's actions are under way, the schedule hears how its own ones end.
+func TestActionsOfBackfillsPushNoLiveDispatchOut(t *testing.T) {
+	r, _ := core.RecurringAction{}.Apply(core.RecurringCreate{Spec: everyMinute("")}, core.Clock{Now: start})
+	first := r.NextExecutionAt
+	backfill := func(i int) *effects.Refused {
+		var effs []effects.Effect
+		r, effs = r.Apply(core.BackfillTime{At: first.Add(-time.Duration(i) * time.Minute), Owner: recurringOwner}, core.Clock{Now: start, Step: uint64(i)})
+		return refusal(effs)
+	}
+	for i := range core.MaxUnended {
+		require.Nil(t, backfill(i+1))
+	}
+	refused := backfill(core.MaxUnended + 1)
+	require.NotNil(t, refused, "what has not ended is bounded")
+	assert.Contains(t, refused.Reason, "500 actions of recurring action")
+	_, effs := r.Apply(core.RecurringTrigger{}, core.Clock{Now: start, Step: 1000})
+	assert.Nil(t, refusal(effs), "an occurrence by hand is not held up: those that may overlap are forgotten instead")
+
+	r, _ = r.Apply(core.RecurringDue{}, core.Clock{Now: r.Deadline(), Step: 1001})
+	last := r.Running[len(r.Running)-1]
+	require.Equal(t, first, last.DueAt)
+	r, effs = r.Apply(core.ChildEnded{
+		Child: effects.Ref{Kind: core.KindAction, ID: last.Action}, N: uint32(last.N), Outcome: core.ChildRefused, Limited: true, Reason: "full",
+	}, core.Clock{Now: first, Step: 1001})
+	require.Nil(t, refusal(effs))
+	assert.EqualValues(t, 1, r.SkippedCount, "the dispatch is taken back")
+}
+
+// A schedule of which many actions run at once has succeeded when any of them completes: the alert
+// "nothing has succeeded" asks for that.
+func TestADispatchThatWasForgottenStillCountsAsASuccess(t *testing.T) {
+	r, _ := core.RecurringAction{}.Apply(core.RecurringCreate{Spec: everyMinute("")}, core.Clock{Now: start})
+	var first core.RunningTime
+	for i := range core.MaxRunningKept + 1 {
+		r, _ = r.Apply(core.RecurringDue{}, core.Clock{Now: r.Deadline(), Step: uint64(i)})
+		if i == 0 {
+			first = r.Running[0]
+		}
+	}
+	require.NotEqual(t, first.N, r.Running[0].N)
+	now := r.LastExecutedAt.Add(time.Second)
+	r, effs := r.Apply(core.ChildEnded{Child: effects.Ref{Kind: core.KindAction, ID: first.Action}, N: uint32(first.N), Outcome: core.ChildSucceeded}, core.Clock{Now: now, Step: 1000})
+	assert.Nil(t, refusal(effs))
+	assert.Equal(t, now, r.LastSuccessAt)
+	assert.Len(t, r.Running, core.MaxRunningKept)
+}
+
+// The numbers of a schedule that is made anew under its id begin again, and actions of the former one
+// may still run.
+func TestAnActionOfAFormerScheduleWithTheSameIDEndsNothing(t *testing.T) {
+	r, _ := core.RecurringAction{}.Apply(core.RecurringCreate{Spec: everyMinute("")}, core.Clock{Now: start})
+	r, _ = r.Apply(core.RecurringDue{}, core.Clock{Now: r.Deadline(), Step: 1})
+	require.Len(t, r.Running, 1)
+	_, effs := r.Apply(core.ChildEnded{Child: effects.Ref{Kind: core.KindAction, ID: id(77)}, N: uint32(r.Running[0].N), Outcome: core.ChildFailed}, core.Clock{Now: r.LastExecutedAt, Step: 2})
+	assert.NotNil(t, refusal(effs))
+}
