@@ -139,8 +139,10 @@ func (t *recurringTransition) leave(w WaitingTime) {
 
 // cancelWaiting cancels all times that wait.
 func (t *recurringTransition) cancelWaiting(reason string) {
-	for _, w := range t.Waiting {
-		t.drop(w, VerdictCancelled, "it waited, and "+reason)
+	waiting := t.Waiting
+	t.Waiting = nil // at once: there may be many
+	for _, w := range waiting {
+		t.settle(w.DueAt, w.N, VerdictCancelled, "it waited, and "+reason)
 	}
 }
 
@@ -246,15 +248,10 @@ func (t *recurringTransition) undo(n RunningTime, e ChildEnded) {
 	}
 	p := passedTimes{Verdict: VerdictMissed, First: n.DueAt, Last: n.DueAt, Count: 1, Reason: "its action was refused: " + validText(e.Reason)}
 	switch {
-	case !n.live():
-		if strings.HasSuffix(e.Reason, "exists already") {
-			p.Verdict, p.Reason = VerdictDeduplicated, "a backfill has dispatched that time already"
-		}
-		if e.Limited {
-			p.Verdict, p.Reason = VerdictSkipped, "limit: "+validText(e.Reason)
-		}
 	case e.Limited:
 		p.Verdict, p.Reason = VerdictSkipped, "limit: "+validText(e.Reason)
+	case !n.live() && strings.HasSuffix(e.Reason, "exists already"): // see actionID
+		p.Verdict, p.Reason = VerdictDeduplicated, "a backfill has dispatched that time already"
 	}
 	t.count(p.Verdict, 1)
 	t.decided(n.N, p.Verdict, p.Reason, uuid.Nil)
