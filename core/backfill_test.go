@@ -221,6 +221,61 @@ func TestAJobHasDecidedBeforeTheRunsThatWait(t *testing.T) {
 	j.NextRunAt = late
 	j.Active = []core.ActiveRun{{ScheduledAt: now.Add(time.Minute), Stage: core.StageAsked}, {ScheduledAt: now, Stage: core.StageAdmitted}, {ScheduledAt: now, Stage: core.StageAsked, Manual: true}}
 	assert.Equal(t, now.Add(time.Minute), j.DecidedBefore(late), "a run waits for a slot")
+	j.Active[0].Owner = recurringOwner
+	assert.Equal(t, late, j.DecidedBefore(late), "that of a backfill holds up no other one")
 	times, _ = core.Job{}.DueTimes(now, late, nil, 10)
 	assert.Empty(t, times)
+}
+
+// The end of a pause has come, and the schedule has not decided since: the times from the end on are
+// the schedule's, and those before it are the pause's.
+func TestWhatCameSinceTheEndOfAPauseIsTheSchedules(t *testing.T) {
+	until, now := start.Add(10*time.Minute), start.Add(15*time.Minute)
+	backfill := func(at core.Time) core.BackfillTime { return core.BackfillTime{At: at, Owner: recurringOwner} }
+
+	r, _ := core.RecurringAction{}.Apply(core.RecurringCreate{Spec: everyMinute("")}, core.Clock{Now: start})
+	first := r.NextExecutionAt
+	r, _ = r.Apply(core.RecurringPause{Until: until}, core.Clock{Now: start, Step: 1})
+	assert.Equal(t, until, r.DecidedBefore(now))
+	_, effs := r.Apply(backfill(first.Add(12*time.Minute)), core.Clock{Now: now, Step: 2})
+	require.NotNil(t, refusal(effs))
+	assert.Contains(t, refusal(effs).Reason, "is not decided about yet")
+	_, effs = r.Apply(backfill(first.Add(time.Minute)), core.Clock{Now: now, Step: 2})
+	assert.Nil(t, refusal(effs))
+
+	spec := byHand()
+	spec.Schedule, spec.Missed = "* * * * *", core.MissedAll
+	j, _ := core.Job{}.Apply(core.JobApply{Spec: spec}, core.Clock{Now: start})
+	j, _ = j.Apply(core.JobPause{Until: until}, core.Clock{Now: start, Step: 1})
+	assert.Equal(t, until, j.DecidedBefore(now))
+	_, effs = j.Apply(backfill(first.Add(12*time.Minute)), core.Clock{Now: now, Step: 2})
+	require.NotNil(t, refusal(effs))
+	assert.Contains(t, refusal(effs).Reason, "is not decided about yet")
+	j, effs = j.Apply(backfill(first.Add(time.Minute)), core.Clock{Now: now, Step: 2})
+	require.Nil(t, refusal(effs))
+	j, _ = j.Apply(core.JobDue{}, core.Clock{Now: now, Step: 3})
+	live := 0
+	for _, a := range j.Active {
+		if a.Owner.IsZero() && !a.ScheduledAt.Before(until) {
+			live++
+		}
+	}
+	assert.GreaterOrEqual(t, live, 5, "they are caught up: %v", j.Active)
+}
+
+// A job whose pause has ended, and that has not decided since, is changed or deleted.
+func TestNoTimeFromBeforeAJobIsMissedIfItIsDeletedAsItsPauseEnds(t *testing.T) {
+	spec := byHand()
+	spec.Schedule = "* * * * *"
+	j, _ := core.Job{}.Apply(core.JobApply{Spec: spec}, core.Clock{Now: start})
+	j, _ = j.Apply(core.JobPause{Until: start.Add(10 * time.Minute)}, core.Clock{Now: start, Step: 1})
+	edited := spec
+	edited.Schedule = "*/5 * * * *"
+	for _, e := range []core.JobEvent{core.JobDelete{}, core.JobApply{Spec: edited}} {
+		_, effs := j.Apply(e, core.Clock{Now: start.Add(15 * time.Minute), Step: 2})
+		require.Nil(t, refusal(effs))
+		for _, o := range recordedBy(effs) {
+			assert.Greater(t, o.DueAt, start, "%s %s: %d times, %s", e.EventType(), o.Verdict, o.Count, o.Reason)
+		}
+	}
 }

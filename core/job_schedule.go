@@ -306,7 +306,7 @@ func (j Job) hasRunAt(at Time) bool {
 // missOverdue records the times that have come, and for which no run was made, when
 // the job is paused, deleted or gets another schedule: none will be.
 func (t *jobTransition) missOverdue(reason string, absences []Absence) {
-	if t.overdueSince(t.clock.Now).IsZero() {
+	if t.Paused || t.overdueSince(t.clock.Now).IsZero() { // of a paused one recordPaused records them
 		return
 	}
 	s, err := t.times()
@@ -324,9 +324,4 @@ func (t *jobTransition) missOverdue(reason string, absences []Absence) {
 }
 
 // overdueSince is the first time that has come, and for which no run was made; zero: none has.
-func (j Job) overdueSince(now Time) Time {
-	if j.Paused {
-		return overdueIf(j.PausedUntil, now)
-	}
-	return overdueIf(j.NextRunAt, now)
-}
+func (j Job) overdueSince(now Time) Time { return overdueIf(j.undecidedFrom(), now) }

@@ -303,6 +303,8 @@ func (t *recurringTransition) backfill(e BackfillTime) {
 		t.conflict("cron_expr: %s", err)
 	case e.At.After(t.clock.Now):
 		t.conflict("at: %s is not past; it is %s", e.At, t.clock.Now)
+	case !t.undecidedFrom().IsZero() && !e.At.Before(t.undecidedFrom()):
+		t.conflict("at: %s is not decided about yet", e.At)
 	case !s.isDue(e.At), t.ended(e.At):
 		t.conflict("at: %s is no time of the schedule", e.At)
 	case s.leftOut(e.At) != "":
