@@ -291,7 +291,7 @@ func (t *jobTransition) configure(e JobApply) {
 	t.announce(action, nil)
 	t.fillSlots()
 	if !t.before10() {
-		t.answer(JobApplied{NextTimesBefore: before.nextTimes(t.clock.Now, t.calendars), NextTimes: t.nextTimes(t.clock.Now, t.calendars)})
+		t.answer(JobApplied{NextTimesBefore: before.NextTimes(t.clock.Now, t.calendars), NextTimes: t.NextTimes(t.clock.Now, t.calendars)})
 	}
 }
 

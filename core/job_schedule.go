@@ -181,16 +181,14 @@ func (j Job) Upcoming(now Time, n int, calendars Calendars) []Time {
 	return times[min(skip, len(times)):]
 }
 
-// shownTimes is how many times an edit shows.
-const shownTimes = 5
-
-// nextTimes are the next times at which the job runs; none of one that is paused for as long as
-// somebody wants.
-func (j Job) nextTimes(now Time, calendars Calendars) []Time {
+// NextTimes gives the next times at which the job runs, see [Job.Upcoming], at most
+// [NextTimesShown], as they stand beside the job and in [JobApplied]; none, but never nil, of a job
+// that is paused until somebody resumes it.
+func (j Job) NextTimes(now Time, calendars Calendars) []Time {
 	if j.Paused && j.PausedUntil.IsZero() {
 		return []Time{}
 	}
-	return append([]Time{}, j.Upcoming(now, shownTimes, calendars)...)
+	return append([]Time{}, j.Upcoming(now, NextTimesShown, calendars)...)
 }
 
 // due decides about the next times: one that is ahead gets its run, and of those that have come

@@ -146,14 +146,12 @@ func (t *recurringTransition) update(e RecurringUpdate) {
 	}
 	t.add(calendarUses(t.scope(), was.Calendars, t.Calendars, t.calendars)...)
 	t.tell("updated")
-	t.answer(RecurringChanged{NextTimesBefore: was.Upcoming(now, nextTimesTold, t.calendars), NextTimes: t.Upcoming(now, nextTimesTold, t.calendars)})
+	t.answer(RecurringChanged{NextTimesBefore: was.Upcoming(now, NextTimesShown, t.calendars), NextTimes: t.Upcoming(now, NextTimesShown, t.calendars)})
 	t.goOn()
 }
 
-// nextTimesTold is how many of the next times an edit tells.
-const nextTimesTold = 5
-
-// RecurringChanged answers a [RecurringUpdate]: the next times as they were, and as they are.
+// RecurringChanged answers a [RecurringUpdate]: the next times, see [RecurringAction.Upcoming], at
+// most [NextTimesShown], as they were before and as they are now.
 type RecurringChanged struct {
 	NextTimesBefore []Time `json:"next_times_before"`
 	NextTimes       []Time `json:"next_times"`

@@ -40,14 +40,14 @@ type MovedSchedule struct {
 	Kind            effects.Kind   // [core.KindRecurring] or [core.KindJob]
 	ID              uuid.UUID      // of a job its key
 	Name            string         // a job's id; of a recurring action its description
-	NextTimesBefore []effects.Time // at most five
+	NextTimesBefore []effects.Time // at most [core.NextTimesShown]
 	NextTimes       []effects.Time
 }
 
 // CalendarChange says what a change of a calendar means for the schedules that name it.
 type CalendarChange struct {
 	Calendar core.Calendar
-	Moved    []MovedSchedule // those of the first [MaxPage] schedules of each kind, by their next five times
+	Moved    []MovedSchedule // those of the first [MaxPage] schedules of each kind, by their next [core.NextTimesShown] times
 	More     bool            // there are more schedules, at which nobody looked
 }
 
@@ -77,7 +77,6 @@ func (c Calendars) UpdateTelling(ctx context.Context, s Scope, name string, e co
 		}
 		return nil
 	}
-	const told = 5
 	term := core.TermWithin(core.CalendarTerm(name), s)
 	recurring, more, err := page[core.RecurringAction](ctx, c.e.store, newest(core.KindRecurring, term), Page{Limit: MaxPage}, nil)
 	if err != nil {
@@ -85,7 +84,7 @@ func (c Calendars) UpdateTelling(ctx context.Context, s Scope, name string, e co
 	}
 	change.More = more != ""
 	for _, r := range recurring {
-		if err := look(core.KindRecurring, r.ID, r.Description, r.Calendars, func(of core.Calendars) []effects.Time { return r.Upcoming(now, told, of) }); err != nil {
+		if err := look(core.KindRecurring, r.ID, r.Description, r.Calendars, func(of core.Calendars) []effects.Time { return r.Upcoming(now, core.NextTimesShown, of) }); err != nil {
 			return change, err
 		}
 	}
@@ -95,7 +94,7 @@ func (c Calendars) UpdateTelling(ctx context.Context, s Scope, name string, e co
 	}
 	change.More = change.More || more != ""
 	for _, j := range jobs {
-		if err := look(core.KindJob, j.Key, j.ID, j.Calendars, func(of core.Calendars) []effects.Time { return j.Upcoming(now, told, of) }); err != nil {
+		if err := look(core.KindJob, j.Key, j.ID, j.Calendars, func(of core.Calendars) []effects.Time { return j.Upcoming(now, core.NextTimesShown, of) }); err != nil {
 			return change, err
 		}
 	}

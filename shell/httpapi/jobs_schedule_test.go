@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/core/schedule"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 )
@@ -116,4 +117,12 @@ func TestTheIdOfATimeThatWaitsIsLookedAt(t *testing.T) {
 		assert.Equal(t, http.StatusBadRequest, r.status)
 		assert.Contains(t, r.errorText(), `occurrence: "5" is not a UUID`)
 	})
+}
+
+func TestAPreviewOfAJobSaysInWordsWhichDaysItsOptionsMean(t *testing.T) {
+	a := start(t, setup{engine: withCluster, api: withJobs})
+	require.Equal(t, http.StatusCreated, a.do("PUT", "/v1/jobs/j", `{"schedule":"0 9 13 * FRI","day_match":"both","pod_spec":{"containers":[{"name":"main"}]}}`).status)
+	of, err := schedule.Spec{Expr: "0 9 13 * FRI", Zone: "UTC", DayMatch: schedule.DayMatchBoth}.Compile()
+	require.NoError(t, err)
+	assert.Contains(t, a.do("GET", "/v1/jobs/j/preview", nil).body, `"description":"`+of.Describe()+`"`)
 }
