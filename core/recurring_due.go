@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/effects/texts"
 )
 
 // due: the times that have come are decided, a pause is over, what waits goes on, or the end has
@@ -185,11 +186,7 @@ func (t *recurringTransition) count(v Verdict, n uint64) {
 }
 
 func (r RecurringAction) ledgerOwner() ledgerOwner {
-	name := r.Description
-	if name == "" {
-		name = r.ActionTemplate.ActionType
-	}
-	return ledgerOwner{r.Ref(), r.scope(), name}
+	return ledgerOwner{r.Ref(), r.scope(), texts.Bound(r.Name(), MaxNameBytes)}
 }
 
 // record writes an entry of the ledger, and gives its id.

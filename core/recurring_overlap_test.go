@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -206,4 +207,15 @@ func TestAnActionOfAFormerScheduleWithTheSameIDEndsNothing(t *testing.T) {
 	require.Len(t, r.Running, 1)
 	_, effs := r.Apply(core.ChildEnded{Child: effects.Ref{Kind: core.KindAction, ID: id(77)}, N: uint32(r.Running[0].N), Outcome: core.ChildFailed}, core.Clock{Now: r.LastExecutedAt, Step: 2})
 	assert.NotNil(t, refusal(effs))
+}
+
+// Each entry of the ledger has the schedule's name, by which it is found: of a long one the head.
+func TestAnEntryHasTheHeadOfALongDescription(t *testing.T) {
+	spec := everyMinute("")
+	spec.Description = strings.Repeat("d", core.MaxNameBytes+1)
+	r, _ := core.RecurringAction{}.Apply(core.RecurringCreate{Spec: spec}, core.Clock{Now: start})
+	_, effs := r.Apply(core.RecurringDue{}, core.Clock{Now: r.Deadline()})
+	require.Len(t, recordedIn(effs), 1)
+	assert.LessOrEqual(t, len(recordedIn(effs)[0].Name), core.MaxNameBytes)
+	assert.Equal(t, spec.Description, r.Name())
 }

@@ -58,14 +58,10 @@ func (r RecurringAction) overdueSince(now Time) Time {
 // id yet.
 func (r RecurringAction) actionAt(due Time, payload json.RawMessage) ActionSpec {
 	t := r.ActionTemplate
-	label := r.Description
-	if label == "" {
-		label = t.ActionType
-	}
 	return ActionSpec{
 		Namespace:  r.Namespace,
 		Tenant:     r.Tenant,
-		Label:      label,
+		Label:      r.Name(),
 		ToolName:   t.Provider,
 		ActionType: t.ActionType,
 		ToolInput:  payload,
