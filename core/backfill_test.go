@@ -279,3 +279,49 @@ func TestNoTimeFromBeforeAJobIsMissedIfItIsDeletedAsItsPauseEnds(t *testing.T) {
 		}
 	}
 }
+
+// A limit of the tenant puts the times of a backfill off: it is asked again every few seconds, and of
+// what was not dispatched nothing stays, neither entries nor counts.
+func TestATimeThatALimitPutsOffLeavesNothingInTheHistoryOfItsSchedule(t *testing.T) {
+	for _, dedup := range []string{"", "k"} {
+		w, seq := world{}, new(uint64)
+		ref := w.made(t, seq, recurringRef, core.RecurringCreate{Spec: everyMinute(dedup)})
+		schedule := func() core.RecurringAction { return load[core.RecurringAction](w, core.KindRecurring)[ref] }
+		first := schedule().NextExecutionAt.Add(-2 * time.Minute)
+		spec := core.BackfillSpec{ID: id(50), Namespace: "n", Tenant: "t", Schedule: ref, From: first, To: first.Add(90 * time.Second), Times: []core.Time{first, first.Add(time.Minute)}}
+		of := w.made(t, seq, effects.Ref{Kind: core.KindBackfill, ID: spec.ID}, core.BackfillCreate{Spec: spec})
+		backfill := func() core.Backfill { return load[core.Backfill](w, core.KindBackfill)[of] }
+		before := schedule()
+		for range 3 {
+			res, said := w.bounded(t, room{core.KindAction: 0}, backfill().Deadline(), seq, dueInput(of))
+			require.True(t, res.Changed)
+			assert.Empty(t, said)
+			require.NotEmpty(t, backfill().Held)
+		}
+		assert.Equal(t, before, schedule())
+		assert.Empty(t, load[core.Occurrence](w, core.KindOccurrence))
+		assert.Empty(t, load[core.Dedup](w, core.KindDedup))
+
+		w.bounded(t, room{core.KindAction: 9}, backfill().Deadline(), seq, dueInput(of))
+		require.Len(t, schedule().Running, 1)
+		assert.Equal(t, first, schedule().Running[0].DueAt)
+		assert.Len(t, load[core.Action](w, core.KindAction), 1)
+	}
+}
+
+// The same of a job: nobody is told of a refusal every few seconds.
+func TestARunThatALimitPutsOffIsRefusedInSilence(t *testing.T) {
+	spec := byHand()
+	spec.Schedule = "* * * * *"
+	j, _ := core.Job{}.Apply(core.JobApply{Spec: spec}, core.Clock{Now: start})
+	j, effs := j.Apply(core.BackfillTime{At: j.NextRunAt.Add(-time.Minute), Owner: recurringOwner}, core.Clock{Now: start, Step: 1})
+	require.Nil(t, refusal(effs))
+	refused := core.ChildEnded{Child: effects.Ref{Kind: core.KindOrchestrator, ID: j.Active[0].Run}, Outcome: core.ChildRefused, Reason: "full", Limited: true}
+	after, effs := j.Apply(refused, core.Clock{Now: start, Step: 1})
+	assert.Empty(t, after.Active)
+	require.Len(t, effs, 1, "its backfill alone is told: %v", effs)
+	assert.Len(t, sends[core.ChildEnded](step{effs: effs}), 1)
+	refused.Limited = false
+	_, effs = j.Apply(refused, core.Clock{Now: start, Step: 1})
+	assert.Len(t, effs, 2, "what no limit has refused is announced, too")
+}

@@ -247,11 +247,12 @@ func (t *recurringTransition) dispatch(d dispatching) {
 	t.forgetOldest()
 	t.LastExecutedAt, t.UpdatedAt = now, now
 	t.ExecutionCount = saturatingAdd(t.ExecutionCount, 1)
+	whole := d.manual || !d.owner.IsZero()
 	if spec.DedupKey != "" {
-		t.send(DedupRef(spec.Namespace, spec.Tenant, spec.DedupKey), DedupClaim{Create: spec, LastExecutedAt: n.Before, Manual: d.manual})
+		t.send(DedupRef(spec.Namespace, spec.Tenant, spec.DedupKey), DedupClaim{Create: spec, LastExecutedAt: n.Before, Manual: d.manual, Whole: whole})
 		return
 	}
-	t.send(effects.Ref{Kind: KindAction, ID: spec.ID}, ActionCreate{Spec: spec, Whole: d.manual})
+	t.send(effects.Ref{Kind: KindAction, ID: spec.ID}, ActionCreate{Spec: spec, Whole: whole})
 }
 
 // forgetOldest lets the oldest dispatch go, if dispatches may overlap and more than

@@ -3,7 +3,6 @@ package core
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/google/uuid"
 
@@ -240,24 +239,20 @@ func (t *recurringTransition) tellBackfill(n RunningTime, e ChildEnded) {
 	t.add(n.For.ended(ChildEnded{Child: e.Child, Outcome: e.Outcome, Reason: e.Reason, Limited: e.Limited})...)
 }
 
-// undo takes a dispatch back whose action was refused.
+// undo takes a dispatch of the schedule back whose action was refused. One by hand or of a backfill
+// is undone by the [Batch], see Whole of [ActionCreate].
 func (t *recurringTransition) undo(n RunningTime, e ChildEnded) {
 	t.takeBack(n)
 	if key := t.expandDedupKey(n.DueAt); key != "" && e.Child.Kind == KindAction {
 		t.send(DedupRef(t.Namespace, t.Tenant, key), DedupRelease{Holder: n.Action})
 	}
 	p := passedTimes{Verdict: VerdictMissed, First: n.DueAt, Last: n.DueAt, Count: 1, Reason: "its action was refused: " + validText(e.Reason)}
-	switch {
-	case e.Limited:
+	if e.Limited {
 		p.Verdict, p.Reason = VerdictSkipped, "limit: "+validText(e.Reason)
-	case !n.live() && strings.HasSuffix(e.Reason, "exists already"): // see actionID
-		p.Verdict, p.Reason = VerdictDeduplicated, "a backfill has dispatched that time already"
 	}
 	t.count(p.Verdict, 1)
 	t.decided(n.N, p.Verdict, p.Reason, uuid.Nil)
-	if p.Verdict != VerdictDeduplicated { // which nobody is told otherwise either
-		t.tellPassed(p)
-	}
+	t.tellPassed(p)
 }
 
 // takeBack counts a dispatch no longer whose action was not made.
