@@ -109,7 +109,7 @@ func (t *jobTransition) resume() {
 	}
 	t.recordPaused(t.clock.Now)
 	until := t.decidedUntil()
-	t.goOn()
+	t.enable()
 	if err := t.scheduleNext(until); err != nil {
 		t.refuse(effects.CodeConflict, "cannot resume: %s", err)
 		return
@@ -117,8 +117,8 @@ func (t *jobTransition) resume() {
 	t.announce("resumed", nil)
 }
 
-// goOn: → enabled.
-func (t *jobTransition) goOn() {
+// enable: → enabled.
+func (t *jobTransition) enable() {
 	t.Paused, t.PausedReason, t.UpdatedAt = false, "", t.clock.Now
 	t.PausedBy, t.PausedUntil, t.PausedFrom = "", 0, 0
 	if t.clockWasWrong() {
@@ -135,7 +135,7 @@ func (t *jobTransition) resumeBySelf(s *timetable) {
 	if !t.clockWasWrong() {
 		decided = max(decided, t.LastDueAt)
 	}
-	t.goOn()
+	t.enable()
 	if next, ok := s.Next(decided); ok && !t.exhausted() {
 		t.NextRunAt = next
 	}

@@ -134,8 +134,9 @@ const (
 // tick or a restart delays is still dispatched, one of an outage is missed.
 const DefaultStartDeadline = 120 * time.Second
 
-// MaxMissedCounted bounds how many missed times one transition of a build before core.Version 10
-// counted; where there were more, the occurrence says so.
+// MaxMissedCounted bounds how many times that pass without a cycle one transition of an action that
+// recurs counts, and how many missed times builds before core.Version 10 counted: if there are more,
+// the occurrence says so. Recurring actions and jobs count more since, see [maxWalked].
 const MaxMissedCounted = 10_000
 
 // Metadata keys that mark what a recurring action made (C3).
@@ -268,7 +269,7 @@ func (t *recurringTransition) begin() error {
 
 // remove: the definition is gone; what it made goes on.
 func (t *recurringTransition) remove(e RecurringDelete) {
-	t.close("deleted before it was dispatched", e.Absences)
+	t.recordUndecided("deleted before it was dispatched", e.Absences)
 	t.cancelWaiting("the schedule was deleted")
 	t.add(calendarUses(t.scope(), t.Calendars, nil, t.calendars)...)
 	for _, n := range t.Running {

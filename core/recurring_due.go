@@ -25,7 +25,7 @@ func (t *recurringTransition) due(e RecurringDue) {
 	t.UpdatedAt = now
 	t.expireWaiting()
 	if until := t.PausedUntil; !t.Enabled && !until.IsZero() && !until.After(now) {
-		t.endPause(until - 1)
+		t.recordPaused(until - 1)
 		t.LastDueAt = max(t.LastDueAt, until-1) // what came while the schedule had ended is not due now
 		t.Enabled, t.DisabledReason, t.PausedUntil = true, "", 0
 		t.tell("resumed")
@@ -34,7 +34,7 @@ func (t *recurringTransition) due(e RecurringDue) {
 	switch {
 	case !t.Enabled:
 	case t.ended(now):
-		t.close("ends_at was reached before it was dispatched", e.Absences)
+		t.recordUndecided("ends_at was reached before it was dispatched", e.Absences)
 		t.disable(fmt.Sprintf("ends_at %s was reached", t.EndsAt))
 		t.tell("expired")
 	case t.spent():
@@ -43,7 +43,7 @@ func (t *recurringTransition) due(e RecurringDue) {
 	default:
 		t.occur(e)
 	}
-	t.goOn()
+	t.startWaiting()
 }
 
 // occur decides the times from NextExecutionAt on that have come.
@@ -131,18 +131,18 @@ func (t *recurringTransition) next() {
 func (t *recurringTransition) decide(at Time, i int, refusal string) {
 	switch {
 	case refusal != "":
-		t.verdict(VerdictMissed, at, "its action was refused: "+validText(refusal))
+		t.passOne(VerdictMissed, at, "its action was refused: "+validText(refusal))
 	case t.exhausted():
-		t.verdict(VerdictSkipped, at, "limit: "+t.exhaustedReason())
+		t.passOne(VerdictSkipped, at, "limit: "+t.exhaustedReason())
 	case i > 0 && t.CatchUpSpacingSeconds > 0:
-		t.wait(at, laterMS(t.clock.Now, int64(i)*t.CatchUpSpacingSeconds*1000))
+		t.beginWaiting(at, laterMS(t.clock.Now, int64(i)*t.CatchUpSpacingSeconds*1000))
 	default:
-		t.place(at, 0)
+		t.applyOverlap(at, 0)
 	}
 }
 
-// verdict records one time that is not dispatched.
-func (t *recurringTransition) verdict(v Verdict, at Time, reason string) {
+// passOne records one time that is not dispatched.
+func (t *recurringTransition) passOne(v Verdict, at Time, reason string) {
 	t.pass(passedTimes{Verdict: v, First: at, Last: at, Count: 1, Reason: reason})
 }
 
@@ -209,8 +209,8 @@ func (t *recurringTransition) entryID(n uint64) uuid.UUID {
 	return t.Ledger.id(t.ledgerOwner(), n)
 }
 
-// decided gives an entry that waits, or whose action was refused, its verdict.
-func (t *recurringTransition) decided(n uint64, v Verdict, reason string, action uuid.UUID) {
+// updateEntry gives an entry that waits, or whose action was refused, its verdict.
+func (t *recurringTransition) updateEntry(n uint64, v Verdict, reason string, action uuid.UUID) {
 	t.send(effects.Ref{Kind: KindOccurrence, ID: t.entryID(n)}, OccurrenceDecide{Verdict: v, Reason: reason, ActionID: action})
 }
 
@@ -238,7 +238,7 @@ func (t *recurringTransition) dispatch(d dispatching) {
 	} else {
 		spec.ID = t.actionID(d, d.entry)
 		id = t.entryID(d.entry)
-		t.decided(d.entry, VerdictDispatched, "", spec.ID)
+		t.updateEntry(d.entry, VerdictDispatched, "", spec.ID)
 	}
 	spec.Occurrence, spec.Owner = id, Owner{Ref: t.Ref(), N: uint32(d.entry)}
 	n := RunningTime{N: d.entry, Action: spec.ID, DueAt: d.at, StartedAt: now, Before: t.executedBefore(now), Manual: d.manual, For: d.owner}
