@@ -425,7 +425,7 @@ func (a Action) Deadline() Time {
 }
 
 // Terms lists the action under all, under its status, its tool and its labels within its
-// tenant, and under what may be forgotten.
+// tenant, there also under what recurs, and under what may be forgotten.
 func (a Action) Terms() []effects.Term {
 	of := a.scope()
 	status, tool := twoWithin(StatusTerm(a.Status.Type), ToolTerm(a.ToolName), of)
@@ -435,6 +435,9 @@ func (a Action) Terms() []effects.Term {
 		effects.Term{Name: tool, At: a.CreatedAt},
 	)
 	at, ended := a.endedAt()
+	if a.Ledger != nil && !ended { // no state of a build before core.Version 10 has one: its lists need not be built anew
+		terms = append(terms, effects.Term{Name: TermWithin(TermRecurs, of), At: a.CreatedAt, Counted: true})
+	}
 	return withEnd(withLabels(terms, a.CreatedAt, a.Labels, of), at, ended)
 }
 

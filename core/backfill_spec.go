@@ -114,7 +114,7 @@ func (r RecurringAction) DueTimes(from, to Time, calendars Calendars, limit int)
 	if !r.EndsAt.IsZero() {
 		to = min(to, r.EndsAt)
 	}
-	return s.with(calendars.of(r.Calendars)).firing(from, to, limit)
+	return s.with(calendars.of(r.Calendars)).dispatchable(from, to, limit)
 }
 
 // DecidedBefore is the instant before which the schedule decides about no more times: those are
@@ -146,7 +146,7 @@ func (j Job) DueTimes(from, to Time, calendars Calendars, limit int) (times []Ti
 	if !j.EndsAt.IsZero() {
 		to = min(to, j.EndsAt)
 	}
-	return s.with(calendars.of(j.Calendars)).firing(from, to, limit)
+	return s.with(calendars.of(j.Calendars)).dispatchable(from, to, limit)
 }
 
 // DecidedBefore is the instant before which the schedule decides about no more times: for those
@@ -173,21 +173,18 @@ func (j Job) undecidedFrom() Time {
 	return j.NextRunAt
 }
 
-// firing lists the due instants in [from, to) that are not left out, oldest first, at most limit.
+// maxLookedAt bounds how many due instants one question looks at where many are left out.
+const maxLookedAt = 100_000
+
+// dispatchable lists the due instants in [from, to) that are not left out, oldest first, at most limit.
 // It looks at no more than [maxLookedAt].
-func (t *timetable) firing(from, to Time, limit int) (times []Time, more bool) {
-	looked := 0
-	for at := range t.due.Due(max(from, effects.MinTime)-1, to-1) {
-		if looked++; looked > maxLookedAt {
-			return times, true
-		}
-		if t.leftOut(at) != "" {
-			continue
-		}
+func (t *timetable) dispatchable(from, to Time, limit int) (times []Time, more bool) {
+	all, whole := t.firing(from, to-1, maxLookedAt)
+	for at := range all {
 		if len(times) >= limit {
 			return times, true
 		}
 		times = append(times, at)
 	}
-	return times, false
+	return times, !*whole
 }

@@ -151,6 +151,16 @@ func (c Calendar) LeavesOut(at Time) string {
 	return ""
 }
 
+// leftOutUntil gives an instant before which, from the given one on, the calendar leaves out all
+// instants; zero: it does not leave out the given one.
+func (c Calendar) leftOutUntil(at Time) Time {
+	table, err := c.table()
+	if err != nil {
+		return effects.MaxTime + 1
+	}
+	return table.leftOutUntil(at)
+}
+
 // CalendarNoticeDays is how long before its last date a calendar says that it runs out.
 const CalendarNoticeDays = 31
 

@@ -3,9 +3,11 @@ package core
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/orrery-go/orrery/core/schedule"
+	"github.com/orrery-go/orrery/effects"
 )
 
 const (
@@ -130,24 +132,74 @@ func (t *calendarTable) leavesOut(at Time) string {
 	return ""
 }
 
+// leftOutUntil gives an instant before which, from the given one on, all instants are left out; zero:
+// the given one is not.
+func (t *calendarTable) leftOutUntil(at Time) Time {
+	off := t.zone.Offset(at)
+	wall := int64(at.Add(off))
+	day := floorDiv(wall, dayMS)
+	monday := day - floorMod(day+3, 7)
+	minute := (wall - monday*dayMS) / 60_000
+	until := t.exclude.endOf(day, monday, minute)
+	if until == 0 {
+		if t.include.of.empty() || t.include.at(day, minute) != nil {
+			return 0
+		}
+		until = t.include.nextAfter(day, monday, minute)
+	}
+	end := effects.MaxTime + 1
+	if until < int64(end) {
+		end = Time(until).Add(-off)
+	}
+	if change, ok := t.zone.OffsetUntil(at); ok {
+		end = min(end, change) // then the wall clock is another one
+	}
+	return max(end, at+1)
+}
+
+// endOf gives when the span ends that has an instant, in milliseconds of the wall clock; 0: none has.
+// monday is the day with which the week of the instant begins, minute is counted from there.
+func (s calendarSpans) endOf(day, monday, minute int64) int64 {
+	if i, ok := spanIndex(s.days, day); ok {
+		return (s.days[i].last + 1) * dayMS
+	}
+	if i, ok := spanIndex(s.weekly, minute); ok {
+		return monday*dayMS + (s.weekly[i].last+1)*60_000
+	}
+	return 0
+}
+
+// nextAfter gives when the next span begins after an instant that none has, in milliseconds of the wall
+// clock; [math.MaxInt64] if none does.
+func (s calendarSpans) nextAfter(day, monday, minute int64) int64 {
+	next := int64(math.MaxInt64)
+	if i, _ := spanIndex(s.days, day); i < len(s.days) {
+		next = s.days[i].first * dayMS
+	}
+	if len(s.weekly) == 0 {
+		return next
+	}
+	if i, _ := spanIndex(s.weekly, minute); i < len(s.weekly) {
+		return min(next, monday*dayMS+s.weekly[i].first*60_000)
+	}
+	return min(next, (monday+7)*dayMS+s.weekly[0].first*60_000)
+}
+
 // at gives the date or window that has an instant; nil: none has.
 func (s calendarSpans) at(day, minute int64) fmt.Stringer {
-	if i, ok := spanAt(s.days, day); ok {
-		return s.of.Dates[i]
+	if i, ok := spanIndex(s.days, day); ok {
+		return s.of.Dates[s.days[i].entry]
 	}
-	if i, ok := spanAt(s.weekly, minute); ok {
-		return s.of.Weekly[i]
+	if i, ok := spanIndex(s.weekly, minute); ok {
+		return s.of.Weekly[s.weekly[i].entry]
 	}
 	return nil
 }
 
-// spanAt gives the entry of the span that has the value.
-func spanAt(spans []calendarSpan, v int64) (entry int, ok bool) {
-	i, _ := slices.BinarySearchFunc(spans, v, func(s calendarSpan, v int64) int { return cmp.Compare(s.last, v) })
-	if i == len(spans) || spans[i].first > v {
-		return 0, false
-	}
-	return spans[i].entry, true
+// spanIndex gives the span that has the value, or else the first one behind it.
+func spanIndex(spans []calendarSpan, v int64) (i int, has bool) {
+	i, _ = slices.BinarySearchFunc(spans, v, func(s calendarSpan, v int64) int { return cmp.Compare(s.last, v) })
+	return i, i < len(spans) && spans[i].first <= v
 }
 
 func floorMod(v, by int64) int64 { return ((v % by) + by) % by }

@@ -56,6 +56,13 @@ func (t *jobTransition) firstPaused(from Time) Time {
 	return next
 }
 
+// pausedAt reports whether a time that has come is one of the pause. The end of the pause and a run
+// of that instant are due together, and the run may be first.
+func (t *jobTransition) pausedAt(at Time) bool {
+	over := !t.PausedUntil.IsZero() && !t.PausedUntil.After(min(at, t.clock.Now))
+	return t.Paused && !over
+}
+
 // pausedBy says that the job is paused, and by whom.
 func (j Job) pausedBy() string {
 	if j.PausedBy == "" {

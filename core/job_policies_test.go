@@ -131,3 +131,33 @@ func TestNoMoreThanAThousandTimesOfAJobAreSkippedByHand(t *testing.T) {
 	assert.Nil(t, refusal(effs))
 	assert.EqualValues(t, core.MaxSkipNext+1, former.SkipNext)
 }
+
+// The end of a pause and a run of that instant are due together, and either may be first.
+func TestARunOfTheInstantAtWhichAPauseEndsGoesOnThoughItIsToldFirst(t *testing.T) {
+	spec := byHand()
+	spec.Schedule = "* * * * *"
+	waits := madeJob(spec, core.JobDue{})
+	at := waits.Active[0].ScheduledAt
+	for until, want := range map[core.Time]core.RunStage{at: core.StageAdmitted, at.Add(-time.Second): core.StageAdmitted, at + 1: core.StageDenied} {
+		j, effs := waits.Apply(core.JobPause{By: "ann", Until: until}, core.Clock{Now: at.Add(-10 * time.Second), Step: 8})
+		require.Nil(t, refusal(effs))
+		j, effs = j.Apply(core.JobAdmit{Run: runAt(spec, at)}, core.Clock{Now: at.Add(time.Second), Step: 9})
+		require.Nil(t, refusal(effs))
+		assert.Equal(t, want, j.Active[0].Stage, "until %s", until)
+	}
+	j, _ := waits.Apply(core.JobPause{By: "ann"}, core.Clock{Now: at.Add(-10 * time.Second), Step: 8})
+	j, effs := j.Apply(core.JobAdmit{Run: runAt(spec, at)}, core.Clock{Now: at, Step: 9})
+	assert.Equal(t, core.StageDenied, j.Active[0].Stage)
+	assert.Equal(t, "paused by ann", recordedIn(effs)[0].Reason)
+}
+
+func TestThePreviewOfAJobLeavesOutWhatIsToBeSkippedByHand(t *testing.T) {
+	spec := byHand()
+	spec.Schedule = "* * * * *"
+	for _, made := range [][]core.JobEvent{nil, {core.JobDue{}}} { // no run waits for its time, or one does
+		all := madeJob(spec, made...).Upcoming(start, 6, nil)
+		require.Len(t, all, 6)
+		skips := madeJob(spec, append(made, core.JobSkipNext{}, core.JobSkipNext{})...)
+		assert.Equal(t, all[2:5], skips.Upcoming(start, 3, nil))
+	}
+}

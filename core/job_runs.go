@@ -95,7 +95,7 @@ func (t *jobTransition) deny(a ActiveRun, e JobAdmit) (Verdict, string) {
 		return "", ""
 	case a.Dropped:
 		return t.dropped(a)
-	case t.Paused:
+	case t.pausedAt(a.begins()):
 		return VerdictSkipped, t.pausedText()
 	case t.SkipNext > 0:
 		t.SkipNext--

@@ -146,7 +146,7 @@ func (j Job) undecided() uint64 {
 // Upcoming gives the next times at which the job runs if nothing is changed meanwhile, at
 // most n: those of the runs that wait for their time, and those of its schedule for which no
 // run was made, each with its jitter, and without those that the calendars leave out. Of a
-// paused job they are those at which it would run if it were resumed now, or when its pause ends. Those
+// paused job they are those at which it would run if it were resumed now, or when its pause ends. Times
 // that are to be skipped by hand are not among them. It is empty for a job without a schedule, and for one
 // whose schedule this build refuses. A calendar that the job names, and that is not given, leaves
 // out all times, as one does that is gone.
@@ -164,16 +164,23 @@ func (j Job) Upcoming(now Time, n int, calendars Calendars) []Time {
 		after = max(after, j.PausedUntil-1)
 	}
 	var times []Time
+	skip := int(min(j.SkipNext, MaxSkipNext))
 	for _, a := range j.Active {
-		if begins := max(s.firesAt(a.ScheduledAt), a.NotBefore); a.Stage == StageWaiting && a.scheduled() && !a.Dropped && begins.After(now) && !begins.Before(j.PausedUntil) {
+		if a.Stage != StageWaiting || !a.scheduled() || a.Dropped {
+			continue
+		}
+		begins := max(s.firesAt(a.ScheduledAt), a.NotBefore)
+		switch {
+		case begins.After(now) && !begins.Before(j.PausedUntil):
 			times = append(times, begins)
+		case !begins.After(now) && !j.Paused: // it is about to be skipped
+			skip = max(skip-1, 0)
 		}
 	}
 	slices.Sort(times)
 	if j.MaxExecutions > 0 {
 		n = int(min(uint64(n), j.MaxExecutions-min(j.Executions, j.MaxExecutions)))
 	}
-	skip := int(min(j.SkipNext, MaxSkipNext))
 	times = times[:min(n+skip, len(times))]
 	for _, at := range s.upcoming(after, max(now, j.PausedUntil-1), effects.MaxTime+1, n+skip-len(times)) {
 		times = append(times, s.firesAt(at))

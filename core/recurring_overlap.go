@@ -206,8 +206,8 @@ func (t *recurringTransition) startWaiting() {
 func (t *recurringTransition) childEnded(e ChildEnded) {
 	i := t.runningOf(e)
 	switch {
-	case i < 0 && e.Outcome == ChildSucceeded && e.Child.Kind == KindAction && uint64(e.N) <= t.Sequence: // one that was forgotten, see forgetOldest
-		t.LastSuccessAt = t.clock.Now
+	case i < 0 && t.Overlap.Plain() == OverlapAllow && e.Outcome == ChildSucceeded && uint64(e.N) <= t.Sequence:
+		t.LastSuccessAt = t.clock.Now // of one that was forgotten, see forgetOldest
 		return
 	case i < 0:
 		t.conflict("recurring action %s does not wait for %s", t.ID, e.Child)

@@ -180,25 +180,6 @@ func TestActionsOfBackfillsPushNoLiveDispatchOut(t *testing.T) {
 	assert.EqualValues(t, 1, r.SkippedCount, "the dispatch is taken back")
 }
 
-// A schedule of which many actions run at once has succeeded when any of them completes: the alert
-// "nothing has succeeded" asks for that.
-func TestADispatchThatWasForgottenStillCountsAsASuccess(t *testing.T) {
-	r, _ := core.RecurringAction{}.Apply(core.RecurringCreate{Spec: everyMinute("")}, core.Clock{Now: start})
-	var first core.RunningTime
-	for i := range core.MaxRunningKept + 1 {
-		r, _ = r.Apply(core.RecurringDue{}, core.Clock{Now: r.Deadline(), Step: uint64(i)})
-		if i == 0 {
-			first = r.Running[0]
-		}
-	}
-	require.NotEqual(t, first.N, r.Running[0].N)
-	now := r.LastExecutedAt.Add(time.Second)
-	r, effs := r.Apply(core.ChildEnded{Child: effects.Ref{Kind: core.KindAction, ID: first.Action}, N: uint32(first.N), Outcome: core.ChildSucceeded}, core.Clock{Now: now, Step: 1000})
-	assert.Nil(t, refusal(effs))
-	assert.Equal(t, now, r.LastSuccessAt)
-	assert.Len(t, r.Running, core.MaxRunningKept)
-}
-
 // The numbers of a schedule that is made anew under its id begin again, and actions of the former one
 // may still run.
 func TestAnActionOfAFormerScheduleWithTheSameIDEndsNothing(t *testing.T) {
@@ -218,4 +199,26 @@ func TestAnEntryHasTheHeadOfALongDescription(t *testing.T) {
 	require.Len(t, recordedIn(effs), 1)
 	assert.LessOrEqual(t, len(recordedIn(effs)[0].Name), core.MaxNameBytes)
 	assert.Equal(t, spec.Description, r.Name())
+}
+
+func TestASuccessCountsThoughSoManyOverlapThatTheirDispatchesAreNotKept(t *testing.T) {
+	r, effs := core.RecurringAction{}.Apply(core.RecurringCreate{Spec: goldenRecurringSpec()}, core.Clock{Now: start, Step: 1})
+	require.Nil(t, refusal(effs))
+	for n := range core.MaxRunningKept + 1 {
+		r, effs = r.Apply(core.RecurringTrigger{}, core.Clock{Now: start, Step: uint64(n) + 2})
+		require.Nil(t, refusal(effs))
+	}
+	require.Len(t, r.Running, core.MaxRunningKept)
+	require.NotEqualValues(t, 1, r.Running[0].N)
+	later := start.Add(time.Second)
+	was := r
+	r, effs = r.Apply(core.ChildEnded{N: 1, Outcome: core.ChildSucceeded}, core.Clock{Now: later, Step: 501})
+	assert.Nil(t, refusal(effs))
+	assert.Equal(t, later, r.LastSuccessAt)
+	r.LastSuccessAt = was.LastSuccessAt
+	assert.Equal(t, was, r, "nothing else")
+	_, effs = was.Apply(core.ChildEnded{N: 1, Outcome: core.ChildFailed}, core.Clock{Now: later, Step: 501})
+	assert.NotNil(t, refusal(effs))
+	_, effs = was.Apply(core.ChildEnded{N: 9999, Outcome: core.ChildSucceeded}, core.Clock{Now: later, Step: 501})
+	assert.NotNil(t, refusal(effs), "it has made no such dispatch")
 }

@@ -311,41 +311,83 @@ func (t *timetable) comeBy(from, now Time) Time {
 	return now
 }
 
-// maxLookedAt bounds how many due instants a question looks at where nearly all are left out.
-const maxLookedAt = 100_000
-
-// last lists the last n due instants in [from, to] that are not left out, oldest first. It looks
-// at about as many as it finds, however long the span is, and where nearly all are left out at no
-// more than a few times [maxLookedAt].
-func (t *timetable) last(from, to Time, n int) []Time {
-	from = max(from, effects.MinTime) // before which nothing is due
-	for span := int64(60_000); ; span *= 4 {
-		begin, looked := max(from, laterMS(to, -span)), 0
-		var found []Time
-		for at := range t.due.Due(begin-1, to) {
-			looked++
-			if t.leftOut(at) == "" {
-				found = append(found, at)
+// firing gives the due instants in [from, to] that are not left out, oldest first. It goes over what
+// the calendars leave out span by span, and looks at no more than most instants: whole tells, once the
+// sequence has ended, whether that was all of them.
+func (t *timetable) firing(from, to Time, most int) (times iter.Seq[Time], whole *bool) {
+	whole = new(bool)
+	return func(yield func(Time) bool) {
+		after := max(from, effects.MinTime) - 1 // before which nothing is due
+		for range most {
+			at, ok := t.due.Next(after)
+			if !ok || at.After(to) {
+				*whole = true
+				return
+			}
+			after = at
+			switch until := t.leftOutUntil(at); {
+			case until != 0:
+				after = until - 1
+			case !yield(at):
+				return
 			}
 		}
-		if len(found) >= n || begin == from || looked > maxLookedAt {
-			return found[max(0, len(found)-n):]
+	}, whole
+}
+
+// leftOutUntil gives an instant before which, from the given due one on, nothing is dispatched; zero:
+// leftOut says nothing of the given one.
+func (t *timetable) leftOutUntil(at Time) Time {
+	if until := t.calendars.leftOutUntil(at); until != 0 {
+		return until
+	}
+	if t.fires != nil && t.leftOut(at) != "" {
+		return at + 1
+	}
+	return 0
+}
+
+// last lists the last n due instants in [from, to] that are not left out, oldest first. It looks
+// at about as many as it finds, however long the span is: at those of the last minute, of four, of
+// sixteen and so on, and at no more than four times [maxLookedAt] at once: fewer than n are found then.
+func (t *timetable) last(from, to Time, n int) []Time {
+	from = max(from, effects.MinTime) // before which nothing is due
+	var last []Time
+	for span := int64(60_000); ; span *= 4 {
+		begin := max(from, laterMS(to, -span))
+		var found []Time
+		times, whole := t.firing(begin, to, 4*maxLookedAt)
+		for at := range times {
+			found = append(found, at)
+		}
+		if !*whole {
+			return last
+		}
+		if last = found[max(0, len(found)-n):]; len(last) >= n || begin == from {
+			return last
 		}
 	}
 }
 
+// maxAhead bounds how many due instants a preview looks at, which is made for each edit and for each
+// schedule that a calendar's edit may move.
+const maxAhead = 5000
+
 // upcoming lists the next n due instants after one, before the end, at which something is
-// dispatched after now.
+// dispatched after now. It looks at no more than [maxAhead].
 func (t *timetable) upcoming(after, now, end Time, n int) []Time {
-	var times []Time
-	looked := 0
-	for at := range t.due.Due(max(after, laterMS(now, -t.jitterMS)-1), end-1) {
-		if looked++; len(times) >= n || looked > maxLookedAt {
+	var list []Time
+	if n <= 0 {
+		return nil
+	}
+	times, _ := t.firing(max(after, laterMS(now, -t.jitterMS)-1)+1, end-1, maxAhead)
+	for at := range times {
+		if !t.firesAt(at).After(now) {
+			continue
+		}
+		if list = append(list, at); len(list) == n {
 			break
 		}
-		if t.leftOut(at) == "" && t.firesAt(at).After(now) {
-			times = append(times, at)
-		}
 	}
-	return times
+	return list
 }

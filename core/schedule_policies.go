@@ -255,6 +255,20 @@ func (s calendarSet) leavesOut(at Time) string {
 	return ""
 }
 
+// leftOutUntil gives an instant before which, from the given one on, one of the calendars leaves out
+// all instants; zero: none leaves out the given one.
+func (s calendarSet) leftOutUntil(at Time) Time {
+	for _, c := range s {
+		if c.Name == "" {
+			return effects.MaxTime + 1
+		}
+		if until := c.leftOutUntil(at); until != 0 {
+			return until
+		}
+	}
+	return 0
+}
+
 // missing names a calendar that does not exist.
 func (s calendarSet) missing() error {
 	for i, c := range s {

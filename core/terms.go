@@ -18,6 +18,10 @@ const TermAll = "all"
 // their end: those that have ended, see [EndedAt], and need not be kept, see [MustBeKept].
 const TermEnded = "ended"
 
+// TermRecurs is, within a tenant, the list term of the actions that recur and have not ended, from
+// the first cycle on that stands in the ledger of occurrences.
+const TermRecurs = "recurs"
+
 // TermOwn is, within a tenant, the list term of all machines of a kind that has no statuses.
 const TermOwn = "own"
 
@@ -155,7 +159,7 @@ func FormerTerms(s State) []effects.Term {
 	}
 	var out []effects.Term
 	for _, t := range s.Terms() {
-		if status, scope, ok := strings.Cut(t.Name, withinSep); ok && t.Counted {
+		if status, scope, ok := strings.Cut(t.Name, withinSep); ok && t.Counted && status != TermRecurs { // of which there were none
 			out = append(out,
 				effects.Term{Name: status, At: t.At, Counted: true},
 				effects.Term{Name: "scope:" + scope, At: t.At},

@@ -199,15 +199,22 @@ type ActionFilter struct {
 	Status core.StatusType
 	Tool   string
 	Labels map[string]string // all of them
+	// Recurs chooses those that recur and have not ended, once their first cycle stands in the ledger
+	// of occurrences.
+	Recurs bool
 }
 
 // List lists actions, newest first (A7). A page may be shorter than its
 // limit, and even empty, while there is more: next tells.
 func (a Actions) List(ctx context.Context, f ActionFilter, p Page) (actions []core.Action, next string, err error) {
 	of := filter{kind: core.KindAction, scope: f.Scope, status: statusTerm(f.Status), tool: f.Tool, labels: f.Labels}
+	if f.Recurs {
+		of.also = core.TermRecurs
+	}
 	return list(ctx, a.e, of, p, func(a core.Action) bool {
 		return (f.Status == "" || a.Status.Type == f.Status) &&
 			(f.Tool == "" || a.ToolName == f.Tool) &&
+			(!f.Recurs || a.Ledger != nil && !a.Status.Type.Terminal()) &&
 			hasLabels(a.Labels, f.Labels)
 	})
 }

@@ -36,7 +36,7 @@ func BenchmarkSchedulesDueAtOnce(b *testing.B) {
 func schedulesDueAtOnce(b *testing.B, n int) {
 	path := filepath.Join(b.TempDir(), uuid.NewString()+".db")
 	const others, quiet = 50, 5 * time.Second
-	begin := time.Now().Truncate(time.Second).Add(10*time.Second + quiet + time.Duration(n)*300*time.Microsecond)
+	begin := time.Now().Truncate(time.Second).Add(10*time.Second + quiet + time.Duration(n)*600*time.Microsecond)
 	fillWith(b, path, n+others, func(i int) core.Input {
 		spec := core.RecurringSpec{
 			ID: uuid.Must(uuid.NewV7()), Namespace: "bench", Tenant: "many", CronExpr: "@every 24h", Enabled: true,

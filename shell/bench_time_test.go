@@ -17,6 +17,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/engine"
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/bolt"
 )
@@ -73,7 +74,10 @@ func fillWith(b *testing.B, path string, n int, input func(i int) core.Input) {
 		require.NoError(b, st.Update(bg(), func(tx store.Tx) error {
 			var writes []store.Write
 			for _, c := range batch.Changes() {
-				writes = append(writes, store.Write{Kind: c.Ref.Kind, ID: c.Ref.ID, State: c.After.AppendJSON(nil), Due: c.After.Deadline(), Terms: c.After.Terms()})
+				writes = append(writes, store.Write{
+					Kind: c.Ref.Kind, ID: c.Ref.ID, State: c.After.AppendJSON(nil),
+					Due: c.After.Deadline(), Share: engine.DueShare(core.ScopeOf(c.After)), Terms: c.After.Terms(),
+				})
 			}
 			if err := tx.Put(seq, writes); err != nil {
 				return err

@@ -3,7 +3,9 @@ package shell
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -47,9 +49,12 @@ type MovedSchedule struct {
 // CalendarChange says what a change of a calendar means for the schedules that name it.
 type CalendarChange struct {
 	Calendar core.Calendar
-	Moved    []MovedSchedule // those of the first [MaxPage] schedules of each kind, by their next [core.NextTimesShown] times
+	Moved    []MovedSchedule // those of the first [MaxPage] schedules of each kind, by their next [core.NextTimesShown] times, as far as two seconds suffice
 	More     bool            // there are more schedules, at which nobody looked
 }
+
+// maxMovedLook is how long a change of a calendar looks for the schedules that it moves.
+const maxMovedLook = 2 * time.Second
 
 // UpdateTelling is [Calendars.Update] with the event, and also says which schedules it moves.
 func (c Calendars) UpdateTelling(ctx context.Context, s Scope, name string, e core.CalendarUpdate) (CalendarChange, error) {
@@ -62,9 +67,14 @@ func (c Calendars) UpdateTelling(ctx context.Context, s Scope, name string, e co
 	if err != nil || is.Revision == was.Revision {
 		return change, err
 	}
-	now := effects.TimeOf(c.e.o.Clock.Now())
+	now, began := effects.TimeOf(c.e.o.Clock.Now()), c.e.o.Clock.Steady()
+	known := knownCalendars{of: c, scope: s, read: map[string]core.Calendars{}}
 	look := func(kind effects.Kind, id uuid.UUID, named string, calendars []string, upcoming func(core.Calendars) []effects.Time) error {
-		others, err := c.Named(ctx, s, calendars)
+		if c.e.o.Clock.Steady().Sub(began) > maxMovedLook {
+			change.More = true
+			return nil
+		}
+		others, err := known.named(ctx, calendars)
 		if err != nil {
 			return err
 		}
@@ -82,7 +92,7 @@ func (c Calendars) UpdateTelling(ctx context.Context, s Scope, name string, e co
 	if err != nil {
 		return change, err
 	}
-	change.More = more != ""
+	change.More = change.More || more != ""
 	for _, r := range recurring {
 		if err := look(core.KindRecurring, r.ID, r.Description, r.Calendars, func(of core.Calendars) []effects.Time { return r.Upcoming(now, core.NextTimesShown, of) }); err != nil {
 			return change, err
@@ -99,6 +109,30 @@ func (c Calendars) UpdateTelling(ctx context.Context, s Scope, name string, e co
 		}
 	}
 	return change, nil
+}
+
+// knownCalendars reads each calendar of a tenant once, for all schedules that name it.
+type knownCalendars struct {
+	of    Calendars
+	scope Scope
+	read  map[string]core.Calendars // by name: the calendar, or none if it does not exist
+}
+
+// named gives those of the names that exist.
+func (k knownCalendars) named(ctx context.Context, names []string) (core.Calendars, error) {
+	all := make(core.Calendars, len(names))
+	for _, name := range names {
+		found, known := k.read[name]
+		if !known {
+			var err error
+			if found, err = k.of.Named(ctx, k.scope, []string{name}); err != nil {
+				return nil, err
+			}
+			k.read[name] = found
+		}
+		maps.Copy(all, found)
+	}
+	return all, nil
 }
 
 // Delete ends a calendar that no schedule names. The error is a [*Refusal] if the tenant has none of

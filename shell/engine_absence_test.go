@@ -333,3 +333,30 @@ func TestWhatEndsTheWaitAfterAnOutageNamesItAsWell(t *testing.T) {
 		})
 	}
 }
+
+// A machine that is suspended often has its clock corrected when it goes on. The engine goes on, too:
+// what lies ahead of the clock now is no absence.
+func TestAProcessIsStoppedWhileTheClockIsSetBack(t *testing.T) {
+	for name, back := range map[string]time.Duration{"by less than it was stopped": 5 * time.Second, "by more": 20 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				x := &outage{st: memory.NewSession("first"), log: &logLines{}}
+				x.start(t, x.st)
+				r, err := x.e.Recurring().Create(bg(), everyMinute())
+				require.NoError(t, err)
+				elapse(90 * time.Second)
+				x.clock.frozen.Store(int64(9 * time.Second))
+				require.NoError(t, x.e.Health(bg())) // the loop wakes, and goes to sleep again
+				elapse(time.Second)
+				x.clock.jump(-back)
+				elapse(3 * time.Minute)
+				require.NoError(t, x.e.Health(bg()))
+				r, err = x.e.Recurring().Get(bg(), r.ID)
+				require.NoError(t, err)
+				assert.EqualValues(t, 4, r.ExecutionCount)
+				require.NoError(t, x.stop())
+				verify(t, x.o.Store)
+			})
+		})
+	}
+}

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/store"
 )
@@ -318,6 +319,145 @@ func TestABacklogIsCarriedOutOnceThoughCommitsFail(t *testing.T) {
 	})
 }
 
+// storeActions stores actions of tenants that are due after those times, one behind the other, in an
+// engine that is stopped before.
+func storeActions(t *testing.T, st store.Store, make func(create func(tenant string, n int, after time.Duration))) {
+	t.Helper()
+	e, stop := start(t, shell.Options{Store: st, Tools: tools(&sequence{})})
+	label := 0
+	make(func(tenant string, n int, after time.Duration) {
+		for range n {
+			label++
+			_, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count", Namespace: "ns", Tenant: tenant, Label: fmt.Sprint(label), Trigger: at(after)})
+			require.NoError(t, err)
+		}
+	})
+	require.NoError(t, stop())
+}
+
+// withoutShares is a store that is written as an earlier version did it.
+type withoutShares struct{ store.Store }
+
+func (s withoutShares) Update(ctx context.Context, fn func(store.Tx) error) error {
+	return s.Store.Update(ctx, func(tx store.Tx) error { return fn(shareless{tx}) })
+}
+
+type shareless struct{ store.Tx }
+
+func (t shareless) Put(seq uint64, writes []store.Write) error {
+	for i := range writes {
+		writes[i].Share = 0
+	}
+	return t.Tx.Put(seq, writes)
+}
+
+// sharesIn counts the entries of the due index that have a share, and those that have none.
+func sharesIn(t *testing.T, st store.Store) (with, without int) {
+	t.Helper()
+	require.NoError(t, st.View(bg(), func(tx store.ReadTx) error {
+		entries, err := tx.Due(nil, nil, effects.MaxTime, 1<<20)
+		for _, d := range entries {
+			if d.Share != 0 {
+				with++
+			} else {
+				without++
+			}
+		}
+		return err
+	}))
+	return with, without
+}
+
+func TestWhatIsDueAtTheSameInstantAsMuchOfAnotherTenantBeginsInTheFirstBatch(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		old  func(store.Store) store.Store // writes what is due
+		with bool
+	}{
+		{"in a database of this version", func(st store.Store) store.Store { return st }, true},
+		{"in one of an earlier version", func(st store.Store) store.Store { return withoutShares{st} }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const many, few, batch = 1500, 3, 16
+				o := shell.Options{Store: inMemory(t), Tools: tools(&sequence{}), DefaultConcurrency: 10_000, MaxBatch: batch}
+				storeActions(t, c.old(o.Store), func(create func(string, int, time.Duration)) {
+					create("b", many, time.Hour)
+					create("a", few, time.Hour) // ids are in order: they stand behind all of b
+				})
+				with, without := sharesIn(t, o.Store)
+				assert.Equal(t, c.with, with == many+few)
+				assert.Equal(t, !c.with, without == many+few)
+				elapse(time.Hour)
+				running(t, o)
+				elapse(time.Minute)
+				order := begun(t, o.Store)
+				require.Len(t, order, many+few)
+				assert.Equal(t, few, strings.Count(strings.Join(order[:batch], ""), "a"))
+			})
+		})
+	}
+}
+
+func TestWeightsHoldInTheBacklogOfADatabaseOfEitherVersion(t *testing.T) {
+	for name, old := range map[string]func(store.Store) store.Store{
+		"this":    func(st store.Store) store.Store { return st },
+		"earlier": func(st store.Store) store.Store { return withoutShares{st} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := shell.Options{
+					Store: inMemory(t), Tools: tools(&sequence{}), DefaultConcurrency: 10_000, MaxBatch: 16,
+					Limits: shell.Limits{Weights: map[shell.Scope]int{{Namespace: "ns", Tenant: "a"}: 3}},
+				}
+				storeActions(t, old(o.Store), func(create func(string, int, time.Duration)) {
+					create("b", 100, time.Hour)
+					create("a", 100, time.Hour)
+				})
+				elapse(time.Hour)
+				running(t, o)
+				elapse(time.Minute)
+				assert.Equal(t, 12, strings.Count(strings.Join(begun(t, o.Store)[:16], ""), "a"))
+			})
+		})
+	}
+}
+
+// slowly is a store of which each transaction takes a second.
+type slowly struct {
+	store.Store
+	on bool
+}
+
+func (s *slowly) Update(ctx context.Context, fn func(store.Tx) error) error {
+	if s.on {
+		<-time.After(time.Second)
+	}
+	return s.Store.Update(ctx, fn)
+}
+
+func TestWhatFallsDueWhileABacklogIsCarriedOutBeginsInTheNextBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const batch = 16
+		st := &slowly{Store: inMemory(t)}
+		o := shell.Options{Store: st, Tools: tools(&sequence{}), DefaultConcurrency: 10_000, MaxBatch: batch, TickRate: 24 * time.Hour, LeaseTTL: 24 * time.Hour}
+		storeActions(t, st.Store, func(create func(string, int, time.Duration)) {
+			create("b", 500, time.Hour)
+			create("a", 2, time.Hour+10500*time.Millisecond)
+		})
+		elapse(time.Hour)
+		st.on = true
+		running(t, o)
+		elapse(2 * time.Hour)
+		order := begun(t, o.Store)
+		require.Len(t, order, 502)
+		first := slices.Index(order, "a")
+		assert.Less(t, first, 12*batch, "of about 500/16 batches, one a second")
+		assert.Less(t, 501-slices.Index(reversed(order), "a"), 12*batch)
+		assert.Greater(t, first, 5*batch, "they fell due amid the backlog")
+	})
+}
+
 // everyThird is a store of which each third transaction fails at its end.
 type everyThird struct {
 	store.Store
@@ -368,4 +508,40 @@ func TestARunIsEndedAtTheOperatorsCeilingWhateverItAsksFor(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A few schedules whose decisions take long put off those of another tenant by a turn, also if all that
+// is due fits into one batch.
+func TestFewMachinesThatTakeLongDoNotPutOffThoseOfAnotherTenant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := &hurrying{}
+		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(&counting{}), Clock: clock})
+		spec := everyMinute()
+		for n := range byte(20) {
+			spec.ID = uuid.UUID{0: 1, 15: n}
+			_, err := e.Recurring().Create(bg(), spec)
+			require.NoError(t, err)
+		}
+		spec.ID, spec.Tenant = uuid.UUID{0: 0xff}, "another" // which is the last in the due index
+		_, err := e.Recurring().Create(bg(), spec)
+		require.NoError(t, err)
+		clock.each.Store(int64(10 * time.Millisecond)) // so a batch has time for few of them
+		elapse(2 * time.Minute)
+		clock.each.Store(0)
+
+		other, _, err := e.Recurring().History(bg(), spec.ID, shell.Page{Limit: 1000})
+		require.NoError(t, err)
+		require.NotEmpty(t, other)
+		first := other[len(other)-1]
+		before := 0
+		for n := range byte(20) {
+			list, _, err := e.Recurring().History(bg(), uuid.UUID{0: 1, 15: n}, shell.Page{Limit: 1000})
+			require.NoError(t, err)
+			require.NotEmpty(t, list)
+			if o := list[len(list)-1]; o.DueAt == first.DueAt && o.DecidedAt < first.DecidedAt {
+				before++
+			}
+		}
+		assert.Less(t, before, 8, "schedules of the other tenant were decided before")
+	})
 }

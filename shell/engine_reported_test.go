@@ -157,6 +157,17 @@ func TestReportedWhatAScheduleLeavesOutIsToldWithItsSchedule(t *testing.T) {
 		require.NoError(t, err)
 		assert.Positive(t, s.Verdicts[core.VerdictMissed])
 		assert.Positive(t, s.Verdicts[core.VerdictSkipped])
+		for _, key := range []shell.OccurrenceKey{{Schedule: core.KindRecurring, Verdict: core.VerdictMissed}, {Schedule: core.KindJob, Verdict: core.VerdictMissed}, {Schedule: core.KindJob, Verdict: core.VerdictSkipped}} {
+			entries, _, err := e.Occurrences().List(bg(), shell.OccurrenceFilter{Schedule: key.Schedule, Verdict: key.Verdict}, shell.Page{Limit: 1000})
+			require.NoError(t, err)
+			times := uint64(0)
+			for _, o := range entries {
+				times += o.Count
+				assert.Equal(t, map[effects.Kind]string{core.KindRecurring: "send_digest", core.KindJob: job.ID}[key.Schedule], o.Name, "whose it is")
+			}
+			assert.Positive(t, times, "%v", key)
+			assert.Equal(t, times, e.OccurrenceStats().Total[key], "%v: the metric counts each", key)
+		}
 	})
 }
 
@@ -246,31 +257,92 @@ func TestReportedANightOnWhichTheClocksChangeRunsAJobOnce(t *testing.T) {
 
 // argoproj/argo-workflows#9632, "Missed CronWorkflows should be scheduled after a downtime of the
 // controller": after five minutes without a controller only the latest time ran, and its run did not
-// know for which time it stood. They wanted each of the times to be run with its own time. Until
-// schedules can say that, the latest one runs, with its own time, and each of the others is on record.
-func TestReportedAfterADowntimeNoTimeIsLostSilently(t *testing.T) {
+// know for which time it stood. They wanted each of the times to be run with its own time, up to a
+// bound.
+func TestReportedAfterADowntimeEachTimeIsRunWithItsOwnTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &counting{}
-		o := shell.Options{Store: inMemory(t), Tools: tools(c)}
+		k, c := newCluster(), &counting{}
+		k.runFor = time.Second
+		o := k.options(inMemory(t))
+		o.Tools = tools(c)
 		e, stop := start(t, o)
-		spec := everyMinute()
-		spec.StartDeadlineSeconds = 600
-		r, err := e.Recurring().Create(bg(), spec)
+		k.use(e)
+		spec, bounded, job := everyMinute(), everyMinute(), nightly()
+		spec.Missed, bounded.Missed, bounded.CatchUpLimit = core.MissedAll, core.MissedAll, 3
+		job.Schedule, job.Missed, job.CreateAheadMS = "* * * * *", core.MissedAll, 1
+		all, err := e.Recurring().Create(bg(), spec)
 		require.NoError(t, err)
+		last, err := e.Recurring().Create(bg(), bounded)
+		require.NoError(t, err)
+		j := applied(t, e, job)
 		until(onDay(0, 2, 30))
 		require.NoError(t, stop())
 		until(onDay(0, 7, 45))
-		e = running(t, o)
-		synctest.Wait()
-		times := dispatchedAt(t, e, r.ID)
-		require.Len(t, times, 3)
-		assert.Equal(t, effects.TimeOf(onDay(0, 7, 0)), times[2])
-		actions, _, err := e.Actions().List(bg(), shell.ActionFilter{}, shell.Page{})
-		require.NoError(t, err)
-		assert.Equal(t, times[2], actions[0].Trigger.NextTickAt, "what the tool is told")
-		missed := missedOf(t, e, r.ID)
+		e = k.use(running(t, o))
+		elapse(10 * time.Second)
+		want := []effects.Time{}
+		for minute := range 7 {
+			want = append(want, effects.TimeOf(onDay(0, minute+1, 0)))
+		}
+		assert.Equal(t, want, dispatchedAt(t, e, all.ID))
+		assert.Equal(t, want, dispatchedAt(t, e, j.Key))
+		assert.Empty(t, missedOf(t, e, all.ID))
+		assert.Equal(t, slices.Concat(want[:2], want[4:]), dispatchedAt(t, e, last.ID))
+		missed := missedOf(t, e, last.ID)
 		require.Len(t, missed, 1)
-		assert.Equal(t, [3]any{effects.TimeOf(onDay(0, 3, 0)), effects.TimeOf(onDay(0, 6, 0)), uint64(4)}, [3]any{missed[0].DueAt, missed[0].LastDueAt, missed[0].Count})
+		assert.Equal(t, [3]any{want[2], want[3], uint64(2)}, [3]any{missed[0].DueAt, missed[0].LastDueAt, missed[0].Count})
 		assert.Contains(t, missed[0].Reason, "the daemon was stopped from 2000-01-01T00:02:30")
+		assert.Contains(t, missed[0].Reason, "at most the last 3 are caught up")
+
+		actions, _, err := e.Actions().List(bg(), shell.ActionFilter{}, shell.Page{Limit: 100})
+		require.NoError(t, err)
+		var told []effects.Time
+		for _, a := range actions {
+			if a.Metadata[core.MetaRecurringID] == all.ID.String() {
+				told = append(told, a.Trigger.NextTickAt)
+			}
+		}
+		slices.Sort(told)
+		assert.Equal(t, want, told, "what the tool is told")
+	})
+}
+
+// argoproj/argo-workflows#2706, "Backfill cron workflows": they wanted to ask a schedule to run as if it
+// had been there already, and to make up by a command for a time without a controller, in order and
+// each time once.
+func TestReportedAScheduleRunsAsIfItHadBeenThereAlready(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newCluster()
+		k.runFor = time.Second
+		o := k.options(inMemory(t))
+		o.Tools = tools(&counting{})
+		e := k.use(running(t, o))
+		until(onDay(12, 0, 0).AddDate(0, 0, 2))
+		spec, job := everyMinute(), nightly()
+		spec.CronExpr, job.Schedule = "0 2 * * *", "0 2 * * *"
+		r, err := e.Recurring().Create(bg(), spec)
+		require.NoError(t, err)
+		j := applied(t, e, job)
+		var want []effects.Time
+		for day := range 2 {
+			want = append(want, effects.TimeOf(onDay(2, 0, 0).AddDate(0, 0, day+1)))
+		}
+		from := effects.TimeOf(onDay(12, 0, 0))
+		for name, request := range map[string]shell.BackfillRequest{
+			"recurring action": {Recurring: r.ID, From: from}, "job": {Scope: tenant, Job: job.ID, From: from},
+		} {
+			for again, times := range [][]effects.Time{want, {}} {
+				made, err := e.Backfills().Create(bg(), request)
+				require.NoError(t, err, name)
+				require.Equal(t, times, made.Times, "%s, request %d", name, again)
+				ended, err := e.Backfills().Wait(bg(), made.ID)
+				require.NoError(t, err, name)
+				assert.EqualValues(t, len(times), ended.Counts.Succeeded, "%s: %v", name, ended.Problems)
+			}
+		}
+		until(onDay(3, 0, 0).AddDate(0, 0, 3))
+		for name, of := range map[string]uuid.UUID{"recurring action": r.ID, "job": j.Key} {
+			assert.Equal(t, append(slices.Clone(want), effects.TimeOf(onDay(2, 0, 0).AddDate(0, 0, 3))), dispatchedAt(t, e, of), "%s: and the live time", name)
+		}
 	})
 }

@@ -49,6 +49,7 @@ type filter struct {
 	scope  *Scope
 	status string            // list term, see [core.StatusTerms]
 	tool   string            // name
+	also   string            // list term
 	labels map[string]string // all of them
 	more   []string          // list terms that are not those of a tenant
 	token  string            // what page tokens are bound to, if not to tenant and status
@@ -136,6 +137,9 @@ func (f *filter) ofTenants(tx store.ReadTx, term string, among func(Scope) bool)
 func (f *filter) wanted() (groups [][]string) {
 	if f.status != "" {
 		groups = append(groups, []string{f.status})
+	}
+	if f.also != "" {
+		groups = append(groups, []string{f.also})
 	}
 	if f.tool != "" {
 		groups = append(groups, []string{core.ToolTerm(f.tool)})

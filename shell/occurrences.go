@@ -171,12 +171,13 @@ func tenantsOfOccurrences(tx store.ReadTx, among func(Scope) bool) (scopes []Sco
 	return scopes, len(names) <= maxTenants, err
 }
 
-// ScheduleTotal counts the recurring actions and jobs that there are. It costs a short read
+// ScheduleTotal counts the recurring actions and jobs that there are, and the actions that
+// [ActionFilter.Recurs] chooses. It costs a short read
 // transaction.
 func (e *Engine) ScheduleTotal(ctx context.Context) (n uint64, err error) {
 	err = e.store.View(ctx, func(tx store.ReadTx) error {
 		t := totals{tx: tx}
-		n = t.of(core.KindRecurring, core.TermAll) + t.of(core.KindJob, core.TermAll)
+		n = t.of(core.KindRecurring, core.TermAll) + t.of(core.KindJob, core.TermAll) + t.of(core.KindAction, core.TermRecurs)
 		return t.err
 	})
 	return n, err

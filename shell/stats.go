@@ -145,7 +145,7 @@ func (s *counts) countBackfill(was, is core.Backfill) {
 // committed.
 type RunCounts struct {
 	Ended               map[core.OrchestratorStatus]uint64 // runs that came to a terminal state
-	Verdicts            map[core.Verdict]uint64            // about times of schedules: dispatched, missed, skipped
+	Verdicts            map[core.Verdict]uint64            // about times of schedules; none is waiting
 	Triggered           uint64                             // runs made by hand
 	Retries             uint64                             // attempts after the first
 	ConstraintsChecked  uint64
@@ -332,4 +332,7 @@ func (s *counts) countJob(before, after core.Job) {
 	s.jobs.Verdicts[core.VerdictDispatched] += grown(was.Dispatched, is.Dispatched)
 	s.jobs.Verdicts[core.VerdictMissed] += grown(was.Missed, is.Missed)
 	s.jobs.Verdicts[core.VerdictSkipped] += grown(was.Skipped, is.Skipped)
+	s.jobs.Verdicts[core.VerdictCancelled] += grown(was.VerdictCancelled, is.VerdictCancelled)
+	s.jobs.Verdicts[core.VerdictExpired] += grown(was.VerdictExpired, is.VerdictExpired)
+	s.jobs.Verdicts[core.VerdictDeduplicated] += grown(was.Deduplicated, is.Deduplicated)
 }

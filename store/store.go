@@ -106,7 +106,10 @@ type Write struct {
 	// State is the new state; nil deletes the record and all its index entries.
 	State []byte
 	// Due is when the record next needs waking; zero: it does not wait (A6).
-	Due   effects.Time
+	Due effects.Time
+	// Share says whose the record's entry in the due index is: see [DueEntry]. A write that
+	// leaves Due as it was leaves the entry, with the share that it has.
+	Share uint32
 	Terms []Term
 	// Prev is what the record was before; the zero Prev says that there was none. A stored version other than Prev.Version is ErrConflict.
 	Prev Prev
@@ -153,6 +156,10 @@ func (k DueKey) ID() uuid.UUID { return uuid.UUID(k[8:]) }
 type DueEntry struct {
 	Key  DueKey
 	Kind effects.Kind
+	// Share is what [Write] said of the record's tenant, so that entries can be sorted by
+	// tenants without reading their records; 0: not known, such as in a database of an earlier
+	// version. A store keeps it, and does not look at it.
+	Share uint32
 }
 
 // Cursor is a position in a list index. The zero Cursor stands before the first
@@ -484,8 +491,8 @@ type Tx interface {
 	// it, in the implementation's own form. It stays nil where nothing is found;
 	// then what was set aside under the same name at the same time stays as it is.
 	SetAside(q Quarantined, due effects.Time) error
-	// RemoveDue takes one entry out of the due index and leaves all else as it is:
-	// for an entry under which its record does not wait. Where it is not there,
+	// RemoveDue takes one entry out of the due index, whatever its share, and leaves all
+	// else as it is: for an entry under which its record does not wait. Where it is not there,
 	// nothing happens.
 	RemoveDue(d DueEntry) error
 	// SetMeta keeps a small value under a name; nil removes it.

@@ -110,6 +110,15 @@ func (z *Zone) Offset(t effects.Time) time.Duration {
 	return time.Duration(s.off) * time.Second
 }
 
+// OffsetUntil gives when the offset ends that [Zone.Offset] gives for t; ok is false if it does not.
+func (z *Zone) OffsetUntil(t effects.Time) (end effects.Time, ok bool) {
+	i := z.segmentAt(floorSeconds(t)) + 1
+	if i == len(z.segs) {
+		return 0, false
+	}
+	return effects.Time(z.segs[i].start * 1000), true
+}
+
 // Location gives the zone in the standard library's form, for showing local
 // times. It is built anew at each call, from the same embedded data.
 func (z *Zone) Location() *time.Location {

@@ -16,13 +16,17 @@
 // A third child runs jobs whose pods are processes of this machine, which outlive
 // it, and tells a database of runs what becomes of them.
 //
+// A fourth child backfills schedules, beside others whose times wait for one another
+// or take each other's place.
+//
 // What a client was told stands in a ledger outside the victim, and each run of
 // a tool leaves one line in a file. The checks compare both with the store.
 //
 // Environment:
 //
 //	ORRERY_SLOW=1    the whole suite: 200 kills of the daemon, 400 of the engine,
-//	                 200 of the engine at its runbooks, 100 at its jobs
+//	                 200 of the engine at its runbooks, 100 at its jobs, 200 at its
+//	                 backfills
 //	ORRERY_KILLS=n   that many kills of the daemon, twice as many of the engine
 //	ORRERY_SEED=n    the seed of load and kills, 1 if it is not set; `.ci/run soak` sets fresh ones
 //

@@ -254,6 +254,8 @@ type childConfig struct {
 	Jobs bool `json:"jobs,omitempty"`
 	// Outages: its clock may be set, and its disk may be slow.
 	Outages bool `json:"outages,omitempty"`
+	// Backfills: it backfills schedules, beside others whose times wait for one another.
+	Backfills bool `json:"backfills,omitempty"`
 	variant
 }
 
@@ -299,6 +301,9 @@ func child(raw string) error {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(ctx) }()
+	if c.Backfills {
+		return errors.Join(backfillsChild(ctx, e, rand.New(rand.NewPCG(c.Seed, 0))), <-ended)
+	}
 	if c.Runbooks {
 		book := &pipeBook{w: os.Stdout}
 		err = playRunbooks(ctx, e, c.Dir, f, rand.New(rand.NewPCG(c.Seed, 0)), func() { book.write(note{Op: opRunbooks, Phase: acked}) })

@@ -32,6 +32,7 @@ const (
 	opRunbooks  op = "runbooks"
 	opJobs      op = "jobs"
 	opRun       op = "run" // trigger a job
+	opBackfill  op = "backfill"
 )
 
 // phase says how far a request is. One that was tried, and neither acknowledged
@@ -136,6 +137,7 @@ type ledger struct {
 	bodies    map[string]bool      // tried
 	unnamed   int                  // recurring actions whose creation was tried, and never answered: no id is known
 	runs      map[uuid.UUID]bool   // of jobs, acknowledged
+	backfills map[uuid.UUID]bool   // acknowledged
 	counts    map[op]map[phase]int
 	plaints   []string
 }
@@ -159,7 +161,7 @@ func newLedger() *ledger {
 	return &ledger{
 		actions: make(map[uuid.UUID]*actionEntry), recurring: make(map[uuid.UUID]*recurringEntry),
 		hooks: make(map[uuid.UUID]string), bodies: make(map[string]bool), counts: make(map[op]map[phase]int),
-		runs: make(map[uuid.UUID]bool),
+		runs: make(map[uuid.UUID]bool), backfills: make(map[uuid.UUID]bool),
 	}
 }
 
@@ -199,6 +201,8 @@ func (l *ledger) write(n note) {
 		l.change(n)
 	case opRun:
 		l.runs[n.ID] = true
+	case opBackfill:
+		l.backfills[n.ID] = true
 	case opRunbooks, opJobs: // only counted
 	}
 }

@@ -68,6 +68,7 @@ type snapshot struct {
 	actions     map[uuid.UUID]core.Action
 	recurring   map[uuid.UUID]core.RecurringAction
 	occurrences map[uuid.UUID][]core.Occurrence // by recurring action
+	backfills   map[uuid.UUID]core.Backfill
 	guards      []core.Dedup
 	outbox      []string
 	webhooks    []uuid.UUID
@@ -80,7 +81,7 @@ type snapshot struct {
 func take(ctx context.Context, st store.Store) (*snapshot, error) {
 	s := &snapshot{
 		actions: make(map[uuid.UUID]core.Action), recurring: make(map[uuid.UUID]core.RecurringAction),
-		occurrences: make(map[uuid.UUID][]core.Occurrence), counts: make(map[string]uint64),
+		occurrences: make(map[uuid.UUID][]core.Occurrence), backfills: make(map[uuid.UUID]core.Backfill), counts: make(map[string]uint64),
 	}
 	const all = 1 << 20
 	return s, st.View(ctx, func(tx store.ReadTx) error {
@@ -127,6 +128,8 @@ func (s *snapshot) record(r store.Record) error {
 		s.recurring[r.ID] = st
 	case core.Occurrence:
 		s.occurrences[st.RecurringID] = append(s.occurrences[st.RecurringID], st)
+	case core.Backfill:
+		s.backfills[r.ID] = st
 	case core.Dedup:
 		s.guards = append(s.guards, st)
 	default:

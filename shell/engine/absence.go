@@ -160,7 +160,9 @@ func (l *loop) look(planned time.Time) effects.Time {
 		w.add(core.Absence{From: expected, To: wall, Cause: jumpCause(moved, was, w.asleep)})
 	case moved <= -minAbsence: // what lies ahead now was no absence of what comes then
 		n := len(w.absences)
-		w.absences = slices.DeleteFunc(slices.Clone(w.absences), func(a core.Absence) bool { return a.To.After(wall) })
+		ahead := func(a core.Absence) bool { return a.To.After(wall) }
+		w.open = w.open && n > 0 && !ahead(w.absences[n-1])
+		w.absences = slices.DeleteFunc(slices.Clone(w.absences), ahead)
 		w.unsaved = w.unsaved || len(w.absences) < n
 	}
 	return wall

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"time"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
@@ -16,23 +17,29 @@ import (
 // It is in memory alone. What a batch that failed took from it is read once more.
 type backlog struct {
 	tenants []*dueQueue // those that have entries, the one whose turn it is first
-	by      map[core.Scope]*dueQueue
+	by      map[uint32]*dueQueue
 	entries int
+	several bool // more than one tenant had entries at a time
 	touched bool // by a batch that was not committed so far
 	others  bool // another instance has written since it was read
 }
 
 // dueQueue is what one tenant has in the backlog, in the order of the due times.
 type dueQueue struct {
-	scope   core.Scope
-	weight  int // entries that it may take at its turn
+	share   uint32 // see [DueShare]
+	weight  int    // entries that it may take at its turn
 	entries []store.DueEntry
 }
 
 const (
-	// lookAheadPages is how far a batch reads the due index beyond what it carries
-	// out, in pages of as many entries as a batch has: a batch must stay short.
-	lookAheadPages = 24
+	// shortStint is [maxStint] for what a batch takes from a backlog of several tenants. What
+	// falls due for one of them meanwhile waits for the batch under way and for its own.
+	shortStint = 4 * time.Millisecond
+	// shortPart is the part of [Options.MaxBatch] that a batch takes then for each tenant in the
+	// backlog: to write what the entries have changed takes longer than to decide them. It is
+	// leastPart entries at least.
+	shortPart = 16
+	leastPart = 16
 	// maxBacklog bounds the entries in memory. What is due beyond them waits until there
 	// is room, whosever it is.
 	maxBacklog = 1 << 19
@@ -42,15 +49,16 @@ const (
 func (g *backlog) clear() { *g = backlog{} }
 
 // add puts an entry behind those of its tenant.
-func (g *backlog) add(scope core.Scope, weight int, d store.DueEntry) {
-	q := g.by[scope]
+func (g *backlog) add(share uint32, weights map[uint32]int, d store.DueEntry) {
+	q := g.by[share]
 	if q == nil {
-		q = &dueQueue{scope: scope, weight: weight}
+		q = &dueQueue{share: share, weight: max(weights[share], 1)}
 		if g.by == nil {
-			g.by = make(map[core.Scope]*dueQueue)
+			g.by = make(map[uint32]*dueQueue)
 		}
-		g.by[scope] = q
+		g.by[share] = q
 		g.tenants = append(g.tenants, q)
+		g.several = g.several || len(g.tenants) > 1
 	}
 	q.entries = append(q.entries, d)
 	g.entries++
@@ -67,7 +75,7 @@ func (g *backlog) turn(limit int) []store.DueEntry {
 	g.tenants = append(g.tenants[1:], q)
 	if len(q.entries) == 0 {
 		g.tenants = g.tenants[:len(g.tenants)-1]
-		delete(g.by, q.scope)
+		delete(g.by, q.share)
 	}
 	return taken
 }
@@ -80,8 +88,14 @@ func (b *batch) sweepBacklog(page []store.DueEntry) error {
 	if err := b.lookAhead(page); err != nil {
 		return err
 	}
-	timer := b.l.newStint()
-	for left := b.l.e.o.MaxBatch; left > 0 && g.entries > 0; {
+	timer, left := b.l.newStint(), b.l.e.o.MaxBatch
+	if g.several {
+		timer.most, left = shortStint, min(left, max(left/shortPart, leastPart)*len(g.tenants))
+	}
+	if !b.sweep.ended && g.entries < maxBacklog {
+		timer.most = shortStint / 2 // it reads on in the next batch, which must not wait long
+	}
+	for left > 0 && g.entries > 0 {
 		entries := g.turn(left)
 		left -= len(entries)
 		for _, d := range entries {
@@ -94,24 +108,29 @@ func (b *batch) sweepBacklog(page []store.DueEntry) error {
 		}
 	}
 	if g.entries == 0 && b.sweep.ended {
-		b.sweep = sweep{}
+		b.sweep = sweep{active: b.sweep.left} // what is left may stand before the place to which it has read
 	}
 	return nil
 }
 
-// lookAhead puts the page, and some that follow it, into the backlog.
+// lookAhead puts the page, and what follows it as far as the time allows, into the backlog. A
+// sweep that has read all goes on with what has fallen due since, unless it belongs to a strict
+// tick, which ends with what was due.
 func (b *batch) lookAhead(page []store.DueEntry) (err error) {
-	limit := b.l.e.o.MaxBatch
-	for pages := 0; ; pages++ {
+	if b.sweep.ended && len(page) == 0 && b.l.e.o.StrictTick {
+		return nil
+	}
+	timer := b.l.newStint()
+	for ended := false; ; ended = b.sweep.ended {
 		for _, d := range page {
 			if err := b.putOff(d); err != nil {
 				return err
 			}
 		}
-		if b.sweep.ended || pages == lookAheadPages || b.l.backlog.entries >= maxBacklog || b.loaded > maxBatchBytes/2 {
+		if ended || b.l.backlog.entries >= maxBacklog || b.loaded > maxBatchBytes/2 || timer.over() {
 			return nil
 		}
-		if page, err = b.nextPage(limit); err != nil {
+		if page, err = b.nextPage(b.l.e.o.MaxBatch); err != nil {
 			return err
 		}
 	}
@@ -131,9 +150,14 @@ func (b *batch) nextPage(limit int) ([]store.DueEntry, error) {
 	return page, nil
 }
 
-// putOff puts one entry into the backlog. One that leads nowhere is dealt with at once.
+// putOff puts one entry into the backlog. Whose it is says its share, and if that is not known
+// its record; an entry that leads nowhere is dealt with at once then.
 func (b *batch) putOff(d store.DueEntry) error {
 	if b.passes(d.Kind) {
+		return nil
+	}
+	if d.Share != 0 {
+		b.l.backlog.add(d.Share, b.l.weights, d)
 		return nil
 	}
 	ref := effects.Ref{Kind: d.Kind, ID: d.Key.ID()}
@@ -150,7 +174,7 @@ func (b *batch) putOff(d store.DueEntry) error {
 			b.loaded += len(rec.State) / lightly
 		}
 	}
-	b.l.backlog.add(scope, b.l.weight(scope), d)
+	b.l.backlog.add(DueShare(scope), b.l.weights, d)
 	return nil
 }
 
@@ -158,12 +182,38 @@ func (b *batch) putOff(d store.DueEntry) error {
 // kept, for the bound of what a batch takes into memory.
 const lightly = 8
 
-// weight is how many turns a tenant has for one of another's.
-func (l *loop) weight(scope core.Scope) int {
-	if len(l.e.o.Weights) == 0 {
-		return 1
+// DueShare is the share of a tenant's entries in the due index, see [store.DueEntry]: a hash of
+// [ShareOf], never 0. Two tenants with the same hash have one queue in the backlog, and so one
+// turn and the greater of their weights. It is stored: another hash would part what a tenant has
+// from before and after.
+func DueShare(s core.Scope) uint32 {
+	if s == (core.Scope{}) {
+		return shareHash()
 	}
-	return max(l.e.o.Weights[ShareOf(scope)], 1)
+	return shareHash(s.Namespace, "\x1f", s.Tenant)
+}
+
+// shareHash is FNV-1a of 64 bits, folded.
+func shareHash(parts ...string) uint32 {
+	const offset, prime = 14695981039346656037, 1099511628211
+	h := uint64(offset)
+	for _, s := range parts {
+		for i := range len(s) {
+			h = (h ^ uint64(s[i])) * prime
+		}
+	}
+	return max(uint32(h>>32)^uint32(h), 1)
+}
+
+// weightsByShare gives the turns that tenants have for one of another's; those that are not
+// there have one.
+func weightsByShare(weights map[string]int) map[uint32]int {
+	by := make(map[uint32]int, len(weights))
+	for of, n := range weights {
+		share := shareHash(of)
+		by[share] = max(by[share], n)
+	}
+	return by
 }
 
 // passes reports whether the sweep leaves machines of that kind where they are.

@@ -9,8 +9,8 @@ import (
 	"github.com/orrery-go/orrery/store"
 )
 
-// sweepDue takes what is due: all of it in time order if it fits into the batch (B1), else
-// a batch of it from the backlog, each tenant in turn.
+// sweepDue takes what is due: all of it in time order if it fits into the batch (B1), and into the
+// time of one, else as much of it from the backlog, each tenant in turn.
 func (b *batch) sweepDue() error {
 	if !b.sweep.active || b.l.stopping {
 		return nil
@@ -20,7 +20,6 @@ func (b *batch) sweepDue() error {
 		return b.sweepBacklog(nil)
 	}
 	limit := b.l.e.o.MaxBatch
-	from := b.sweep
 	entries, err := b.nextPage(limit)
 	if err != nil {
 		return err
@@ -29,13 +28,10 @@ func (b *batch) sweepDue() error {
 		return b.sweepBacklog(entries)
 	}
 	timer := b.l.newStint()
-	for _, d := range entries {
+	for i, d := range entries {
 		if b.loaded > maxBatchBytes || timer.over() {
-			b.sweep = from
-			return nil // the next batch goes on from here
+			return b.putOffAll(entries[i:])
 		}
-		key := d.Key
-		from.after = &key
 		if b.passes(d.Kind) {
 			continue
 		}
@@ -43,7 +39,22 @@ func (b *batch) sweepDue() error {
 			return err
 		}
 	}
-	b.sweep = sweep{}
+	b.sweep = sweep{active: b.sweep.left}
+	return nil
+}
+
+// putOffAll puts what is left of all that is due into the backlog: the next batch takes from each
+// tenant in turn, so that few machines that take long do not put off those of other tenants.
+func (b *batch) putOffAll(entries []store.DueEntry) error {
+	b.l.backlog.touched = true
+	for _, d := range entries {
+		if err := b.putOff(d); err != nil {
+			return err
+		}
+	}
+	if b.l.backlog.entries == 0 {
+		b.sweep = sweep{}
+	}
 	return nil
 }
 
@@ -115,6 +126,7 @@ func (b *batch) dueNow() error {
 				continue
 			}
 			if timer.over() && !b.l.e.o.StrictTick {
+				b.sweep.left = b.sweep.active
 				return nil
 			}
 			s, err := b.fold.State(ref)

@@ -32,6 +32,9 @@ func (b *batch) write() error {
 		}
 		if c.After != nil {
 			w.State, w.Due, w.Terms = b.encode(c.After), c.After.Deadline(), c.After.Terms()
+			if w.Due != 0 {
+				w.Share = DueShare(core.ScopeOf(c.After))
+			}
 		}
 		b.writes = append(b.writes, w)
 	}

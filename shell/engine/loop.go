@@ -48,7 +48,8 @@ type loop struct {
 	sightings   map[string]sighting
 	sweep       sweep
 	backlog     backlog
-	webhooks    bool // raw webhooks wait to be read
+	weights     map[uint32]int // of tenants, by [DueShare]
+	webhooks    bool           // raw webhooks wait to be read
 	retention   retention
 	giveWay     time.Time // not before that, see gatherMore
 	retryAt     time.Time // after a failed commit, nothing but requests before that
@@ -70,6 +71,7 @@ type sweep struct {
 	paced  bool // only the kinds that are [core.Paced]: a check between two strict ticks
 	after  *store.DueKey
 	ended  bool // the due index was read to its end
+	left   bool // a batch has left machines that it made due itself
 }
 
 func (l *loop) init(e *Engine) {
@@ -79,6 +81,7 @@ func (l *loop) init(e *Engine) {
 	l.sightings = make(map[string]sighting)
 	l.stager, _ = e.store.(store.Stager)
 	l.logged, _ = e.store.(store.Logged)
+	l.weights = weightsByShare(e.o.Weights)
 	l.cache.init()
 }
 

@@ -11,10 +11,11 @@ const maxStint = 25 * time.Millisecond
 type stint struct {
 	l     *loop
 	begin time.Time
+	most  time.Duration
 	any   bool
 }
 
-func (l *loop) newStint() stint { return stint{l: l, begin: l.now()} }
+func (l *loop) newStint() stint { return stint{l: l, begin: l.now(), most: maxStint} }
 
 // over reports whether the part ends here. It is asked before each thing to do, and lets the
 // first one through: each part of each batch goes on by one at least.
@@ -23,7 +24,7 @@ func (s *stint) over() bool {
 		s.any = true
 		return false
 	}
-	return s.l.now().Sub(s.begin) > maxStint
+	return s.l.now().Sub(s.begin) > s.most
 }
 
 // inTurns orders requests so that each actor has its turn: first the first one of each, then

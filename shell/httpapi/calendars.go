@@ -52,6 +52,18 @@ func (s *Server) calendarDetail(c core.Calendar) wire.Calendar {
 	return d
 }
 
+// runningOut says which calendars of a schedule have no dates after the next weeks.
+func (s *Server) runningOut(names []string, calendars core.Calendars) (warnings []string) {
+	for _, name := range names {
+		if c, ok := calendars[name]; ok {
+			if w := c.RunsOut(effects.TimeOf(s.o.Clock.Now())); w != "" {
+				warnings = append(warnings, w)
+			}
+		}
+	}
+	return warnings
+}
+
 func (s *Server) getCalendar(_ http.ResponseWriter, r *http.Request, _ *call, of named) (core.Calendar, error) {
 	return s.engine.Calendars().Get(r.Context(), of.Scope, of.name)
 }

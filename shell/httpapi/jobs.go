@@ -163,7 +163,7 @@ func (s *Server) putJob(w http.ResponseWriter, r *http.Request, c *call) error {
 		asks.schedules = 1
 	}
 	if before.Schedule != spec.Schedule { // what is stored goes on
-		asks.schedule = s.cron(spec.Schedule, spec.Timezone)
+		asks.schedule = s.cron(schedule.Spec{Expr: spec.Schedule, Zone: spec.Timezone, DST: spec.DST, DayMatch: spec.DayMatch})
 	}
 	if err := s.within(r.Context(), c.token, of.Scope, asks); err != nil {
 		return err
@@ -411,5 +411,6 @@ func (s *Server) previewJob(w http.ResponseWriter, r *http.Request, c *call) err
 	p, err := previewOf(schedule.Spec{Expr: j.Schedule, Zone: j.Timezone, DST: j.DST, DayMatch: j.DayMatch}, func(*schedule.Schedule) []effects.Time {
 		return j.Upcoming(effects.TimeOf(s.o.Clock.Now()), n, calendars)
 	})
+	p.Warnings = append(p.Warnings, s.runningOut(j.Calendars, calendars)...)
 	return reply(w, p, err)
 }

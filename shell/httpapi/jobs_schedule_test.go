@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
-	"github.com/orrery-go/orrery/core/schedule"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 )
@@ -119,10 +118,23 @@ func TestTheIdOfATimeThatWaitsIsLookedAt(t *testing.T) {
 	})
 }
 
-func TestAPreviewOfAJobSaysInWordsWhichDaysItsOptionsMean(t *testing.T) {
-	a := start(t, setup{engine: withCluster, api: withJobs})
-	require.Equal(t, http.StatusCreated, a.do("PUT", "/v1/jobs/j", `{"schedule":"0 9 13 * FRI","day_match":"both","pod_spec":{"containers":[{"name":"main"}]}}`).status)
-	of, err := schedule.Spec{Expr: "0 9 13 * FRI", Zone: "UTC", DayMatch: schedule.DayMatchBoth}.Compile()
-	require.NoError(t, err)
-	assert.Contains(t, a.do("GET", "/v1/jobs/j/preview", nil).body, `"description":"`+of.Describe()+`"`)
+func TestAPreviewIsThatOfTheOptionsAndWarnsOfACalendarThatRunsOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // it is 2000-01-01
+		a := start(t, setup{engine: withCluster, api: withJobs})
+		for name, date := range map[string]string{"short": "2000-01-20", "long": "2000-12-26"} {
+			require.Equal(t, http.StatusCreated, a.do("POST", "/v1/calendars", `{"name":"`+name+`","exclude":{"dates":[{"date":"`+date+`"}]}}`).status)
+		}
+		const both = `,"day_match":"both","calendars":["long","short"]`
+		require.Equal(t, http.StatusCreated, a.do("PUT", "/v1/jobs/j", `{"schedule":"0 9 */2 * MON"`+both+`,"pod_spec":{"containers":[{"name":"main"}]}}`).status)
+		made := a.do("POST", "/v1/recurring", `{"namespace":"default","tenant":"default","cron_expr":"0 9 */2 * MON"`+both+`,"provider":"echo","action_type":"x","payload":{}}`)
+		require.Equal(t, http.StatusCreated, made.status, made.body)
+		for _, path := range []string{"/v1/jobs/j/preview", "/v1/recurring/" + made.str("recurring_id") + "/preview?namespace=default&tenant=default"} {
+			p := a.do("GET", path, nil)
+			require.Equal(t, http.StatusOK, p.status, p.body)
+			assert.Equal(t, []any{"calendar short runs out: its last date is 2000-01-20: add the dates that follow"}, p.object()["warnings"], path)
+			assert.Contains(t, p.str("description"), "and", path)
+			assert.Equal(t, "2000-01-03T09:00:00.000Z", p.object()["times"].([]any)[0], "a Monday with an odd date")
+			assert.Equal(t, "2000-01-17T09:00:00.000Z", p.object()["times"].([]any)[1])
+		}
+	})
 }

@@ -137,7 +137,8 @@ func TestATokenOfToolsSetsNothingGoingThatItCouldNotHaveMade(t *testing.T) {
 		require.Equal(t, http.StatusOK, a.do("POST", "/v1/jobs/"+id+"/pause", nil, bearer("k")).status)
 	}
 	for _, request := range []string{
-		"POST " + action + "/trigger", "POST " + recurring + "/trigger", "POST " + recurring + "/resume", `PUT ` + recurring + ` {"cron_expr":"* * * * *"}`,
+		"POST " + action + "/trigger", "POST " + recurring + "/trigger", "POST " + recurring + "/resume",
+		"POST " + recurring + `/pause {"until":"2999-01-01T00:00:00Z"}`, `PUT ` + recurring + ` {"cron_expr":"* * * * *"}`,
 		"POST /v1/jobs/held/trigger", "POST /v1/jobs/held/resume", "POST /v1/jobs/onwards/trigger", "POST /v1/jobs/onwards/resume",
 	} {
 		parts := strings.SplitN(request, " ", 3)

@@ -343,13 +343,15 @@ func (s *Server) intervalWithin(lim *TenantLimits, w want) error {
 	return nil
 }
 
-// cron gives the schedule of an expression; nil if there is none.
-func (s *Server) cron(expr, zone string) func() (*schedule.Schedule, error) {
-	if expr == "" {
+// cron gives the schedule of an expression in a zone, with the options that say which times it
+// means; nil if there is none.
+func (s *Server) cron(spec schedule.Spec) func() (*schedule.Schedule, error) {
+	if spec.Expr == "" {
 		return nil
 	}
 	return func() (*schedule.Schedule, error) {
-		return schedule.Parse(expr, zone, effects.TimeOf(s.o.Clock.Now()))
+		spec.Anchor = effects.TimeOf(s.o.Clock.Now())
+		return spec.Compile()
 	}
 }
 

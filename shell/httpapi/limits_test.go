@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -436,5 +437,21 @@ func TestWhatALimitOfMachinesRefusesIsAnsweredAndCounted(t *testing.T) {
 		assert.Equal(t, "60", got.header.Get("Retry-After"))
 		assert.Contains(t, got.body, "the tenant has as many as its limit allows: 1 actions that have not ended (max_live_actions)")
 		assert.Contains(t, a.do("GET", "/metrics", nil).body, `orrery_tenant_limited_total{namespace="ns",tenant="t1"} 1`)
+	})
+}
+
+func TestTheTimesOfATenantsScheduleAreThoseOfItsOptions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := limited(t, httpapi.Limits{Default: httpapi.TenantLimits{MinScheduleInterval: 12 * time.Hour}})
+		recurring := func(cron string, options map[string]any) int {
+			body := map[string]any{
+				"namespace": "ns", "tenant": "t1", "cron_expr": cron, "timezone": "America/New_York", "provider": "echo", "action_type": "x", "payload": map[string]any{},
+			}
+			maps.Copy(body, options)
+			return a.do("POST", "/v1/recurring", body, bearer("ann")).status
+		}
+		assert.Equal(t, http.StatusCreated, recurring("30 1 * * *", nil))
+		assert.Equal(t, http.StatusBadRequest, recurring("30 1 * * *", map[string]any{"dst": "twice"}), "in autumn an hour lies between two of them")
+		assert.Equal(t, http.StatusCreated, recurring("0 0 13 * FRI", map[string]any{"day_match": "both"}))
 	})
 }

@@ -101,7 +101,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 var (
 	descUp         = desc("orrery_up", "1 if the store answers, else 0.")
 	descBuild      = desc("orrery_build_info", "Always 1; the labels tell what runs.", "version", "core", "tzdb")
-	descDispatched = desc("recurring_dispatched", "Recurring actions dispatched.")
+	descDispatched = desc("recurring_dispatched", "Dispatches of recurring actions, those by hand and by backfills too.")
 	descActive     = desc("recurring_active", "Recurring actions that are currently active.")
 	descBackfills  = desc("orrery_backfills_running", "Backfills that have not ended.")
 	descErrors     = desc("recurring_errors", "Recurring action dispatch errors.")
@@ -280,8 +280,10 @@ func (s *Server) collectJobs(ctx context.Context, ch samples) {
 			ch.counter(descRunsEnded, st.Ended[state], string(state))
 		}
 	}
-	for _, v := range []core.Verdict{core.VerdictDispatched, core.VerdictMissed, core.VerdictSkipped} {
-		ch.counter(descJobTimes, st.Verdicts[v], string(v))
+	for _, v := range core.Verdicts() {
+		if v != core.VerdictWaiting {
+			ch.counter(descJobTimes, st.Verdicts[v], string(v))
+		}
 	}
 	for _, m := range jobCounters {
 		ch.counter(m.desc, m.read(&st))

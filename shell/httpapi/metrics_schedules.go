@@ -20,8 +20,8 @@ const (
 var (
 	descTimes = desc("orrery_occurrences_total", "Times of schedules that were decided about, by what the schedule belongs to and by verdict.", "schedule", "verdict")
 
-	descLastSuccess = desc("orrery_schedule_last_success_timestamp_seconds", "When the last action or run of a recurring action or a job ended that completed; 0: none did.", "namespace", "tenant", "schedule", "id", "name")
-	descUnlisted    = desc("orrery_schedules_unlisted", "Recurring actions and jobs whose last success the metrics do not tell, because there are too many.")
+	descLastSuccess = desc("orrery_schedule_last_success_timestamp_seconds", "When the last action or run of a recurring action or a job, or the last cycle of an action that recurs, ended that completed; 0: none did.", "namespace", "tenant", "schedule", "id", "name")
+	descUnlisted    = desc("orrery_schedules_unlisted", "Recurring actions, jobs and actions that recur whose last success the metrics do not tell, because there are too many.")
 )
 
 // collectSchedules tells what was decided about times, and when each schedule has succeeded last.
@@ -77,7 +77,7 @@ func (s *Server) scheduleParts(ctx context.Context) (parts []schedulePart) {
 	return parts
 }
 
-// collectPart tells of the recurring actions of a part, and of its jobs.
+// collectPart tells of the recurring actions of a part, of its jobs, and of its actions that recur.
 func (s *Server) collectPart(ctx context.Context, ch samples, part schedulePart) (listed uint64, err error) {
 	say := func(namespace, tenant string, kind effects.Kind, id, name string, at effects.Time) {
 		seconds := 0.0
@@ -98,8 +98,23 @@ func (s *Server) collectPart(ctx context.Context, ch samples, part schedulePart)
 		return listed, nil
 	}
 	list, _, err := s.engine.Jobs().List(ctx, shell.JobFilter{Scope: part.of}, shell.Page{Limit: part.most})
+	if err != nil {
+		return listed, err
+	}
 	for _, j := range list {
 		say(j.Namespace, j.Tenant, core.KindJob, j.JobSpec.ID, j.Name, j.LastSuccessAt)
 	}
-	return listed, err
+	if part.most -= len(list); part.most == 0 {
+		return listed, nil
+	}
+	actions, _, err := s.engine.Actions().List(ctx, shell.ActionFilter{Scope: part.of, Recurs: true}, shell.Page{Limit: part.most})
+	if err != nil {
+		return listed, err
+	}
+	for i := range actions {
+		if a := &actions[i]; a.Ledger != nil {
+			say(a.Namespace, a.Tenant, core.KindAction, a.ID.String(), a.Label, a.Ledger.LastSuccessAt)
+		}
+	}
+	return listed, nil
 }

@@ -64,6 +64,12 @@ func TestTheLedgerIsListedInPagesOrAsLinesAndOneEntryIsShown(t *testing.T) {
 		assert.Contains(t, metrics, `orrery_occurrences_total{schedule="action",verdict="dispatched"} 4`)
 		assert.Contains(t, metrics, `orrery_occurrences_total{schedule="job",verdict="missed"} 0`)
 		assert.Contains(t, metrics, "orrery_schedules_unlisted 0")
+		assert.Regexp(t, `orrery_schedule_last_success_timestamp_seconds\{id="`+id+`",name="nightly",namespace="\w+",schedule="action",tenant="\w+"\} 9\.\d+e\+08`, metrics)
+		require.Equal(t, http.StatusOK, a.do("POST", "/v1/actions/"+id+"/cancel", nil).status)
+		metrics = a.do("GET", "/metrics", nil).body
+		assert.NotContains(t, metrics, `{id="`+id, "it has ended")
+		assert.Equal(t, 1, strings.Count(metrics, `orrery_schedule_last_success_timestamp_seconds{`), "the other one")
+		assert.Contains(t, metrics, "orrery_schedules_unlisted 0")
 	})
 }
 

@@ -87,7 +87,8 @@ func (s *Server) createRecurring(w http.ResponseWriter, r *http.Request, c *call
 		return err
 	}
 	if err := s.within(r.Context(), c.token, shell.Scope{Namespace: spec.Namespace, Tenant: spec.Tenant}, want{
-		schedules: 1, asked: spec, schedule: s.cron(spec.CronExpr, spec.Timezone),
+		schedules: 1, asked: spec,
+		schedule: s.cron(schedule.Spec{Expr: spec.CronExpr, Zone: spec.Timezone, DST: spec.DST, DayMatch: spec.DayMatch}),
 	}); err != nil {
 		return err
 	}
@@ -206,7 +207,9 @@ func (s *Server) updateRecurring(w http.ResponseWriter, r *http.Request, c *call
 	}
 	asks := want{asked: patch}
 	if patch.CronExpr != nil {
-		asks.schedule = s.cron(*patch.CronExpr, or(patch.Timezone, a.Timezone))
+		asks.schedule = s.cron(schedule.Spec{
+			Expr: *patch.CronExpr, Zone: or(patch.Timezone, a.Timezone), DST: or(patch.DST, a.DST), DayMatch: or(patch.DayMatch, a.DayMatch),
+		})
 	}
 	if err := s.within(r.Context(), c.token, shell.Scope{Namespace: a.Namespace, Tenant: a.Tenant}, asks); err != nil {
 		return nil, err
@@ -237,6 +240,11 @@ func (s *Server) pauseRecurring(w http.ResponseWriter, r *http.Request, c *call,
 	reason, err := reasonOr(wire.Reason{Reason: body.Reason}, "", c)
 	if err != nil {
 		return nil, err
+	}
+	if !or(body.Until, 0).IsZero() { // one that is disabled is enabled then, whoever has disabled it
+		if err := s.mayDispatch(r, c, a); err != nil {
+			return nil, err
+		}
 	}
 	a, err = s.engine.Recurring().PauseUntil(r.Context(), a.ID, reason, or(body.Until, 0))
 	return stateOf(a), err
@@ -451,6 +459,7 @@ func (s *Server) previewRecurring(w http.ResponseWriter, r *http.Request, c *cal
 	p, err := previewOf(schedule.Spec{Expr: a.CronExpr, Zone: a.Timezone, DST: a.DST, DayMatch: a.DayMatch}, func(*schedule.Schedule) []effects.Time {
 		return a.Upcoming(effects.TimeOf(s.o.Clock.Now()), n, calendars)
 	})
+	p.Warnings = append(p.Warnings, s.runningOut(a.Calendars, calendars)...)
 	return reply(w, p, err)
 }
 

@@ -22,10 +22,11 @@ type WebhookFilter struct {
 
 // WebhookMatch is one condition on a body.
 type WebhookMatch struct {
-	// Path is a JSONPath (RFC 9535), such as $.ref; it must select something.
+	// Path is a JSONPath (RFC 9535), such as $.ref; it must select something. One segment of it may
+	// be a descendant segment, such as $..ref.
 	Path string
 	// Values hold what it must select, one of them: a text as it is, a number, true, false or null as
-	// JSON has it. Empty: anything.
+	// JSON has it. An array or an object is none of them. Empty: anything.
 	Values []string
 }
 
@@ -33,6 +34,13 @@ type WebhookMatch struct {
 const (
 	maxFilterEntries = 100     // of each list
 	maxFilterText    = 1 << 10 // bytes of each text
+)
+
+// Bounds of a body that a filter looks into: what a path selects, and what it takes to read the body,
+// must stay in proportion to its bytes, of which a sender has 10 MB.
+const (
+	maxFilteredDepth  = 64      // levels of arrays and objects
+	maxFilteredValues = 500_000 // of all levels, about
 )
 
 // eventHeaders are where senders say what type of event it is.
@@ -86,6 +94,9 @@ func (f WebhookFilter) compile() (*filter, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s.path: %q is no JSONPath, such as $.ref: %w", field, clip(m.Path), err)
 		}
+		if n := descendants(path); n > 1 {
+			return nil, fmt.Errorf("%s.path: %q has %d descendant segments (..): want at most 1, name the members between them", field, clip(m.Path), n)
+		}
 		if err := texts(field+".values", m.Values); err != nil {
 			return nil, err
 		}
@@ -112,6 +123,9 @@ func (f *filter) ignores(header http.Header, body []byte) string {
 	if byHeader && len(f.match) == 0 {
 		return ""
 	}
+	if why := tooComplex(body); why != "" {
+		return why
+	}
 	var value any
 	if err := json.Unmarshal(body, &value); err != nil {
 		return "the route looks into the body, which is not JSON"
@@ -136,21 +150,65 @@ func (f *filter) ignores(header http.Header, body []byte) string {
 
 func (m match) met(value any) bool {
 	for node := range m.path.Select(value).All() {
-		if len(m.values) == 0 || slices.Contains(m.values, nodeText(node)) {
+		if len(m.values) == 0 {
+			return true
+		}
+		if text, has := nodeText(node); has && slices.Contains(m.values, text) {
 			return true
 		}
 	}
 	return false
 }
 
-// nodeText gives a text as it is, and anything else as JSON has it.
-func nodeText(node any) string {
-	if text, ok := node.(string); ok {
-		return text
+// nodeText gives a text as it is, a number, true, false or null as JSON has it. An array or an object
+// has no text: selected one within the other, they would be written once for each level.
+func nodeText(node any) (text string, has bool) {
+	switch node := node.(type) {
+	case string:
+		return node, true
+	case []any, map[string]any:
+		return "", false
 	}
 	b, err := json.Marshal(node)
-	if err != nil {
-		return ""
+	return string(b), err == nil
+}
+
+// descendants counts the segments of a path that look at all levels: each multiplies the work of the
+// one before by the depth of the body.
+func descendants(path *jsonpath.Path) (n int) {
+	for _, segment := range path.Query().Segments() {
+		if segment.IsDescendant() {
+			n++
+		}
 	}
-	return string(b)
+	return n
+}
+
+// tooComplex says why no filter looks into a body; empty: it is small enough. It reads the brackets and
+// commas outside of texts, and leaves it to the decoder whether the body is JSON.
+func tooComplex(body []byte) string {
+	depth, values, text := 0, 0, false
+	for i := 0; i < len(body); i++ {
+		switch c := body[i]; {
+		case text && c == '\\':
+			i++
+		case c == '"':
+			text = !text
+		case text:
+		case c == '[' || c == '{':
+			depth++
+			values++
+		case c == ']' || c == '}':
+			depth--
+		case c == ',':
+			values++
+		}
+		switch {
+		case depth > maxFilteredDepth:
+			return fmt.Sprintf("the route looks into the body, which has more than %d levels", maxFilteredDepth)
+		case values > maxFilteredValues:
+			return fmt.Sprintf("the route looks into the body, which has more than %d values", maxFilteredValues)
+		}
+	}
+	return ""
 }

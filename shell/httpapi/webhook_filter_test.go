@@ -75,17 +75,45 @@ func TestAFilterIsAskedAfterTheSignature(t *testing.T) {
 func TestAFilterThatCannotWorkIsRefused(t *testing.T) {
 	long := strings.Repeat("x", 1025)
 	for want, f := range map[string]httpapi.WebhookFilter{
-		"events[1]: is empty: name a type of event":             {Events: []string{"push", ""}},
-		"events[0]: has 1025 bytes: want at most 1024":          {Events: []string{long}},
-		"events: has 101 entries: want at most 100":             {Events: make([]string, 101)},
-		"match: has 101 entries: want at most 100":              {Match: make([]httpapi.WebhookMatch, 101)},
-		`match[0].path: "ref" is no JSONPath, such as $.ref: `:  {Match: []httpapi.WebhookMatch{{Path: "ref"}}},
-		"match[0].path: has 1025 bytes: want at most 1024":      {Match: []httpapi.WebhookMatch{{Path: long}}},
-		"match[0].values[0]: has 1025 bytes: want at most 1024": {Match: []httpapi.WebhookMatch{{Path: "$.a", Values: []string{long}}}},
-		"match[0].values: has 101 entries: want at most 100":    {Match: []httpapi.WebhookMatch{{Path: "$.a", Values: make([]string, 101)}}},
+		"events[1]: is empty: name a type of event":                                                              {Events: []string{"push", ""}},
+		"events[0]: has 1025 bytes: want at most 1024":                                                           {Events: []string{long}},
+		"events: has 101 entries: want at most 100":                                                              {Events: make([]string, 101)},
+		"match: has 101 entries: want at most 100":                                                               {Match: make([]httpapi.WebhookMatch, 101)},
+		`match[0].path: "ref" is no JSONPath, such as $.ref: `:                                                   {Match: []httpapi.WebhookMatch{{Path: "ref"}}},
+		`match[0].path: "$..a..b" has 2 descendant segments (..): want at most 1, name the members between them`: {Match: []httpapi.WebhookMatch{{Path: "$..a..b"}}},
+		"match[0].path: has 1025 bytes: want at most 1024":                                                       {Match: []httpapi.WebhookMatch{{Path: long}}},
+		"match[0].values[0]: has 1025 bytes: want at most 1024":                                                  {Match: []httpapi.WebhookMatch{{Path: "$.a", Values: []string{long}}}},
+		"match[0].values: has 101 entries: want at most 100":                                                     {Match: []httpapi.WebhookMatch{{Path: "$.a", Values: make([]string, 101)}}},
 	} {
 		assert.ErrorContains(t, f.Validate(), want)
 	}
 	_, err := httpapi.New(httpapi.Options{Engine: start(t, setup{}).engine, WebhookFilters: map[string]httpapi.WebhookFilter{"x": {}}})
 	assert.ErrorContains(t, err, `httpapi: Options.WebhookFilters["x"]: Options.Webhooks has no such route`)
+}
+
+func TestAFilterLooksIntoNoBodyThatTakesLong(t *testing.T) {
+	a := webhookAPI(t, filtered(httpapi.WebhookFilter{Match: []httpapi.WebhookMatch{{Path: "$..ref", Values: []string{"main", `{"ref":"x"}`}}}}))
+	nested := func(levels int, inner string) string {
+		return strings.Repeat(`{"ref":`, levels) + inner + strings.Repeat("}", levels)
+	}
+	brackets := strings.Repeat(`[{,\\\"`, 100_000)
+	for name, test := range map[string]struct{ body, why string }{
+		"as deep as may be":       {nested(64, `"main"`), ""},
+		"deeper":                  {nested(65, `"main"`), "the route looks into the body, which has more than 64 levels"},
+		"as many as may be":       {"[" + strings.Repeat("1,", 499_998) + `{"ref":"main"}]`, ""},
+		"more":                    {"[" + strings.Repeat("1,", 500_000) + `{"ref":"main"}]`, "the route looks into the body, which has more than 500000 values"},
+		"brackets in a text":      {`{"text":"` + brackets + `","ref":"main"}`, ""},
+		"an object is no value":   {nested(2, `"x"`), `the body has not what the route wants at $..["ref"]`},
+		"a text that is that one": {`{"ref":"{\"ref\":\"x\"}"}`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := a.do("POST", "/v1/webhooks/open", test.body)
+			if test.why == "" {
+				assert.Equal(t, http.StatusAccepted, r.status, r.body)
+				return
+			}
+			assert.Equal(t, http.StatusOK, r.status, r.body)
+			assert.Equal(t, test.why, r.str("ignored"))
+		})
+	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/engine"
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/bolt"
 )
@@ -151,6 +152,7 @@ func (m *maker) put(tx store.Tx, b *core.Batch) error {
 			delete(m.live, c.Ref)
 		} else {
 			w.State, w.Due, w.Terms = c.After.AppendJSON(nil), c.After.Deadline(), c.After.Terms()
+			w.Share = engine.DueShare(core.ScopeOf(c.After))
 			m.live[c.Ref] = was{c.After, store.Prev{Version: w.Prev.Version + 1, Seq: m.seq, Due: w.Due, Terms: w.Terms}}
 			if !m.keep && (!core.Cacheable(c.After) || w.Due > m.now.Add(1000*time.Hour)) {
 				delete(m.live, c.Ref) // nothing comes to it any more

@@ -48,6 +48,14 @@ func (h *heldIn) add(part, format string, args ...any) error {
 	return nil
 }
 
+func withoutShares(due []string) (out []string) {
+	for _, d := range due {
+		entry, _, _ := strings.Cut(d, " of ")
+		out = append(out, entry)
+	}
+	return out
+}
+
 func (h *heldIn) Begin(head store.Head) error {
 	h.seq = head.Seq
 	return nil
@@ -56,7 +64,9 @@ func (h *heldIn) Begin(head store.Head) error {
 func (h *heldIn) Record(r store.Record) error {
 	return h.add("records", "%s/%s version %d of batch %d: %s", r.Kind, r.ID, r.Version, r.Seq, r.State)
 }
-func (h *heldIn) Due(d store.DueEntry) error { return h.add("due", "%x %s", d.Key, d.Kind) }
+func (h *heldIn) Due(d store.DueEntry) error {
+	return h.add("due", "%x %s of %x", d.Key, d.Kind, d.Share)
+}
 func (h *heldIn) Term(kind effects.Kind, id uuid.UUID, term store.Term) error {
 	return h.add("terms", "%s/%s %+v", kind, id, term)
 }
@@ -341,7 +351,8 @@ func TestADatabaseOfAnEarlierVersionIsRewoundToWhereThisOneBegan(t *testing.T) {
 			require.NotEqual(t, holds(t, then).parts["records"], holds(t, st).parts["records"])
 			got, want := holds(t, rewind.New(st, rewind.Options{Batch: m.seq - 2})), holds(t, then)
 			assert.Equal(t, want.parts["records"], got.parts["records"])
-			assert.Equal(t, want.parts["due"], got.parts["due"])
+			// An earlier version's due index has no shares, one that was rewound has them.
+			assert.Equal(t, withoutShares(want.parts["due"]), withoutShares(got.parts["due"]))
 			requireClean(t, copied(t, rewind.New(st, rewind.Options{Batch: m.seq - 2})))
 		})
 	}

@@ -54,7 +54,8 @@ func (w *waiting) close() (err error) {
 func (w *waiting) add(state core.State, r store.Record, changed, other bool) error {
 	if at := state.Deadline(); !at.IsZero() {
 		key := store.NewDueKey(at, r.ID)
-		if err := w.due.add(append(append(w.key[:0], key[:]...), r.Kind...), nil); err != nil {
+		w.value = binary.AppendUvarint(w.value[:0], uint64(engine.DueShare(core.ScopeOf(state))))
+		if err := w.due.add(append(append(w.key[:0], key[:]...), r.Kind...), w.value); err != nil {
 			return err
 		}
 	}
@@ -147,9 +148,10 @@ func (w *waiting) hadEnded(run uuid.UUID, attempt uint32) (bool, error) {
 
 // giveDue gives the due index.
 func (w *waiting) giveDue(to store.Sink) error {
-	return each(w.due, func(k, _ []byte) error {
+	return each(w.due, func(k, share []byte) error {
 		var key store.DueKey
-		return to.Due(store.DueEntry{Kind: effects.Kind(k[copy(key[:], k):]), Key: key})
+		n, _ := binary.Uvarint(share)
+		return to.Due(store.DueEntry{Kind: effects.Kind(k[copy(key[:], k):]), Key: key, Share: uint32(n)})
 	})
 }
 

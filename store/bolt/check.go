@@ -165,7 +165,7 @@ func (c *checker) checkDue() error {
 			return errors.New("the key is no due key")
 		}
 		id := store.DueKey(k).ID()
-		for kind, others := cutKinds(string(v)); ; kind, others = cutKinds(others) {
+		for kind, _, others := cutKinds(string(v)); ; kind, _, others = cutKinds(others) {
 			if _, ok := c.ids[kind][id]; !ok {
 				return fmt.Errorf("record %s/%s is not there", kind, id)
 			}

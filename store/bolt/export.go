@@ -147,12 +147,12 @@ func (x *exporter) due() error {
 			return x.omit("due entry", fmt.Sprintf("%x", k), fmt.Errorf("%w: the key has %d bytes, not %d", store.ErrCorrupt, len(k), len(key)))
 		}
 		copy(key[:], k)
-		for rest := x.text(v); rest != ""; {
-			var kind effects.Kind
-			if kind, rest = cutKinds(rest); x.isBad(kind, key.ID()) {
+		for rest := string(v); rest != ""; {
+			e := store.DueEntry{Key: key}
+			if e.Kind, e.Share, rest = cutKinds(rest); x.isBad(e.Kind, key.ID()) {
 				continue
 			}
-			if err := x.give(x.to.Due(store.DueEntry{Key: key, Kind: kind})); err != nil {
+			if err := x.give(x.to.Due(e)); err != nil {
 				return err
 			}
 		}

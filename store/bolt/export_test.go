@@ -6,6 +6,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/bolt/internal/kv"
 )
@@ -72,3 +73,9 @@ func MoveBackupTo(path string, at kv.Position) error {
 	err = db.Update(func(tx *bbolt.Tx) error { return putSealed(tx.Bucket([]byte(name)), key, at.State()) })
 	return errors.Join(err, db.Close())
 }
+
+// CutDueWord takes the first word off the value of a due key.
+var CutDueWord = cutKinds
+
+// DueWord makes the word of an entry.
+func DueWord(kind effects.Kind, share uint32) string { return string(appendDueWord(nil, kind, share)) }

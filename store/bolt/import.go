@@ -53,8 +53,8 @@ type importer struct {
 	size   int // bytes of the portion
 	head   store.Head
 	counts map[countKey]int64 // that are not put yet
-	due    store.DueKey       // of kinds
-	kinds  []byte
+	due    store.DueKey       // of words
+	words  []byte             // of the entries that it has so far
 	epochs int
 	first  store.Epoch
 	last   store.Epoch
@@ -174,12 +174,13 @@ func (i *importer) refuse(what, name string, err error) error {
 
 // Due implements [store.Sink].
 func (i *importer) Due(d store.DueEntry) error {
-	if len(i.kinds) > 0 && d.Key == i.due {
-		i.kinds = append(append(i.kinds, kindSeparator...), d.Kind...)
+	if len(i.words) > 0 && d.Key == i.due {
+		i.words = append(i.words, kindSeparator...)
 	} else {
-		i.due, i.kinds = d.Key, append(i.kinds[:0], d.Kind...)
+		i.due, i.words = d.Key, i.words[:0]
 	}
-	return i.addTo(bucketDue, i.due[:], i.kinds) // once more for each kind
+	i.words = appendDueWord(i.words, d.Kind, d.Share)
+	return i.addTo(bucketDue, i.due[:], i.words) // once more for each kind
 }
 
 // Term implements [store.Sink].

@@ -17,7 +17,7 @@ import (
 //	records/KIND    id (16) → envelope
 //	lists/KIND      length of the term's name (2), name, at (8), id (16) → "" or "#" where counted
 //	counts          KIND, 0, term's name → decimal
-//	due             milliseconds (8), id (16) → KIND, or several with blanks between
+//	due             milliseconds (8), id (16) → KIND, or KIND/SHARE (see due.go); several with blanks between
 //	journal         number (8) → the batch's entry
 //	epochs          number (8) → envelope
 //	changes         number (8) → what the batch changed

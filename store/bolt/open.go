@@ -20,13 +20,14 @@ import (
 
 // Format is the version of the file's layout that this package writes. It reads
 // older ones and migrates them; a newer one is refused with [ErrNewer].
-const Format = 4
+const Format = 5
 
 // migrations[n] brings a file of format n to n+1, in one transaction.
 var migrations = map[int]func(*bbolt.Tx) error{
 	1: func(*bbolt.Tx) error { return nil }, // the same tables: since then there may be a log beside the file
 	2: func(*bbolt.Tx) error { return nil }, // since then the journal stands in an archive beside the file
 	3: func(*bbolt.Tx) error { return nil }, // since then records and the entries of the journal are packed
+	4: func(*bbolt.Tx) error { return nil }, // since then entries of the due index have shares; those of before stay without
 }
 
 // formatValue names the program and the format, under formatKey.

@@ -218,10 +218,11 @@ func (s *salvager) index(kind effects.Kind, id uuid.UUID, due effects.Time, term
 	if due != 0 {
 		key := store.NewDueKey(due, id)
 		s.err = errors.Join(s.err, s.change(bucketNames[bucketDue], len(key), func(b *bbolt.Bucket) error {
-			kinds := strings.Fields(string(b.Get(key[:])))
-			kinds = append(kinds, string(kind))
-			slices.Sort(kinds)
-			return b.Put(key[:], []byte(strings.Join(slices.Compact(kinds), kindSeparator)))
+			entries := dueEntries(string(b.Get(key[:])))
+			if !slices.ContainsFunc(entries, func(e store.DueEntry) bool { return e.Kind == kind }) {
+				entries = append(entries, store.DueEntry{Kind: kind})
+			}
+			return b.Put(key[:], dueValue(entries))
 		}))
 	}
 	for i := range terms {
@@ -237,13 +238,13 @@ func (s *salvager) index(kind effects.Kind, id uuid.UUID, due effects.Time, term
 func (s *salvager) pruneIndexes() error {
 	due := bucketNames[bucketDue]
 	err := s.each(due, func(k, v []byte) error {
-		kinds := strings.Fields(string(v))
-		there := slices.DeleteFunc(slices.Clone(kinds), func(kind string) bool { return !s.has(recordsPrefix+kind, k[8:]) })
+		entries := dueEntries(string(v))
+		there := slices.DeleteFunc(slices.Clone(entries), func(e store.DueEntry) bool { return !s.has(recordsPrefix+string(e.Kind), k[8:]) })
 		switch {
 		case len(there) == 0:
 			return s.delete(due, k)
-		case len(there) < len(kinds):
-			s.put(due, k, []byte(strings.Join(there, kindSeparator)))
+		case len(there) < len(entries):
+			s.put(due, k, dueValue(there))
 		}
 		return s.err
 	})

@@ -151,7 +151,7 @@ func (p *putter) moveDue(w *store.Write, to effects.Time) {
 		p.due = append(p.due, dueOp{key: p.dueKey(from, w.ID), kind: w.Kind})
 	}
 	if to != 0 {
-		p.due = append(p.due, dueOp{key: p.dueKey(to, w.ID), kind: w.Kind, waits: true})
+		p.due = append(p.due, dueOp{key: p.dueKey(to, w.ID), kind: w.Kind, share: w.Share, waits: true})
 	}
 }
 

@@ -71,8 +71,8 @@ func (x *exporter) records() error {
 	t, d := &x.readTx, x.data
 	err := visit(t, "export", d.records.all(), func(_ recordKey, r indexedRecord) error { return x.to.Record(r.Record) })
 	if err == nil {
-		err = visit(t, "export", d.due.all(), func(k dueKey, _ struct{}) error {
-			return x.to.Due(store.DueEntry{Key: k.DueKey, Kind: k.kind})
+		err = visit(t, "export", d.due.all(), func(k dueKey, share uint32) error {
+			return x.to.Due(store.DueEntry{Key: k.DueKey, Kind: k.kind, Share: share})
 		})
 	}
 	if err == nil {
@@ -211,10 +211,10 @@ func (i *importer) Record(r store.Record) error {
 
 // Due implements [store.Sink].
 func (i *importer) Due(e store.DueEntry) error {
-	i.data.due.put(dueKey{e.Key, e.Kind}, struct{}{})
+	i.data.due.put(dueKey{e.Key, e.Kind}, e.Share)
 	key := recordKey{e.Kind, e.Key.ID()}
 	if r, ok := i.data.records.get(key); ok {
-		r.Due = e.Key.At()
+		r.Due, r.Share = e.Key.At(), e.Share
 		i.data.records.put(key, r)
 	}
 	return nil

@@ -148,7 +148,7 @@ var errEnded = errors.New("the transaction has ended")
 type data struct {
 	commits    uint64
 	records    tree[recordKey, indexedRecord]
-	due        tree[dueKey, struct{}]
+	due        tree[dueKey, uint32] // with the share
 	lists      tree[listKey, struct{}]
 	counts     tree[countKey, uint64]
 	seq        uint64
@@ -176,6 +176,7 @@ type changes struct {
 type indexedRecord struct {
 	store.Record
 	Due   effects.Time
+	Share uint32 // of its entry in the due index
 	Terms []store.Term
 }
 
@@ -235,7 +236,7 @@ func (d *data) disown() {
 func newData() *data {
 	return &data{
 		records:    tree[recordKey, indexedRecord]{cmp: compareRecords},
-		due:        tree[dueKey, struct{}]{cmp: compareDue},
+		due:        tree[dueKey, uint32]{cmp: compareDue},
 		lists:      tree[listKey, struct{}]{cmp: compareLists},
 		counts:     tree[countKey, uint64]{cmp: compareCounts},
 		journal:    tree[uint64, []byte]{cmp: cmp.Compare[uint64]},

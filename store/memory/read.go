@@ -99,12 +99,12 @@ func (t *readTx) Due(dst []store.DueEntry, after *store.DueKey, now effects.Time
 	if after != nil {
 		from = *after
 	}
-	for k := range t.data.due.from(dueKey{DueKey: from}) {
+	for k, share := range t.data.due.from(dueKey{DueKey: from}) {
 		if k.At() > max(now, 0) || len(dst) >= limit && k.DueKey != dst[len(dst)-1].Key { // entries of one key are not parted
 			break
 		}
 		if after == nil || k.DueKey != *after {
-			dst = append(dst, store.DueEntry{Key: k.DueKey, Kind: k.kind})
+			dst = append(dst, store.DueEntry{Key: k.DueKey, Kind: k.kind, Share: share})
 		}
 	}
 	return dst, nil

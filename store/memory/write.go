@@ -72,9 +72,14 @@ func (t *tx) write(seq uint64, w *store.Write, changed *changes) error {
 	if w.State == nil {
 		return nil
 	}
+	share := w.Share
+	if exists && old.Due == w.Due {
+		share = old.Share // the entry stays as it is
+	}
 	t.data.insert(indexedRecord{
 		Record: store.Record{Kind: w.Kind, ID: w.ID, Version: w.Prev.Version + 1, Seq: seq, State: bytes.Clone(w.State)},
 		Due:    w.Due,
+		Share:  share,
 		Terms:  slices.Clone(w.Terms),
 	})
 	return nil
@@ -114,7 +119,7 @@ func checkPrev(old indexedRecord, p store.Prev) error {
 func (d *data) insert(r indexedRecord) {
 	d.records.put(recordKey{r.Kind, r.ID}, r)
 	if r.Due != 0 {
-		d.due.put(dueKey{store.NewDueKey(r.Due, r.ID), r.Kind}, struct{}{})
+		d.due.put(dueKey{store.NewDueKey(r.Due, r.ID), r.Kind}, r.Share)
 	}
 	d.list(r)
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -44,6 +45,7 @@ type modelChange struct {
 type modelRecord struct {
 	store.Record
 	due   effects.Time
+	share uint32
 	terms []store.Term
 }
 
@@ -78,6 +80,10 @@ func (m *model) put(w store.Write) {
 		}
 		m.base[epoch.Number][ref] = old.Record
 	}
+	share := w.Share
+	if old, ok := m.records[ref]; ok && old.due == w.Due {
+		share = old.share
+	}
 	if old, ok := m.records[ref]; ok || w.State != nil {
 		change := modelChange{ref: ref, before: old.Seq, found: old.State, became: w.State, based: ok && old.Seq < epoch.First}
 		m.changes[m.seq+1] = append(slices.Clone(m.changes[m.seq+1]), change)
@@ -85,7 +91,7 @@ func (m *model) put(w store.Write) {
 	delete(m.records, ref)
 	if w.State != nil {
 		r := store.Record{Kind: w.Kind, ID: w.ID, Version: w.Prev.Version + 1, Seq: m.seq + 1, State: w.State}
-		m.records[ref] = modelRecord{r, w.Due, w.Terms}
+		m.records[ref] = modelRecord{r, w.Due, share, w.Terms}
 	}
 }
 
@@ -285,6 +291,7 @@ func stepWrite(t *rapid.T, m *model, tx store.Tx) {
 		if rapid.IntRange(0, 3).Draw(t, "keep") > 0 {
 			w.State = fmt.Appendf(nil, `{"v":%d}`, rapid.IntRange(0, 99).Draw(t, "v"))
 			w.Due, w.Terms = timeGen.Draw(t, "due"), termsGen.Draw(t, "terms")
+			w.Share = rapid.SampledFrom([]uint32{0, 1, 63, 64, 1 << 30, math.MaxUint32}).Draw(t, "share")
 		}
 		writes = append(writes, w)
 	}
@@ -429,7 +436,7 @@ func compareDue(t *rapid.T, m *model, tx store.ReadTx) {
 	var all []store.DueEntry
 	for _, r := range m.records {
 		if r.due != 0 {
-			all = append(all, store.DueEntry{Key: store.NewDueKey(r.due, r.ID), Kind: r.Kind})
+			all = append(all, store.DueEntry{Key: store.NewDueKey(r.due, r.ID), Kind: r.Kind, Share: r.share})
 		}
 	}
 	slices.SortFunc(all, func(a, b store.DueEntry) int {

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -174,6 +175,19 @@ func dueEntry(at effects.Time, n int, kind effects.Kind) store.DueEntry {
 	return store.DueEntry{Key: store.NewDueKey(at, id(n)), Kind: kind}
 }
 
+// sharedEntry is the same with a share.
+func sharedEntry(at effects.Time, n int, kind effects.Kind, share uint32) store.DueEntry {
+	e := dueEntry(at, n, kind)
+	e.Share = share
+	return e
+}
+
+// shared gives the write with a share.
+func shared(w store.Write, share uint32) store.Write {
+	w.Share = share
+	return w
+}
+
 // never is what nextDue gives if nothing is due.
 const never = effects.Time(-1)
 
@@ -266,6 +280,44 @@ var dueCases = []testCase{
 		s.write(changed(later, 2, 10), ofKinds(created(1, 10), "b")[0], deleted(writes[2], 1)) // one comes back as another goes
 		s.view(func(tx store.ReadTx) {
 			assert.Equal(s, []store.DueEntry{dueEntry(10, 1, "a"), dueEntry(10, 1, "b")}, must(tx.Due(nil, nil, 100, 9))(s))
+		})
+	}},
+	{"an entry has the share that was written with it, each kind its own", func(s *suite) {
+		var want []store.DueEntry
+		var writes []store.Write
+		for n, share := range []uint32{0, 1, 63, 64, 1<<31 - 1, math.MaxUint32, math.MaxUint32, 0} {
+			writes = append(writes, shared(created(n+1, 10), share))
+			want = append(want, sharedEntry(10, n+1, kind, share))
+		}
+		s.write(writes...)
+		s.write(shared(ofKinds(created(1, 10), "zzz")[0], 5), shared(ofKinds(created(2, 10), "aaa")[0], 0)) // of a later transaction
+		want = slices.Insert(want, 1, sharedEntry(10, 1, "zzz", 5), sharedEntry(10, 2, "aaa", 0))
+		s.view(func(tx store.ReadTx) { assert.Equal(s, want, must(tx.Due(nil, nil, 10, 99))(s)) })
+	}},
+	{"an entry that moves takes its new share, and one that stays keeps the one that it has", func(s *suite) {
+		a, b, c := shared(created(1, 10), 7), shared(created(2, 10), 8), created(3, 10)
+		s.write(a, b, c)
+		s.write(shared(changed(a, 1, 20), 9), shared(changed(b, 1, 10), 9), shared(changed(c, 1, 10), 9))
+		s.view(func(tx store.ReadTx) {
+			want := []store.DueEntry{sharedEntry(10, 2, kind, 8), dueEntry(10, 3, kind), sharedEntry(20, 1, kind, 9)}
+			assert.Equal(s, want, must(tx.Due(nil, nil, 100, 9))(s))
+		})
+	}},
+	{"an entry goes whatever its share, and those of other kinds keep theirs", func(s *suite) {
+		writes := ofKinds(created(1, 10), "a", "b", "c", "d")
+		for i := range writes {
+			writes[i].Share = uint32(i + 7)
+		}
+		alone := shared(created(2, 10), 3)
+		s.write(append(writes, alone, shared(created(3, 10), 4), shared(created(4, 10), 5))...)
+		s.write(deleted(writes[0], 1), changed(writes[1], 1, 0), deleted(alone, 1))
+		s.update(func(tx store.Tx) {
+			require.NoError(s, tx.RemoveDue(dueEntry(10, 1, "c")))
+			require.NoError(s, tx.RemoveDue(sharedEntry(10, 3, kind, 99)))
+			require.NoError(s, tx.SetAside(store.Quarantined{Kind: kind, ID: id(4), At: 1}, 10))
+		})
+		s.view(func(tx store.ReadTx) {
+			assert.Equal(s, []store.DueEntry{sharedEntry(10, 1, "d", 10)}, must(tx.Due(nil, nil, 100, 9))(s))
 		})
 	}},
 	{"a page of what is due never ends between the kinds of one key", func(s *suite) {

@@ -42,6 +42,10 @@ func appendRecord(b []byte, r *store.Record) []byte {
 	return appendText(b, r.State)
 }
 
+func appendDue(b []byte, d *store.DueEntry) []byte {
+	return binary.AppendUvarint(appendText(append(b, d.Key[:]...), d.Kind), uint64(d.Share))
+}
+
 func appendOutbox(b []byte, e *store.OutboxEntry) []byte {
 	b = binary.AppendUvarint(appendID(b, e.Key.ID), uint64(e.Key.N))
 	b = binary.AppendUvarint(b, e.Seq)
@@ -80,6 +84,8 @@ type parser struct {
 	rest  []byte
 	bad   bool
 	names map[string]string // texts that come again and again
+
+	noShares bool // of due entries
 }
 
 func (p *parser) take(n uint64) []byte {
@@ -210,7 +216,10 @@ func (p *parser) entry(s section, to store.Sink) error {
 	case sectionDue:
 		var d store.DueEntry
 		copy(d.Key[:], p.take(uint64(len(d.Key))))
-		if d.Kind = p.kind(); !p.bad {
+		if d.Kind = p.kind(); !p.noShares {
+			d.Share = uint32(p.small(32))
+		}
+		if !p.bad {
 			return to.Due(d)
 		}
 	case sectionTerms:

@@ -22,7 +22,8 @@ import (
 	"github.com/orrery-go/orrery/store"
 )
 
-// A stream begins with the magic, whose last digit is the format. Then come blocks:
+// A stream begins with the magic, whose last digit is the format. Format 2 has the shares of due
+// entries, which format 1 has not. Then come blocks:
 //
 //	checksum (4)   CRC-32C of the rest of the head
 //	number   (8)   of the block, from 1
@@ -38,7 +39,9 @@ import (
 // bytes before the block. Nothing follows it.
 const (
 	// Magic is what each stream begins with.
-	Magic = "orrery stream 1\n"
+	Magic = "orrery stream 2\n"
+	// magicWithoutShares begins a stream of an earlier version.
+	magicWithoutShares = "orrery stream 1\n"
 	// ContentType is that of a stream sent over HTTP.
 	ContentType = "application/vnd.orrery.stream"
 

@@ -68,6 +68,8 @@ func NewReader(from io.Reader) (*Reader, error) {
 		return nil, err
 	case !Is(magic):
 		return nil, fmt.Errorf("%w: it begins with %q", ErrForeign, magic)
+	case string(magic) == magicWithoutShares:
+		r.parser.noShares = true
 	case string(magic) != Magic:
 		return nil, fmt.Errorf("%w: it begins with %q, this program reads %q", ErrNewer, magic, Magic)
 	}

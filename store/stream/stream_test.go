@@ -146,8 +146,58 @@ func TestABlockOfAnotherStreamIsTold(t *testing.T) {
 	}
 }
 
+// dueOnly gives nothing but entries of the due index.
+type dueOnly []store.DueEntry
+
+func (d dueOnly) Export(_ context.Context, to store.Sink) error {
+	if err := to.Begin(store.Head{}); err != nil {
+		return err
+	}
+	for _, e := range d {
+		if err := to.Due(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dueSink keeps the entries of the due index.
+type dueSink struct {
+	store.Sink
+	got []store.DueEntry
+}
+
+func (s *dueSink) Begin(store.Head) error { return nil }
+
+func (s *dueSink) Due(e store.DueEntry) error {
+	s.got = append(s.got, e)
+	return nil
+}
+
+func TestDueEntriesHaveTheirSharesAndThoseOfAnEarlierVersionHaveNone(t *testing.T) {
+	id := uuid.UUID{1: 1}
+	entries := dueOnly{
+		{Key: store.NewDueKey(5, id), Kind: "action", Share: 1<<32 - 1}, {Key: store.NewDueKey(5, id), Kind: "job"},
+		{Key: store.NewDueKey(6, id), Kind: "action", Share: 7},
+	}
+	read := func(b []byte) []store.DueEntry {
+		r, err := stream.NewReader(bytes.NewReader(b))
+		require.NoError(t, err)
+		var sink dueSink
+		require.NoError(t, r.Export(ctx, &sink))
+		return sink.got
+	}
+	assert.Equal(t, []store.DueEntry(entries), read(written(t, entries)))
+
+	var old dueOnly
+	for _, e := range entries {
+		old = append(old, store.DueEntry{Key: e.Key, Kind: e.Kind})
+	}
+	assert.Equal(t, []store.DueEntry(old), read(stream.Format1(entries)))
+}
+
 func TestWhatIsNoStreamIsRefused(t *testing.T) {
-	_, err := stream.NewReader(strings.NewReader("orrery stream 2\nmore"))
+	_, err := stream.NewReader(strings.NewReader("orrery stream 3\nmore"))
 	require.ErrorIs(t, err, stream.ErrNewer)
 	for _, b := range []string{"", "orrery", "something else that is long enough"} {
 		_, err := stream.NewReader(strings.NewReader(b))

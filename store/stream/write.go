@@ -167,7 +167,7 @@ func (w *writer) Record(r store.Record) error {
 
 // Due implements [store.Sink].
 func (w *writer) Due(d store.DueEntry) error {
-	return w.add(sectionDue, func(b []byte) []byte { return appendText(append(b, d.Key[:]...), d.Kind) })
+	return w.add(sectionDue, func(b []byte) []byte { return appendDue(b, &d) })
 }
 
 // Term implements [store.Sink].
