@@ -188,7 +188,7 @@ func (m missReason) text(at Time) string {
 // passedTimes are times that follow one another in a schedule and pass without a dispatch for
 // one reason.
 type passedTimes struct {
-	Verdict     Verdict // only [timetable.passed] tells
+	Verdict     Verdict // empty in what [missReason.missed] gives
 	First, Last Time    // Last is a bound if Capped
 	Count       uint64
 	Capped      bool // there are more than Count

@@ -16,8 +16,8 @@ type (
 	// ActionCreate makes an action. The id must be new.
 	ActionCreate struct {
 		Spec ActionSpec `json:"spec"`
-		// Whole: somebody has asked a schedule for just this action, so that a refusal undoes all
-		// that was done for it.
+		// Whole: somebody, or a backfill, has asked a schedule for just this action, so that a
+		// refusal undoes all that was done for it.
 		Whole bool `json:"whole,omitempty"`
 	}
 	// ActionDue says that the action's time has come.

@@ -120,10 +120,19 @@ func (r RecurringAction) DueTimes(from, to Time, calendars Calendars, limit int)
 // DecidedBefore is the instant before which the schedule decides about no more times: those are
 // past, and a backfill may dispatch them.
 func (r RecurringAction) DecidedBefore(now Time) Time {
-	if r.Enabled && !r.NextExecutionAt.IsZero() {
-		return min(now, r.NextExecutionAt)
+	if from := r.undecidedFrom(); !from.IsZero() {
+		return min(now, from)
 	}
 	return now
+}
+
+// undecidedFrom is the first time about which the schedule is to decide, or when its pause ends;
+// zero: there is neither.
+func (r RecurringAction) undecidedFrom() Time {
+	if !r.Enabled {
+		return r.PausedUntil
+	}
+	return r.NextExecutionAt
 }
 
 // DueTimes lists the due instants in [from, to) that the schedule does not leave out, oldest first,
@@ -141,17 +150,27 @@ func (j Job) DueTimes(from, to Time, calendars Calendars, limit int) (times []Ti
 }
 
 // DecidedBefore is the instant before which the schedule decides about no more times: for those
-// before it no run is made any more, and none of its runs waits for its time or for a slot.
+// before it no run is made any more, and none of its own runs waits for its time or for a slot. A
+// run of another backfill may: its time has an entry, or is refused while that run has not ended.
 func (j Job) DecidedBefore(now Time) Time {
-	if !j.Paused && !j.NextRunAt.IsZero() {
-		now = min(now, j.NextRunAt)
+	if from := j.undecidedFrom(); !from.IsZero() {
+		now = min(now, from)
 	}
 	for _, a := range j.Active {
-		if !a.Manual && (a.Stage == StageWaiting || a.Stage == StageAsked) {
+		if a.scheduled() && (a.Stage == StageWaiting || a.Stage == StageAsked) {
 			now = min(now, a.ScheduledAt)
 		}
 	}
 	return now
+}
+
+// undecidedFrom is the first time for which the schedule is to make a run, or when its pause ends;
+// zero: there is neither.
+func (j Job) undecidedFrom() Time {
+	if j.Paused {
+		return j.PausedUntil
+	}
+	return j.NextRunAt
 }
 
 // maxLookedAt bounds how many due instants one question looks at where many are left out.

@@ -221,6 +221,107 @@ func TestAJobHasDecidedBeforeTheRunsThatWait(t *testing.T) {
 	j.NextRunAt = late
 	j.Active = []core.ActiveRun{{ScheduledAt: now.Add(time.Minute), Stage: core.StageAsked}, {ScheduledAt: now, Stage: core.StageAdmitted}, {ScheduledAt: now, Stage: core.StageAsked, Manual: true}}
 	assert.Equal(t, now.Add(time.Minute), j.DecidedBefore(late), "a run waits for a slot")
+	j.Active[0].Owner = recurringOwner
+	assert.Equal(t, late, j.DecidedBefore(late), "that of a backfill holds up no other one")
 	times, _ = core.Job{}.DueTimes(now, late, nil, 10)
 	assert.Empty(t, times)
+}
+
+// The end of a pause has come, and the schedule has not decided since: the times from the end on are
+// the schedule's, and those before it are the pause's.
+func TestWhatCameSinceTheEndOfAPauseIsTheSchedules(t *testing.T) {
+	until, now := start.Add(10*time.Minute), start.Add(15*time.Minute)
+	backfill := func(at core.Time) core.BackfillTime { return core.BackfillTime{At: at, Owner: recurringOwner} }
+
+	r, _ := core.RecurringAction{}.Apply(core.RecurringCreate{Spec: everyMinute("")}, core.Clock{Now: start})
+	first := r.NextExecutionAt
+	r, _ = r.Apply(core.RecurringPause{Until: until}, core.Clock{Now: start, Step: 1})
+	assert.Equal(t, until, r.DecidedBefore(now))
+	_, effs := r.Apply(backfill(first.Add(12*time.Minute)), core.Clock{Now: now, Step: 2})
+	require.NotNil(t, refusal(effs))
+	assert.Contains(t, refusal(effs).Reason, "is not decided about yet")
+	_, effs = r.Apply(backfill(first.Add(time.Minute)), core.Clock{Now: now, Step: 2})
+	assert.Nil(t, refusal(effs))
+
+	spec := byHand()
+	spec.Schedule, spec.Missed = "* * * * *", core.MissedAll
+	j, _ := core.Job{}.Apply(core.JobApply{Spec: spec}, core.Clock{Now: start})
+	j, _ = j.Apply(core.JobPause{Until: until}, core.Clock{Now: start, Step: 1})
+	assert.Equal(t, until, j.DecidedBefore(now))
+	_, effs = j.Apply(backfill(first.Add(12*time.Minute)), core.Clock{Now: now, Step: 2})
+	require.NotNil(t, refusal(effs))
+	assert.Contains(t, refusal(effs).Reason, "is not decided about yet")
+	j, effs = j.Apply(backfill(first.Add(time.Minute)), core.Clock{Now: now, Step: 2})
+	require.Nil(t, refusal(effs))
+	j, _ = j.Apply(core.JobDue{}, core.Clock{Now: now, Step: 3})
+	live := 0
+	for _, a := range j.Active {
+		if a.Owner.IsZero() && !a.ScheduledAt.Before(until) {
+			live++
+		}
+	}
+	assert.GreaterOrEqual(t, live, 5, "they are caught up: %v", j.Active)
+}
+
+// A job whose pause has ended, and that has not decided since, is changed or deleted.
+func TestNoTimeFromBeforeAJobIsMissedIfItIsDeletedAsItsPauseEnds(t *testing.T) {
+	spec := byHand()
+	spec.Schedule = "* * * * *"
+	j, _ := core.Job{}.Apply(core.JobApply{Spec: spec}, core.Clock{Now: start})
+	j, _ = j.Apply(core.JobPause{Until: start.Add(10 * time.Minute)}, core.Clock{Now: start, Step: 1})
+	edited := spec
+	edited.Schedule = "*/5 * * * *"
+	for _, e := range []core.JobEvent{core.JobDelete{}, core.JobApply{Spec: edited}} {
+		_, effs := j.Apply(e, core.Clock{Now: start.Add(15 * time.Minute), Step: 2})
+		require.Nil(t, refusal(effs))
+		for _, o := range recordedBy(effs) {
+			assert.Greater(t, o.DueAt, start, "%s %s: %d times, %s", e.EventType(), o.Verdict, o.Count, o.Reason)
+		}
+	}
+}
+
+// A limit of the tenant puts the times of a backfill off: it is asked again every few seconds, and of
+// what was not dispatched nothing stays, neither entries nor counts.
+func TestATimeThatALimitPutsOffLeavesNothingInTheHistoryOfItsSchedule(t *testing.T) {
+	for _, dedup := range []string{"", "k"} {
+		w, seq := world{}, new(uint64)
+		ref := w.made(t, seq, recurringRef, core.RecurringCreate{Spec: everyMinute(dedup)})
+		schedule := func() core.RecurringAction { return load[core.RecurringAction](w, core.KindRecurring)[ref] }
+		first := schedule().NextExecutionAt.Add(-2 * time.Minute)
+		spec := core.BackfillSpec{ID: id(50), Namespace: "n", Tenant: "t", Schedule: ref, From: first, To: first.Add(90 * time.Second), Times: []core.Time{first, first.Add(time.Minute)}}
+		of := w.made(t, seq, effects.Ref{Kind: core.KindBackfill, ID: spec.ID}, core.BackfillCreate{Spec: spec})
+		backfill := func() core.Backfill { return load[core.Backfill](w, core.KindBackfill)[of] }
+		before := schedule()
+		for range 3 {
+			res, said := w.bounded(t, room{core.KindAction: 0}, backfill().Deadline(), seq, dueInput(of))
+			require.True(t, res.Changed)
+			assert.Empty(t, said)
+			require.NotEmpty(t, backfill().Held)
+		}
+		assert.Equal(t, before, schedule())
+		assert.Empty(t, load[core.Occurrence](w, core.KindOccurrence))
+		assert.Empty(t, load[core.Dedup](w, core.KindDedup))
+
+		w.bounded(t, room{core.KindAction: 9}, backfill().Deadline(), seq, dueInput(of))
+		require.Len(t, schedule().Running, 1)
+		assert.Equal(t, first, schedule().Running[0].DueAt)
+		assert.Len(t, load[core.Action](w, core.KindAction), 1)
+	}
+}
+
+// The same of a job: nobody is told of a refusal every few seconds.
+func TestARunThatALimitPutsOffIsRefusedInSilence(t *testing.T) {
+	spec := byHand()
+	spec.Schedule = "* * * * *"
+	j, _ := core.Job{}.Apply(core.JobApply{Spec: spec}, core.Clock{Now: start})
+	j, effs := j.Apply(core.BackfillTime{At: j.NextRunAt.Add(-time.Minute), Owner: recurringOwner}, core.Clock{Now: start, Step: 1})
+	require.Nil(t, refusal(effs))
+	refused := core.ChildEnded{Child: effects.Ref{Kind: core.KindOrchestrator, ID: j.Active[0].Run}, Outcome: core.ChildRefused, Reason: "full", Limited: true}
+	after, effs := j.Apply(refused, core.Clock{Now: start, Step: 1})
+	assert.Empty(t, after.Active)
+	require.Len(t, effs, 1, "its backfill alone is told: %v", effs)
+	assert.Len(t, sends[core.ChildEnded](step{effs: effs}), 1)
+	refused.Limited = false
+	_, effs = j.Apply(refused, core.Clock{Now: start, Step: 1})
+	assert.Len(t, effs, 2, "what no limit has refused is announced, too")
 }

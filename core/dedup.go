@@ -45,6 +45,8 @@ type (
 		// back to where the key is held.
 		LastExecutedAt Time `json:"last_executed_at"`
 		Manual         bool `json:"manual,omitempty"` // the occurrence was triggered by hand
+		// Whole is that of the [ActionCreate].
+		Whole bool `json:"whole,omitempty"`
 	}
 	// DedupRelease says that the holder has ended.
 	DedupRelease struct {
@@ -82,7 +84,7 @@ func (d Dedup) claim(e DedupClaim, c Clock) (Dedup, []effects.Effect) {
 	if d.ID == uuid.Nil {
 		ref := DedupRef(spec.Namespace, spec.Tenant, spec.DedupKey)
 		return Dedup{ID: ref.ID, Key: spec.DedupKey, Holder: spec.ID, Since: c.Now},
-			[]effects.Effect{effects.Send{To: effects.Ref{Kind: KindAction, ID: spec.ID}, Event: ActionCreate{Spec: spec, Whole: e.Manual && !spec.Owner.IsZero()}}}
+			[]effects.Effect{effects.Send{To: effects.Ref{Kind: KindAction, ID: spec.ID}, Event: ActionCreate{Spec: spec, Whole: e.Whole}}}
 	}
 	if spec.Occurrence == uuid.Nil {
 		return d, refused(d.Ref(), e, effects.CodeConflict, "dedup_key: %q is held by action %s, which has not ended", clip(spec.DedupKey), d.Holder)
@@ -116,7 +118,7 @@ func (d Dedup) Terms() []effects.Term {
 
 // belongsToDispatch: a schedule is told of the refusal instead, unless somebody has asked for
 // just this action.
-func (e DedupClaim) belongsToDispatch() bool { return e.Create.Owner.IsZero() || e.Manual }
+func (e DedupClaim) belongsToDispatch() bool { return e.Create.Owner.IsZero() || e.Whole }
 
 func (e DedupClaim) owner() Owner { return e.Create.Owner }
 
@@ -134,6 +136,9 @@ func (e DedupClaim) appendFields(o object) object {
 	o.time("last_executed_at", e.LastExecutedAt)
 	if e.Manual {
 		o.bool("manual", true)
+	}
+	if e.Whole {
+		o.bool("whole", true)
 	}
 	return o
 }

@@ -166,7 +166,7 @@ func goldenEvents() map[effects.Kind][]core.Event {
 			core.OccurrenceDecide{Verdict: core.VerdictExpired, Reason: "it waited <longer>"}, core.OccurrenceExtend{LastDueAt: start, Count: 1},
 			core.OccurrenceExtend{LastDueAt: start, Count: math.MaxUint64, Capped: true}, core.OccurrenceOutlived{},
 		},
-		core.KindDedup: {core.DedupClaim{Create: goldenActionSpec()}, core.DedupClaim{Create: goldenActionSpec(), LastExecutedAt: start}, core.DedupRelease{Holder: id(1)}},
+		core.KindDedup: {core.DedupClaim{Create: goldenActionSpec()}, core.DedupClaim{Create: goldenActionSpec(), LastExecutedAt: start}, core.DedupClaim{Create: goldenActionSpec(), Manual: true, Whole: true}, core.DedupRelease{Holder: id(1)}},
 	}
 	for kind, k := range kits {
 		all[kind] = k.events()

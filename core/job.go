@@ -59,7 +59,7 @@ type Job struct {
 	Paused        bool        `json:"paused"`
 	PausedReason  string      `json:"paused_reason"`
 	NextRunAt     Time        `json:"next_run_at"`     // the next time for which no run was made; zero: none follows
-	LastDueAt     Time        `json:"last_due_at"`     // the latest time for which one was made, or that was missed
+	LastDueAt     Time        `json:"last_due_at"`     // the latest time for which one was made, or that passed without one
 	LastVerdictAt Time        `json:"last_verdict_at"` // the latest time that has a verdict
 	SkipNext      uint32      `json:"skip_next"`       // how many of the next times are skipped
 	Active        []ActiveRun `json:"active"`          // runs that have not ended, in the order in which they asked for a slot
@@ -126,7 +126,7 @@ const (
 	StageWaiting  RunStage = "waiting" // for its time
 	StageAsked    RunStage = "asked"   // its time has come, and it waits for a slot
 	StageAdmitted RunStage = "placed"  // it has a slot
-	StageDenied   RunStage = "denied"  // it is skipped, and about to end
+	StageDenied   RunStage = "denied"  // its verdict is another one than dispatched, and it is about to end
 )
 
 // EndedRun says how a run went.
@@ -291,7 +291,7 @@ func (t *jobTransition) configure(e JobApply) {
 	t.announce(action, nil)
 	t.fillSlots()
 	if !t.before10() {
-		t.answer(JobApplied{NextTimesBefore: before.nextTimes(t.clock.Now, t.calendars), NextTimes: t.nextTimes(t.clock.Now, t.calendars)})
+		t.answer(JobApplied{NextTimesBefore: before.NextTimes(t.clock.Now, t.calendars), NextTimes: t.NextTimes(t.clock.Now, t.calendars)})
 	}
 }
 
@@ -325,6 +325,10 @@ func (t *jobTransition) remove(e JobDelete) {
 func (t *jobTransition) skipNext(e JobSkipNext) {
 	if t.Schedule == "" { // else a schedule of next year would begin with it
 		t.refuse(effects.CodeConflict, "the job has no schedule: there is no next time to skip")
+		return
+	}
+	if t.SkipNext >= MaxSkipNext && !t.before10() {
+		t.conflict("the next %d times are skipped already: pause it instead", t.SkipNext)
 		return
 	}
 	t.SkipNext, t.UpdatedAt = min(t.SkipNext, 1<<31)+1, t.clock.Now

@@ -14,7 +14,11 @@ func (t *jobTransition) backfill(e BackfillTime) {
 	if t.invalid(e.Owner.validate()) {
 		return
 	}
-	t.recordPaused(t.clock.Now)
+	paused := t.clock.Now
+	if !t.PausedUntil.IsZero() { // from then on the schedule decides itself
+		paused = min(paused, t.PausedUntil-1)
+	}
+	t.recordPaused(paused)
 	run := runOf(t.JobSpec, e.At, false)
 	run.Backfill = e.Owner.Ref.ID
 	if t.refuseBackfill(e, run) {
@@ -42,7 +46,7 @@ func (t *jobTransition) refuseBackfill(e BackfillTime, run RunSpec) bool {
 		t.conflict("at: %s is left out: %s", e.At, s.leftOut(e.At))
 	case e.At.After(t.clock.Now):
 		t.conflict("at: %s has not come; it is %s", e.At, t.clock.Now)
-	case !t.Paused && !t.NextRunAt.IsZero() && !e.At.Before(t.NextRunAt):
+	case !t.undecidedFrom().IsZero() && !e.At.Before(t.undecidedFrom()):
 		t.conflict("at: %s is not decided about yet", e.At)
 	case t.hasRunAt(e.At):
 		t.conflict("at: the run of %s has not ended", e.At)

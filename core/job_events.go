@@ -105,8 +105,8 @@ type JobTriggered struct {
 // AppendJSON appends it as JSON.
 func (t JobTriggered) AppendJSON(b []byte) []byte { return appendMarshaled(b, t) }
 
-// JobApplied answers a [JobApply]: the next times at which the job runs, at most five, as they
-// were before and as they are now. Those of a paused job are those after its pause, if that has
+// JobApplied answers a [JobApply]: the next times at which the job runs, at most
+// [NextTimesShown], as they were before and as they are now. Those of a paused job are those after its pause, if that has
 // an end.
 type JobApplied struct {
 	NextTimesBefore []Time `json:"next_times_before"`

@@ -116,7 +116,7 @@ func (t *jobTransition) resume() {
 	}
 	t.recordPaused(t.clock.Now)
 	until := t.decidedUntil()
-	t.goOn()
+	t.enable()
 	if err := t.scheduleNext(until); err != nil {
 		t.refuse(effects.CodeConflict, "cannot resume: %s", err)
 		return
@@ -124,8 +124,8 @@ func (t *jobTransition) resume() {
 	t.announce("resumed", nil)
 }
 
-// goOn: → enabled.
-func (t *jobTransition) goOn() {
+// enable: → enabled.
+func (t *jobTransition) enable() {
 	t.Paused, t.PausedReason, t.UpdatedAt = false, "", t.clock.Now
 	t.PausedBy, t.PausedUntil, t.PausedFrom = "", 0, 0
 	if t.clockWasWrong() {
@@ -142,7 +142,7 @@ func (t *jobTransition) resumeBySelf(s *timetable) {
 	if !t.clockWasWrong() {
 		decided = max(decided, t.LastDueAt)
 	}
-	t.goOn()
+	t.enable()
 	if next, ok := s.Next(decided); ok && !t.exhausted() {
 		t.NextRunAt = next
 	}

@@ -117,6 +117,21 @@ func TestATimeIsBackfilledOnceAndOnlyIfItWasNotDispatched(t *testing.T) {
 	assert.True(t, slices.ContainsFunc(job.Active, func(r core.ActiveRun) bool { return r.RunID == "nightly:"+missedRun.String()+":backfill" }), "%v", job.Active)
 }
 
+// As of a recurring action, so many of the next times can be skipped by hand; earlier builds knew no
+// bound.
+func TestNoMoreThanAThousandTimesOfAJobAreSkippedByHand(t *testing.T) {
+	spec := byHand()
+	spec.Schedule = "* * * * *"
+	j, _ := core.Job{}.Apply(core.JobApply{Spec: spec}, core.Clock{Now: start})
+	j.SkipNext = core.MaxSkipNext
+	_, effs := j.Apply(core.JobSkipNext{}, core.Clock{Now: start})
+	require.NotNil(t, refusal(effs))
+	assert.Equal(t, "the next 1000 times are skipped already: pause it instead", refusal(effs).Reason)
+	former, effs := j.Apply(core.JobSkipNext{}, core.Clock{Now: start, Rules: 9})
+	assert.Nil(t, refusal(effs))
+	assert.EqualValues(t, core.MaxSkipNext+1, former.SkipNext)
+}
+
 // The end of a pause and a run of that instant are due together, and either may be first.
 func TestARunOfTheInstantAtWhichAPauseEndsGoesOnThoughItIsToldFirst(t *testing.T) {
 	spec := byHand()

@@ -32,10 +32,13 @@ func (t *jobTransition) runRefused(e ChildEnded) {
 		return
 	}
 	a, reason := t.Active[i], boundedReason(e.Reason, "it was refused")
-	t.announce("run_refused", announcementTexts("run_id", a.RunID, "reason", reason))
+	putOff := e.Limited && !a.Owner.IsZero() // its backfill asks again every few seconds, and says that it is held up
+	if !putOff {
+		t.announce("run_refused", announcementTexts("run_id", a.RunID, "reason", reason))
+	}
 	t.Active, t.UpdatedAt = slices.Concat(t.Active[:i], t.Active[i+1:]), t.clock.Now
 	t.add(a.Owner.ended(ChildEnded{Child: runRef(a.Run), Outcome: ChildRefused, Reason: reason, Limited: e.Limited})...)
-	if !e.Limited || !a.Owner.IsZero() {
+	if !e.Limited || putOff {
 		return
 	}
 	t.recordVerdict(VerdictSkipped, ActiveRun{ScheduledAt: a.ScheduledAt, Manual: a.Manual}, reason)

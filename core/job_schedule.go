@@ -188,16 +188,14 @@ func (j Job) Upcoming(now Time, n int, calendars Calendars) []Time {
 	return times[min(skip, len(times)):]
 }
 
-// shownTimes is how many times an edit shows.
-const shownTimes = 5
-
-// nextTimes are the next times at which the job runs; none of one that is paused for as long as
-// somebody wants.
-func (j Job) nextTimes(now Time, calendars Calendars) []Time {
+// NextTimes gives the next times at which the job runs, see [Job.Upcoming], at most
+// [NextTimesShown], as they stand beside the job and in [JobApplied]; none, but never nil, of a job
+// that is paused until somebody resumes it.
+func (j Job) NextTimes(now Time, calendars Calendars) []Time {
 	if j.Paused && j.PausedUntil.IsZero() {
 		return []Time{}
 	}
-	return append([]Time{}, j.Upcoming(now, shownTimes, calendars)...)
+	return append([]Time{}, j.Upcoming(now, NextTimesShown, calendars)...)
 }
 
 // due decides about the next times: one that is ahead gets its run, and of those that have come
@@ -313,7 +311,7 @@ func (j Job) hasRunAt(at Time) bool {
 // missOverdue records the times that have come, and for which no run was made, when
 // the job is paused, deleted or gets another schedule: none will be.
 func (t *jobTransition) missOverdue(reason string, absences []Absence) {
-	if t.overdueSince(t.clock.Now).IsZero() {
+	if t.Paused || t.overdueSince(t.clock.Now).IsZero() { // of a paused one recordPaused records them
 		return
 	}
 	s, err := t.times()
@@ -331,9 +329,4 @@ func (t *jobTransition) missOverdue(reason string, absences []Absence) {
 }
 
 // overdueSince is the first time that has come, and for which no run was made; zero: none has.
-func (j Job) overdueSince(now Time) Time {
-	if j.Paused {
-		return overdueIf(j.PausedUntil, now)
-	}
-	return overdueIf(j.NextRunAt, now)
-}
+func (j Job) overdueSince(now Time) Time { return overdueIf(j.undecidedFrom(), now) }

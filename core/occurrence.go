@@ -33,13 +33,13 @@ type Occurrence struct {
 	ID          uuid.UUID `json:"id"`
 	RecurringID uuid.UUID `json:"recurring_id"` // of the recurring action; of a job its key
 	DueAt       Time      `json:"due_at"`
-	LastDueAt   Time      `json:"last_due_at"` // differs from DueAt for a run of missed times; where CountCapped, a bound
+	LastDueAt   Time      `json:"last_due_at"` // the last of the times that it stands for; if CountCapped, a bound
 	DecidedAt   Time      `json:"decided_at"`
 	Verdict     Verdict   `json:"verdict"`
 	Count       uint64    `json:"count"`        // how many times this stands for
 	CountCapped bool      `json:"count_capped"` // there were more than Count
 	Manual      bool      `json:"manual"`       // triggered by hand
-	ActionID    uuid.UUID `json:"action_id"`    // or that of a job's run; zero where none was made
+	ActionID    uuid.UUID `json:"action_id"`    // of the action or of the job's run; zero if none was made
 	Outcome     string    `json:"outcome"`      // the action's terminal status, or the run's state; empty until it ends
 	Reason      string    `json:"reason"`
 	StartedAt   Time      `json:"started_at"`
@@ -50,7 +50,7 @@ type Occurrence struct {
 	Schedule  effects.Kind `json:"schedule,omitempty"`
 	Namespace string       `json:"namespace,omitempty"`
 	Tenant    string       `json:"tenant,omitempty"`
-	Name      string       `json:"name,omitempty"`   // of the schedule: a job's id, else what people call it
+	Name      string       `json:"name,omitempty"`   // of the schedule: a job's id, else the head of what people call it, at most [MaxNameBytes]
 	Number    uint64       `json:"number,omitempty"` // counts the entries of its schedule
 	// Latest says that it is among the last [KeptOccurrences] of its schedule, which are kept
 	// however old they are.

@@ -91,8 +91,8 @@ type RecurringAction struct {
 	// SkipNext is how many of the next times are skipped by hand.
 	SkipNext uint32        `json:"skip_next,omitempty"`
 	Waiting  []WaitingTime `json:"waiting,omitempty"` // times that wait for their turn, in that order
-	// Running are the dispatches that have not ended, in their order; of those that may overlap,
-	// the last [MaxRunningKept], or all of the last transition.
+	// Running are the dispatches that have not ended, in their order; if they may overlap, those of
+	// backfills, and of the others the last [MaxRunningKept], or all of the last transition.
 	Running []RunningTime `json:"running,omitempty"`
 	Ledger  *Ledger       `json:"ledger,omitempty"`
 
@@ -124,7 +124,7 @@ type RunningTime struct {
 // Bounds of what a schedule keeps of its dispatches.
 const (
 	MaxRunningKept = 100  // dispatches that may overlap and have not ended
-	MaxUnended     = 500  // dispatches that may not overlap, those by hand and of backfills among them
+	MaxUnended     = 500  // dispatches that have not ended, for a backfill to make one more, or somebody by hand if they may not overlap
 	MaxWaiting     = 1000 // times that wait
 	MaxDurations   = 64   // lengths of past dispatches
 	MaxSkipNext    = 1000 // times that are to be skipped by hand
@@ -134,8 +134,9 @@ const (
 // tick or a restart delays is still dispatched, one of an outage is missed.
 const DefaultStartDeadline = 120 * time.Second
 
-// MaxMissedCounted bounds how many missed times one transition of a build before core.Version 10
-// counted; where there were more, the occurrence says so.
+// MaxMissedCounted bounds how many times that pass without a cycle one transition of an action that
+// recurs counts, and how many missed times builds before core.Version 10 counted: if there are more,
+// the occurrence says so. Recurring actions and jobs count more since, see [maxWalked].
 const MaxMissedCounted = 10_000
 
 // Metadata keys that mark what a recurring action made (C3).
@@ -268,7 +269,7 @@ func (t *recurringTransition) begin() error {
 
 // remove: the definition is gone; what it made goes on.
 func (t *recurringTransition) remove(e RecurringDelete) {
-	t.close("deleted before it was dispatched", e.Absences)
+	t.recordUndecided("deleted before it was dispatched", e.Absences)
 	t.cancelWaiting("the schedule was deleted")
 	t.add(calendarUses(t.scope(), t.Calendars, nil, t.calendars)...)
 	for _, n := range t.Running {
@@ -291,7 +292,7 @@ func (t *recurringTransition) trigger(e RecurringTrigger) {
 			return
 		}
 	}
-	if t.tooMany() {
+	if t.Overlap.Plain() != OverlapAllow && t.tooMany() { // of those that may overlap the oldest is forgotten
 		return
 	}
 	t.dispatch(dispatching{at: t.clock.Now, manual: true, payload: payload})

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/effects/texts"
 )
 
 // due: the times that have come are decided, a pause is over, what waits goes on, or the end has
@@ -24,7 +25,7 @@ func (t *recurringTransition) due(e RecurringDue) {
 	t.UpdatedAt = now
 	t.expireWaiting()
 	if until := t.PausedUntil; !t.Enabled && !until.IsZero() && !until.After(now) {
-		t.endPause(until - 1)
+		t.recordPaused(until - 1)
 		t.LastDueAt = max(t.LastDueAt, until-1) // what came while the schedule had ended is not due now
 		t.Enabled, t.DisabledReason, t.PausedUntil = true, "", 0
 		t.tell("resumed")
@@ -33,7 +34,7 @@ func (t *recurringTransition) due(e RecurringDue) {
 	switch {
 	case !t.Enabled:
 	case t.ended(now):
-		t.close("ends_at was reached before it was dispatched", e.Absences)
+		t.recordUndecided("ends_at was reached before it was dispatched", e.Absences)
 		t.disable(fmt.Sprintf("ends_at %s was reached", t.EndsAt))
 		t.tell("expired")
 	case t.spent():
@@ -42,7 +43,7 @@ func (t *recurringTransition) due(e RecurringDue) {
 	default:
 		t.occur(e)
 	}
-	t.goOn()
+	t.startWaiting()
 }
 
 // occur decides the times from NextExecutionAt on that have come.
@@ -130,18 +131,18 @@ func (t *recurringTransition) next() {
 func (t *recurringTransition) decide(at Time, i int, refusal string) {
 	switch {
 	case refusal != "":
-		t.verdict(VerdictMissed, at, "its action was refused: "+validText(refusal))
+		t.passOne(VerdictMissed, at, "its action was refused: "+validText(refusal))
 	case t.exhausted():
-		t.verdict(VerdictSkipped, at, "limit: "+t.exhaustedReason())
+		t.passOne(VerdictSkipped, at, "limit: "+t.exhaustedReason())
 	case i > 0 && t.CatchUpSpacingSeconds > 0:
-		t.wait(at, laterMS(t.clock.Now, int64(i)*t.CatchUpSpacingSeconds*1000))
+		t.beginWaiting(at, laterMS(t.clock.Now, int64(i)*t.CatchUpSpacingSeconds*1000))
 	default:
-		t.place(at, 0)
+		t.applyOverlap(at, 0)
 	}
 }
 
-// verdict records one time that is not dispatched.
-func (t *recurringTransition) verdict(v Verdict, at Time, reason string) {
+// passOne records one time that is not dispatched.
+func (t *recurringTransition) passOne(v Verdict, at Time, reason string) {
 	t.pass(passedTimes{Verdict: v, First: at, Last: at, Count: 1, Reason: reason})
 }
 
@@ -185,11 +186,7 @@ func (t *recurringTransition) count(v Verdict, n uint64) {
 }
 
 func (r RecurringAction) ledgerOwner() ledgerOwner {
-	name := r.Description
-	if name == "" {
-		name = r.ActionTemplate.ActionType
-	}
-	return ledgerOwner{r.Ref(), r.scope(), name}
+	return ledgerOwner{r.Ref(), r.scope(), texts.Bound(r.Name(), MaxNameBytes)}
 }
 
 // record writes an entry of the ledger, and gives its id.
@@ -212,8 +209,8 @@ func (t *recurringTransition) entryID(n uint64) uuid.UUID {
 	return t.Ledger.id(t.ledgerOwner(), n)
 }
 
-// decided gives an entry that waits, or whose action was refused, its verdict.
-func (t *recurringTransition) decided(n uint64, v Verdict, reason string, action uuid.UUID) {
+// updateEntry gives an entry that waits, or whose action was refused, its verdict.
+func (t *recurringTransition) updateEntry(n uint64, v Verdict, reason string, action uuid.UUID) {
 	t.send(effects.Ref{Kind: KindOccurrence, ID: t.entryID(n)}, OccurrenceDecide{Verdict: v, Reason: reason, ActionID: action})
 }
 
@@ -241,22 +238,39 @@ func (t *recurringTransition) dispatch(d dispatching) {
 	} else {
 		spec.ID = t.actionID(d, d.entry)
 		id = t.entryID(d.entry)
-		t.decided(d.entry, VerdictDispatched, "", spec.ID)
+		t.updateEntry(d.entry, VerdictDispatched, "", spec.ID)
 	}
 	spec.Occurrence, spec.Owner = id, Owner{Ref: t.Ref(), N: uint32(d.entry)}
 	n := RunningTime{N: d.entry, Action: spec.ID, DueAt: d.at, StartedAt: now, Before: t.executedBefore(now), Manual: d.manual, For: d.owner}
 	t.Running = append(slices.Clip(t.Running), n)
 	t.fresh++
-	if oldest := slices.IndexFunc(t.Running, RunningTime.live); t.Overlap.Plain() == OverlapAllow && len(t.Running) > max(MaxRunningKept, t.fresh) && oldest >= 0 {
-		t.Running = without(t.Running, oldest)
-	}
+	t.forgetOldest()
 	t.LastExecutedAt, t.UpdatedAt = now, now
 	t.ExecutionCount = saturatingAdd(t.ExecutionCount, 1)
+	whole := d.manual || !d.owner.IsZero()
 	if spec.DedupKey != "" {
-		t.send(DedupRef(spec.Namespace, spec.Tenant, spec.DedupKey), DedupClaim{Create: spec, LastExecutedAt: n.Before, Manual: d.manual})
+		t.send(DedupRef(spec.Namespace, spec.Tenant, spec.DedupKey), DedupClaim{Create: spec, LastExecutedAt: n.Before, Manual: d.manual, Whole: whole})
 		return
 	}
-	t.send(effects.Ref{Kind: KindAction, ID: spec.ID}, ActionCreate{Spec: spec, Whole: d.manual})
+	t.send(effects.Ref{Kind: KindAction, ID: spec.ID}, ActionCreate{Spec: spec, Whole: whole})
+}
+
+// forgetOldest lets the oldest dispatch go, if dispatches may overlap and more than
+// [MaxRunningKept] have not ended. Those of backfills all stay, since somebody waits for their ends,
+// and do not count; so do those of this transition, whose actions may still be refused.
+func (t *recurringTransition) forgetOldest() {
+	if t.Overlap.Plain() != OverlapAllow {
+		return
+	}
+	live, oldest := 0, 0
+	for i, n := range slices.Backward(t.Running) {
+		if n.live() {
+			live, oldest = live+1, i
+		}
+	}
+	if live > max(MaxRunningKept, t.fresh) {
+		t.Running = without(t.Running, oldest)
+	}
 }
 
 // executedBefore is LastExecutedAt as it was before all that is dispatched at an instant.
@@ -287,6 +301,8 @@ func (t *recurringTransition) backfill(e BackfillTime) {
 		t.conflict("cron_expr: %s", err)
 	case e.At.After(t.clock.Now):
 		t.conflict("at: %s is not past; it is %s", e.At, t.clock.Now)
+	case !t.undecidedFrom().IsZero() && !e.At.Before(t.undecidedFrom()):
+		t.conflict("at: %s is not decided about yet", e.At)
 	case !s.isDue(e.At), t.ended(e.At):
 		t.conflict("at: %s is no time of the schedule", e.At)
 	case s.leftOut(e.At) != "":
@@ -300,11 +316,11 @@ func (t *recurringTransition) backfill(e BackfillTime) {
 	}
 }
 
-// tooMany refuses one more dispatch beside the schedule where too many have not ended.
+// tooMany refuses one more dispatch beside the schedule if as many as may be have not ended.
 func (t *recurringTransition) tooMany() bool {
-	if t.Overlap.Plain() == OverlapAllow || len(t.Running) < MaxUnended {
+	if len(t.Running) < MaxUnended {
 		return false
 	}
-	t.conflict("%d actions of recurring action %s have not ended: no more are made by hand", len(t.Running), t.ID)
+	t.conflict("%d actions of recurring action %s have not ended: no more are made by hand or by a backfill", len(t.Running), t.ID)
 	return true
 }

@@ -3,16 +3,15 @@ package core
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/effects"
 )
 
-// place dispatches a time, or lets the overlap policy decide; goOn must follow. entry is that of one
-// that waits.
-func (t *recurringTransition) place(at Time, entry uint64) {
+// applyOverlap dispatches a time, or lets the overlap policy decide; startWaiting must follow. entry
+// is the number of its entry if it has waited, else 0.
+func (t *recurringTransition) applyOverlap(at Time, entry uint64) {
 	policy := t.Overlap.Plain()
 	stops := policy == OverlapCancelOther || policy == OverlapTerminateOther // the last of the transition alone begins
 	if policy == OverlapAllow || !stops && !t.busy() {
@@ -23,25 +22,25 @@ func (t *recurringTransition) place(at Time, entry uint64) {
 	switch policy {
 	case OverlapAllow, OverlapForbid, OverlapReplace: // above, and by their plain names
 	case OverlapSkip:
-		t.settle(at, entry, VerdictSkipped, fmt.Sprintf("overlap is %q, and %s", t.Overlap, t.holdsUp()))
+		t.giveVerdict(at, entry, VerdictSkipped, fmt.Sprintf("overlap is %q, and %s", t.Overlap, t.holdsUp()))
 	case OverlapBufferOne:
 		if len(waits) > 0 {
-			t.settle(at, entry, VerdictSkipped, fmt.Sprintf("buffer full: overlap is %q, and the time %s waits already", t.Overlap, waits[0].DueAt))
+			t.giveVerdict(at, entry, VerdictSkipped, fmt.Sprintf("buffer full: overlap is %q, and the time %s waits already", t.Overlap, waits[0].DueAt))
 			return
 		}
-		t.hold(at, entry)
+		t.waitForRunning(at, entry)
 	case OverlapBufferAll:
 		if most := t.bufferLimit(); len(waits) >= most {
-			t.settle(at, entry, VerdictSkipped, fmt.Sprintf("buffer full: overlap is %q, and buffer_limit lets %d wait", t.Overlap, most))
+			t.giveVerdict(at, entry, VerdictSkipped, fmt.Sprintf("buffer full: overlap is %q, and buffer_limit lets %d wait", t.Overlap, most))
 			return
 		}
-		t.hold(at, entry)
+		t.waitForRunning(at, entry)
 	case OverlapCancelOther, OverlapTerminateOther:
 		for _, w := range waits {
-			t.drop(w, VerdictCancelled, fmt.Sprintf("overlap is %q, and the time %s took its place", t.Overlap, at))
+			t.endWaiting(w, VerdictCancelled, fmt.Sprintf("overlap is %q, and the time %s took its place", t.Overlap, at))
 		}
 		t.stopRunning(at)
-		t.hold(at, entry)
+		t.waitForRunning(at, entry)
 	}
 }
 
@@ -89,19 +88,19 @@ func (t *recurringTransition) start(at Time, entry uint64) {
 	t.dispatch(dispatching{at: at, entry: entry, payload: t.ActionTemplate.Payload})
 }
 
-// hold lets a time wait for what runs to end.
-func (t *recurringTransition) hold(at Time, entry uint64) {
+// waitForRunning lets a time wait until what runs has ended.
+func (t *recurringTransition) waitForRunning(at Time, entry uint64) {
 	if entry == 0 {
-		t.wait(at, 0)
+		t.beginWaiting(at, 0)
 		return
 	}
 	t.Waiting = append(slices.Clip(t.Waiting), WaitingTime{N: entry, DueAt: at, Since: t.clock.Now})
 }
 
-// wait records a time that waits, until then or until what runs has ended.
-func (t *recurringTransition) wait(at, notBefore Time) {
+// beginWaiting records a time that waits, until then or until what runs has ended.
+func (t *recurringTransition) beginWaiting(at, notBefore Time) {
 	if len(t.Waiting) >= MaxWaiting {
-		t.verdict(VerdictSkipped, at, fmt.Sprintf("buffer full: %d times wait already", len(t.Waiting)))
+		t.passOne(VerdictSkipped, at, fmt.Sprintf("buffer full: %d times wait already", len(t.Waiting)))
 		return
 	}
 	t.record(Occurrence{DueAt: at, LastDueAt: at, Verdict: VerdictWaiting, Count: 1})
@@ -111,36 +110,38 @@ func (t *recurringTransition) wait(at, notBefore Time) {
 	t.Waiting = append(slices.Clip(t.Waiting), WaitingTime{N: t.Sequence, DueAt: at, Since: t.clock.Now, NotBefore: notBefore})
 }
 
-// settle gives a time that is not dispatched its verdict: one that waits, or one that has just come.
-func (t *recurringTransition) settle(at Time, entry uint64, v Verdict, reason string) {
+// giveVerdict gives a time that is not dispatched its verdict: one that waits, or one that has just come.
+func (t *recurringTransition) giveVerdict(at Time, entry uint64, v Verdict, reason string) {
 	if entry == 0 {
-		t.verdict(v, at, reason)
+		t.passOne(v, at, reason)
 		return
 	}
 	if t.MaxExecutions > 0 && t.Executions > 0 {
 		t.Executions--
 	}
 	t.count(v, 1)
-	t.decided(entry, v, reason, uuid.Nil)
+	t.updateEntry(entry, v, reason, uuid.Nil)
 	t.tellPassed(passedTimes{Verdict: v, First: at, Last: at, Count: 1, Reason: reason})
 }
 
-// drop ends the waiting of a time that is not dispatched.
-func (t *recurringTransition) drop(w WaitingTime, v Verdict, reason string) {
-	t.leave(w)
-	t.settle(w.DueAt, w.N, v, reason)
+// endWaiting ends the waiting of a time that is not dispatched.
+func (t *recurringTransition) endWaiting(w WaitingTime, v Verdict, reason string) {
+	t.stopWaiting(w)
+	t.giveVerdict(w.DueAt, w.N, v, reason)
 }
 
-// leave takes a time out of those that wait.
-func (t *recurringTransition) leave(w WaitingTime) {
+// stopWaiting takes a time out of those that wait.
+func (t *recurringTransition) stopWaiting(w WaitingTime) {
 	t.Waiting = slices.DeleteFunc(slices.Clone(t.Waiting), func(o WaitingTime) bool { return o.N == w.N })
 	t.Waiting = nilIfEmpty(t.Waiting, len(t.Waiting))
 }
 
 // cancelWaiting cancels all times that wait.
 func (t *recurringTransition) cancelWaiting(reason string) {
-	for _, w := range t.Waiting {
-		t.drop(w, VerdictCancelled, "it waited, and "+reason)
+	waiting := t.Waiting
+	t.Waiting = nil // at once: there may be many
+	for _, w := range waiting {
+		t.giveVerdict(w.DueAt, w.N, VerdictCancelled, "it waited, and "+reason)
 	}
 }
 
@@ -149,7 +150,7 @@ func (t *recurringTransition) cancelOne(e RecurringCancelWaiting) {
 	for _, w := range t.Waiting {
 		if t.entryID(w.N) == e.Occurrence {
 			t.UpdatedAt = t.clock.Now
-			t.drop(w, VerdictCancelled, boundedReason(e.Reason, "cancelled by hand"))
+			t.endWaiting(w, VerdictCancelled, boundedReason(e.Reason, "cancelled by hand"))
 			return
 		}
 	}
@@ -160,7 +161,7 @@ func (t *recurringTransition) cancelOne(e RecurringCancelWaiting) {
 func (t *recurringTransition) expireWaiting() {
 	for _, w := range t.Waiting {
 		if at := t.expiresAt(w); !at.IsZero() && !at.After(t.clock.Now) {
-			t.drop(w, VerdictExpired, fmt.Sprintf("its turn did not come within max_wait_seconds, %d", t.MaxWaitSeconds))
+			t.endWaiting(w, VerdictExpired, fmt.Sprintf("its turn did not come within max_wait_seconds, %d", t.MaxWaitSeconds))
 		}
 	}
 }
@@ -182,12 +183,13 @@ func (r RecurringAction) waitingDeadline() (at Time) {
 	return at
 }
 
-// goOn lets the times go on whose turn has come.
-func (t *recurringTransition) goOn() {
+// startWaiting dispatches the times that wait and whose turn has come, as far as the overlap policy
+// lets them.
+func (t *recurringTransition) startWaiting() {
 	for _, w := range t.Waiting {
 		if !w.NotBefore.IsZero() && !w.NotBefore.After(t.clock.Now) {
-			t.leave(w)
-			t.place(w.DueAt, w.N)
+			t.stopWaiting(w)
+			t.applyOverlap(w.DueAt, w.N)
 		}
 	}
 	for !t.busy() {
@@ -195,17 +197,17 @@ func (t *recurringTransition) goOn() {
 		if len(waits) == 0 {
 			return
 		}
-		t.leave(waits[0])
+		t.stopWaiting(waits[0])
 		t.start(waits[0].DueAt, waits[0].N)
 	}
 }
 
 // childEnded: what was dispatched has ended, or could not be made.
 func (t *recurringTransition) childEnded(e ChildEnded) {
-	i := slices.IndexFunc(t.Running, func(n RunningTime) bool { return uint32(n.N) == e.N })
+	i := t.runningOf(e)
 	switch {
 	case i < 0 && t.Overlap.Plain() == OverlapAllow && e.Outcome == ChildSucceeded && uint64(e.N) <= t.Sequence:
-		t.LastSuccessAt = t.clock.Now // one of more than MaxRunningKept
+		t.LastSuccessAt = t.clock.Now // of one that was forgotten, see forgetOldest
 		return
 	case i < 0:
 		t.conflict("recurring action %s does not wait for %s", t.ID, e.Child)
@@ -222,7 +224,15 @@ func (t *recurringTransition) childEnded(e ChildEnded) {
 	case ChildFailed, ChildCancelled:
 	}
 	t.tellBackfill(n, e)
-	t.goOn()
+	t.startWaiting()
+}
+
+// runningOf is the index of the dispatch that has ended, or -1. The action counts beside the
+// number: a schedule that was deleted and made anew under its id begins again with the numbers.
+func (t *recurringTransition) runningOf(e ChildEnded) int {
+	return slices.IndexFunc(t.Running, func(n RunningTime) bool {
+		return uint32(n.N) == e.N && (e.Child.Kind != KindAction || e.Child.ID == n.Action)
+	})
 }
 
 // tellBackfill passes on how a dispatch has ended that a backfill waits for.
@@ -230,29 +240,20 @@ func (t *recurringTransition) tellBackfill(n RunningTime, e ChildEnded) {
 	t.add(n.For.ended(ChildEnded{Child: e.Child, Outcome: e.Outcome, Reason: e.Reason, Limited: e.Limited})...)
 }
 
-// undo takes a dispatch back whose action was refused.
+// undo takes a dispatch of the schedule back whose action was refused. One by hand or of a backfill
+// is undone by the [Batch], see Whole of [ActionCreate].
 func (t *recurringTransition) undo(n RunningTime, e ChildEnded) {
 	t.takeBack(n)
 	if key := t.expandDedupKey(n.DueAt); key != "" && e.Child.Kind == KindAction {
 		t.send(DedupRef(t.Namespace, t.Tenant, key), DedupRelease{Holder: n.Action})
 	}
 	p := passedTimes{Verdict: VerdictMissed, First: n.DueAt, Last: n.DueAt, Count: 1, Reason: "its action was refused: " + validText(e.Reason)}
-	switch {
-	case !n.live():
-		if strings.HasSuffix(e.Reason, "exists already") {
-			p.Verdict, p.Reason = VerdictDeduplicated, "a backfill has dispatched that time already"
-		}
-		if e.Limited {
-			p.Verdict, p.Reason = VerdictSkipped, "limit: "+validText(e.Reason)
-		}
-	case e.Limited:
+	if e.Limited {
 		p.Verdict, p.Reason = VerdictSkipped, "limit: "+validText(e.Reason)
 	}
 	t.count(p.Verdict, 1)
-	t.decided(n.N, p.Verdict, p.Reason, uuid.Nil)
-	if p.Verdict != VerdictDeduplicated { // which nobody is told otherwise either
-		t.tellPassed(p)
-	}
+	t.updateEntry(n.N, p.Verdict, p.Reason, uuid.Nil)
+	t.tellPassed(p)
 }
 
 // takeBack counts a dispatch no longer whose action was not made.
@@ -280,5 +281,5 @@ func (t *recurringTransition) deduplicated(e RecurringDeduplicated) {
 	t.takeBack(n)
 	t.count(VerdictDeduplicated, 1)
 	t.tellBackfill(n, ChildEnded{Child: effects.Ref{Kind: KindAction, ID: n.Action}, Outcome: ChildRefused, Reason: "another action holds its dedup key"})
-	t.goOn()
+	t.startWaiting()
 }

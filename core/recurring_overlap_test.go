@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -149,6 +150,55 @@ func TestTheEndOfAPauseMakesNoTimeDueThatCameBeforeThePause(t *testing.T) {
 	apply(core.RecurringPause{Until: hour.Add(90 * time.Second)}, hour)
 	assert.Empty(t, apply(core.RecurringDue{}, r.Deadline()))
 	assert.Contains(t, r.DisabledReason, "ends_at")
+}
+
+// However many of a backfill's actions are under way, the schedule hears how its own ones end.
+func TestActionsOfBackfillsPushNoLiveDispatchOut(t *testing.T) {
+	r, _ := core.RecurringAction{}.Apply(core.RecurringCreate{Spec: everyMinute("")}, core.Clock{Now: start})
+	first := r.NextExecutionAt
+	backfill := func(i int) *effects.Refused {
+		var effs []effects.Effect
+		r, effs = r.Apply(core.BackfillTime{At: first.Add(-time.Duration(i) * time.Minute), Owner: recurringOwner}, core.Clock{Now: start, Step: uint64(i)})
+		return refusal(effs)
+	}
+	for i := range core.MaxUnended {
+		require.Nil(t, backfill(i+1))
+	}
+	refused := backfill(core.MaxUnended + 1)
+	require.NotNil(t, refused, "what has not ended is bounded")
+	assert.Contains(t, refused.Reason, "500 actions of recurring action")
+	_, effs := r.Apply(core.RecurringTrigger{}, core.Clock{Now: start, Step: 1000})
+	assert.Nil(t, refusal(effs), "an occurrence by hand is not held up: those that may overlap are forgotten instead")
+
+	r, _ = r.Apply(core.RecurringDue{}, core.Clock{Now: r.Deadline(), Step: 1001})
+	last := r.Running[len(r.Running)-1]
+	require.Equal(t, first, last.DueAt)
+	r, effs = r.Apply(core.ChildEnded{
+		Child: effects.Ref{Kind: core.KindAction, ID: last.Action}, N: uint32(last.N), Outcome: core.ChildRefused, Limited: true, Reason: "full",
+	}, core.Clock{Now: first, Step: 1001})
+	require.Nil(t, refusal(effs))
+	assert.EqualValues(t, 1, r.SkippedCount, "the dispatch is taken back")
+}
+
+// The numbers of a schedule that is made anew under its id begin again, and actions of the former one
+// may still run.
+func TestAnActionOfAFormerScheduleWithTheSameIDEndsNothing(t *testing.T) {
+	r, _ := core.RecurringAction{}.Apply(core.RecurringCreate{Spec: everyMinute("")}, core.Clock{Now: start})
+	r, _ = r.Apply(core.RecurringDue{}, core.Clock{Now: r.Deadline(), Step: 1})
+	require.Len(t, r.Running, 1)
+	_, effs := r.Apply(core.ChildEnded{Child: effects.Ref{Kind: core.KindAction, ID: id(77)}, N: uint32(r.Running[0].N), Outcome: core.ChildFailed}, core.Clock{Now: r.LastExecutedAt, Step: 2})
+	assert.NotNil(t, refusal(effs))
+}
+
+// Each entry of the ledger has the schedule's name, by which it is found: of a long one the head.
+func TestAnEntryHasTheHeadOfALongDescription(t *testing.T) {
+	spec := everyMinute("")
+	spec.Description = strings.Repeat("d", core.MaxNameBytes+1)
+	r, _ := core.RecurringAction{}.Apply(core.RecurringCreate{Spec: spec}, core.Clock{Now: start})
+	_, effs := r.Apply(core.RecurringDue{}, core.Clock{Now: r.Deadline()})
+	require.Len(t, recordedIn(effs), 1)
+	assert.LessOrEqual(t, len(recordedIn(effs)[0].Name), core.MaxNameBytes)
+	assert.Equal(t, spec.Description, r.Name())
 }
 
 func TestASuccessCountsThoughSoManyOverlapThatTheirDispatchesAreNotKept(t *testing.T) {

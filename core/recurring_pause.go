@@ -27,7 +27,7 @@ func (t *recurringTransition) pause(e RecurringPause) {
 	if e.Reason != "" {
 		reason += ": " + firstText(e.Reason)
 	}
-	t.close("paused before it was dispatched", e.Absences)
+	t.recordUndecided("paused before it was dispatched", e.Absences)
 	t.cancelWaiting("the schedule was paused")
 	t.UpdatedAt = t.clock.Now
 	t.disable(reason)
@@ -42,7 +42,7 @@ func (t *recurringTransition) resume() {
 		t.tell("resumed")
 		return
 	}
-	t.endPause(t.clock.Now)
+	t.recordPaused(t.clock.Now)
 	t.LastDueAt = t.fromNow(t.clock.Now)
 	t.Enabled, t.UpdatedAt = true, t.clock.Now
 	if err := t.begin(); err != nil {
@@ -50,14 +50,14 @@ func (t *recurringTransition) resume() {
 		return
 	}
 	t.tell("resumed")
-	t.goOn()
+	t.startWaiting()
 }
 
-// close ends the say of the schedule as it was: the times that have come and were not decided
-// pass for that reason, those of a pause are skipped.
-func (t *recurringTransition) close(reason string, absences []Absence) {
+// recordUndecided records the times that have come and were not decided, as the schedule is about to
+// change, to be paused or to end: they are missed for that reason, those of a pause skipped.
+func (t *recurringTransition) recordUndecided(reason string, absences []Absence) {
 	if !t.Enabled {
-		t.endPause(t.clock.Now)
+		t.recordPaused(t.clock.Now)
 		return
 	}
 	first, until := t.overdueSince(t.clock.Now), t.overdueUntil(t.clock.Now)
@@ -75,8 +75,8 @@ func (t *recurringTransition) close(reason string, absences []Absence) {
 
 func never(Time) bool { return false }
 
-// endPause records the times up to an instant that came while somebody had disabled the schedule.
-func (t *recurringTransition) endPause(until Time) {
+// recordPaused records the times up to an instant that came while somebody had disabled the schedule.
+func (t *recurringTransition) recordPaused(until Time) {
 	if t.PausedAt.IsZero() {
 		return
 	}
@@ -119,7 +119,7 @@ func (t *recurringTransition) update(e RecurringUpdate) {
 	lifted := was.Enabled && was.ended(now) && is.EndsAt != was.EndsAt // what the end held back must not be due now
 	times := is.CronExpr != was.CronExpr || is.Timezone != was.Timezone || is.Enabled != was.Enabled || !is.sameTimes(was.ScheduleOptions) || lifted
 	if times {
-		t.close("the schedule was changed before it was dispatched", e.Absences)
+		t.recordUndecided("the schedule was changed before it was dispatched", e.Absences)
 	}
 	if times || is.Overlap.Plain() != was.Overlap.Plain() || is.MaxExecutions != was.MaxExecutions || !is.samePolicies(was.ScheduleOptions) {
 		t.cancelWaiting("the schedule was changed")
@@ -146,14 +146,12 @@ func (t *recurringTransition) update(e RecurringUpdate) {
 	}
 	t.add(calendarUses(t.scope(), was.Calendars, t.Calendars, t.calendars)...)
 	t.tell("updated")
-	t.answer(RecurringChanged{NextTimesBefore: was.Upcoming(now, nextTimesTold, t.calendars), NextTimes: t.Upcoming(now, nextTimesTold, t.calendars)})
-	t.goOn()
+	t.answer(RecurringChanged{NextTimesBefore: was.Upcoming(now, NextTimesShown, t.calendars), NextTimes: t.Upcoming(now, NextTimesShown, t.calendars)})
+	t.startWaiting()
 }
 
-// nextTimesTold is how many of the next times an edit tells.
-const nextTimesTold = 5
-
-// RecurringChanged answers a [RecurringUpdate]: the next times as they were, and as they are.
+// RecurringChanged answers a [RecurringUpdate]: the next times, see [RecurringAction.Upcoming], at
+// most [NextTimesShown], as they were before and as they are now.
 type RecurringChanged struct {
 	NextTimesBefore []Time `json:"next_times_before"`
 	NextTimes       []Time `json:"next_times"`

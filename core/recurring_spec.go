@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -57,6 +58,9 @@ func (s RecurringSpec) withDefaults() RecurringSpec {
 	}
 	return s
 }
+
+// Name is what people call it: its description, or else the type of its actions.
+func (s RecurringSpec) Name() string { return cmp.Or(s.Description, s.ActionTemplate.ActionType) }
 
 // Warnings says which parts of the cron expression mean something else than they seem
 // to, see [schedule.Schedule.Warnings]. It is empty for a schedule that is refused.

@@ -48,24 +48,20 @@ func (r RecurringAction) overdueUntil(now Time) Time {
 // overdueSince is the first time that has come, before the end, and was not dispatched; zero:
 // none has.
 func (r RecurringAction) overdueSince(now Time) Time {
-	if !r.Enabled {
-		return overdueIf(r.PausedUntil, now)
+	if r.Enabled {
+		now = r.overdueUntil(now)
 	}
-	return overdueIf(r.NextExecutionAt, r.overdueUntil(now))
+	return overdueIf(r.undecidedFrom(), now)
 }
 
 // actionAt builds the concrete action of one time from the template, with that payload. It has no
 // id yet.
 func (r RecurringAction) actionAt(due Time, payload json.RawMessage) ActionSpec {
 	t := r.ActionTemplate
-	label := r.Description
-	if label == "" {
-		label = t.ActionType
-	}
 	return ActionSpec{
 		Namespace:  r.Namespace,
 		Tenant:     r.Tenant,
-		Label:      label,
+		Label:      r.Name(),
 		ToolName:   t.Provider,
 		ActionType: t.ActionType,
 		ToolInput:  payload,

@@ -106,6 +106,10 @@ func (o ScheduleOptions) validate(ends Time) error {
 	return errors.Join(starts, most, checkBetween("jitter_seconds", o.JitterSeconds, 0, MaxJitterSeconds), o.validatePolicies())
 }
 
+// NextTimesShown is how many of the next times of a schedule a change of it, or of one of its
+// calendars, answers with.
+const NextTimesShown = 5
+
 // exhaustedBy reports whether the schedule ends with that many executions.
 func (o ScheduleOptions) exhaustedBy(executions uint64) bool {
 	return o.MaxExecutions > 0 && executions >= o.MaxExecutions

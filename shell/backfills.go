@@ -203,7 +203,7 @@ func (b Backfills) schedule(ctx context.Context, r BackfillRequest) (backfilled,
 	if r.Recurring != uuid.Nil {
 		a, err := b.e.Recurring().Get(ctx, r.Recurring)
 		return backfilled{
-			Scope: Scope{Namespace: a.Namespace, Tenant: a.Tenant}, ref: a.Ref(), name: cmp.Or(a.Description, a.ActionTemplate.ActionType),
+			Scope: Scope{Namespace: a.Namespace, Tenant: a.Tenant}, ref: a.Ref(), name: a.Name(),
 			calendars: a.Calendars, sequence: a.Sequence, createdAt: a.CreatedAt, decidedBefore: a.DecidedBefore, dueTimes: a.DueTimes,
 		}, err
 	}
@@ -245,12 +245,13 @@ func (v ledgerView) forgets(at effects.Time) bool {
 }
 
 // ledger reads what became of the times of a schedule from an instant on. No time is decided
-// before it is due, so what was decided before that instant need not be read.
+// before it is due, so what was decided before that instant need not be read, unless numbers are
+// missing: the entries of a backfill stand further down, at their times.
 func (b Backfills) ledger(ctx context.Context, of backfilled, from effects.Time) (ledgerView, error) {
 	v := ledgerView{dispatched: make(map[effects.Time]bool), forgottenFrom: of.createdAt, forgottenTo: -1}
 	var entries []ledgerEntry
 	reached := false // an entry that was decided before from
-	for p := (Page{Limit: MaxPage}); !reached; {
+	for p := (Page{Limit: MaxPage}); !reached || gapIn(entries) >= 0; {
 		list, next, err := b.e.Recurring().History(ctx, of.ref.ID, p)
 		if err != nil {
 			return v, err

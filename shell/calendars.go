@@ -42,22 +42,19 @@ type MovedSchedule struct {
 	Kind            effects.Kind   // [core.KindRecurring] or [core.KindJob]
 	ID              uuid.UUID      // of a job its key
 	Name            string         // a job's id; of a recurring action its description
-	NextTimesBefore []effects.Time // at most five
+	NextTimesBefore []effects.Time // at most [core.NextTimesShown]
 	NextTimes       []effects.Time
 }
 
 // CalendarChange says what a change of a calendar means for the schedules that name it.
 type CalendarChange struct {
 	Calendar core.Calendar
-	Moved    []MovedSchedule // those of the first [MaxPage] schedules of each kind, by their next five times, as far as two seconds suffice
+	Moved    []MovedSchedule // those of the first [MaxPage] schedules of each kind, by their next [core.NextTimesShown] times, as far as two seconds suffice
 	More     bool            // there are more schedules, at which nobody looked
 }
 
-// What a change of a calendar says of the schedules that it moves.
-const (
-	maxMovedLook = 2 * time.Second // for all of them
-	movedTimes   = 5               // of each, before and after
-)
+// maxMovedLook is how long a change of a calendar looks for the schedules that it moves.
+const maxMovedLook = 2 * time.Second
 
 // UpdateTelling is [Calendars.Update] with the event, and also says which schedules it moves.
 func (c Calendars) UpdateTelling(ctx context.Context, s Scope, name string, e core.CalendarUpdate) (CalendarChange, error) {
@@ -97,7 +94,7 @@ func (c Calendars) UpdateTelling(ctx context.Context, s Scope, name string, e co
 	}
 	change.More = change.More || more != ""
 	for _, r := range recurring {
-		if err := look(core.KindRecurring, r.ID, r.Description, r.Calendars, func(of core.Calendars) []effects.Time { return r.Upcoming(now, movedTimes, of) }); err != nil {
+		if err := look(core.KindRecurring, r.ID, r.Description, r.Calendars, func(of core.Calendars) []effects.Time { return r.Upcoming(now, core.NextTimesShown, of) }); err != nil {
 			return change, err
 		}
 	}
@@ -107,7 +104,7 @@ func (c Calendars) UpdateTelling(ctx context.Context, s Scope, name string, e co
 	}
 	change.More = change.More || more != ""
 	for _, j := range jobs {
-		if err := look(core.KindJob, j.Key, j.ID, j.Calendars, func(of core.Calendars) []effects.Time { return j.Upcoming(now, movedTimes, of) }); err != nil {
+		if err := look(core.KindJob, j.Key, j.ID, j.Calendars, func(of core.Calendars) []effects.Time { return j.Upcoming(now, core.NextTimesShown, of) }); err != nil {
 			return change, err
 		}
 	}

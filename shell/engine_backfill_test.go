@@ -184,3 +184,31 @@ func TestABackfillThatAsksForTooMuchIsRefused(t *testing.T) {
 		assert.Empty(t, list)
 	})
 }
+
+// The entries of a backfill have late numbers and stand at early times: they are not missing in the
+// history because they are further down than the range of the next backfill.
+func TestABackfillTakesNoEntriesForForgottenThatStandAtEarlierTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(&counting{})})
+		spec := everyMinute()
+		r, err := e.Recurring().Create(bg(), spec)
+		require.NoError(t, err)
+		elapse((shell.MaxPage + 100) * time.Minute)
+		made, err := e.Backfills().Create(bg(), shell.BackfillRequest{Recurring: r.ID, From: r.CreatedAt.Add(-5 * time.Minute), To: r.CreatedAt, MaxActive: 5})
+		require.NoError(t, err)
+		require.Len(t, made.Times, 5)
+		_, err = e.Backfills().Wait(bg(), made.ID)
+		require.NoError(t, err)
+		from := effects.TimeOf(time.Now())
+		_, err = e.Recurring().Pause(bg(), r.ID, "the disk is full")
+		require.NoError(t, err)
+		elapse(3 * time.Minute)
+		_, err = e.Recurring().Resume(bg(), r.ID)
+		require.NoError(t, err)
+		elapse(2 * time.Minute)
+		plan, err := e.Backfills().Plan(bg(), shell.BackfillRequest{Recurring: r.ID, From: from})
+		require.NoError(t, err)
+		assert.Len(t, plan.Times, 3)
+		assert.Zero(t, plan.Forgotten)
+	})
+}

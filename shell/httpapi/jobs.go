@@ -118,25 +118,11 @@ var ofTheJob = map[string]string{
 	"paused_by": "is changed by pause and resume", "paused_until": "is changed by pause and resume", "paused_from": "is set by the server", "next_times_before": "is set by the server", "last_triggered_at": "is set by the server", "created_at": "is set by the server", "updated_at": "is set by the server",
 }
 
-const nextTimes = 5
-
 func (s *Server) jobDetail(ctx context.Context, j core.Job) (wire.Job, error) {
-	d := wire.Job{Job: j, Active: append([]core.ActiveRun{}, j.Active...), NextTimes: []effects.Time{}, Warnings: j.Warnings()}
-	if j.Paused && j.PausedUntil.IsZero() {
-		return d, nil
-	}
-	times, err := s.upcoming(ctx, j, nextTimes)
-	d.NextTimes = append(d.NextTimes, times...)
-	return d, err
-}
-
-// upcoming gives the next times of a job, by its calendars as they are now.
-func (s *Server) upcoming(ctx context.Context, j core.Job, n int) ([]effects.Time, error) {
 	calendars, err := s.engine.Jobs().Calendars(ctx, j.JobSpec)
-	if err != nil {
-		return nil, err
-	}
-	return j.Upcoming(effects.TimeOf(s.o.Clock.Now()), n, calendars), nil
+	return wire.Job{
+		Job: j, Active: append([]core.ActiveRun{}, j.Active...), NextTimes: j.NextTimes(effects.TimeOf(s.o.Clock.Now()), calendars), Warnings: j.Warnings(),
+	}, err
 }
 
 // putJob makes a job, or gives it a new configuration: what the body leaves out has

@@ -219,7 +219,7 @@ func jobView(s core.Job) view {
 	return view{
 		fields: [][2]string{
 			{"job", s.ID}, {"name", s.Name}, {"scope", s.Namespace + "/" + s.Tenant}, {"state", state},
-			{"schedule", s.Schedule}, {"in words", inWords(s.Schedule, s.Timezone)}, {"next", next}, {"skip next", numberOr(s.SkipNext)},
+			{"schedule", s.Schedule}, {"in words", inWords(s.Schedule, s.Timezone, s.DayMatch)}, {"next", next}, {"skip next", numberOr(s.SkipNext)},
 			{"runner", cmp.Or(s.Runner, "(default)")}, {"runs", podText(s.PodSpec)}, {"retry", retryText(s.RetryConfig)},
 			{"starts", timeText(s.StartsAt)}, {"ends", timeText(s.EndsAt)}, {"at most", atMost(s.Executions, s.MaxExecutions)},
 			{"dst", string(s.DST)}, {"day match", string(s.DayMatch)}, {"jitter", upTo(s.JitterSeconds)},

@@ -155,12 +155,13 @@ or 7 (years last); try one with: orreryd recurring preview --cron "0 9 * * MON-F
 			return err
 		}
 		r.a.warn(created.Warnings)
+		days, _ := q.fields["day_match"].(string)
 		next := timeText(created.NextExecution)
 		if !created.Enabled {
 			next = "none: it is disabled"
 		}
 		return r.a.print(raw, view{fields: [][2]string{
-			{"id", created.RecurringID.String()}, {"cron", created.CronExpr}, {"in words", inWords(created.CronExpr, created.Timezone)}, {"next", next},
+			{"id", created.RecurringID.String()}, {"cron", created.CronExpr}, {"in words", inWords(created.CronExpr, created.Timezone, schedule.DayMatch(days))}, {"next", next},
 		}})
 	})
 	cmd.Flags().BoolVar(&disabled, "disabled", false, "do not fire until it is resumed")
@@ -418,8 +419,8 @@ func localTime(t effects.Time, zone string) string {
 }
 
 // inWords describes a schedule; empty if it cannot be read.
-func inWords(expr, zone string) string {
-	s, err := schedule.Parse(expr, cmp.Or(zone, "UTC"), effects.MinTime)
+func inWords(expr, zone string, days schedule.DayMatch) string {
+	s, err := schedule.Spec{Expr: expr, Zone: cmp.Or(zone, "UTC"), Anchor: effects.MinTime, DayMatch: days}.Compile()
 	if err != nil {
 		return ""
 	}
@@ -433,7 +434,7 @@ func recurringView(r core.RecurringAction) view {
 	}
 	return view{fields: [][2]string{
 		{"id", r.ID.String()}, {"state", state}, {"description", r.Description}, {"scope", r.Namespace + "/" + r.Tenant},
-		{"cron", r.CronExpr + " " + r.Timezone}, {"in words", inWords(r.CronExpr, r.Timezone)},
+		{"cron", r.CronExpr + " " + r.Timezone}, {"in words", inWords(r.CronExpr, r.Timezone, r.DayMatch)},
 		{"next", timeText(r.NextExecutionAt)}, {"last", timeText(r.LastExecutedAt)},
 		{"starts", timeText(r.StartsAt)}, {"ends", timeText(r.EndsAt)}, {"at most", atMost(r.Executions, r.MaxExecutions)},
 		{"dst", string(r.DST)}, {"day match", string(r.DayMatch)}, {"jitter", upTo(r.JitterSeconds)},

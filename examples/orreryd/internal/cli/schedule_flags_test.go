@@ -9,6 +9,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/core/schedule"
 )
 
 // asked is a request that a command has sent.
@@ -154,4 +157,12 @@ func TestWhatIsWrongWithAScheduleIsSaidWithItsFlag(t *testing.T) {
 		assert.Equal(t, exitUsage, r.code, "%s: %s", row.line, r.out)
 		assert.Contains(t, r.err, "orreryd: "+row.want, row.line)
 	}
+}
+
+func TestWhatAScheduleMeansInWordsHasTheDaysThatItsOptionsMean(t *testing.T) {
+	of := core.JobSpec{Schedule: "0 9 13 * FRI", ScheduleOptions: core.ScheduleOptions{DayMatch: schedule.DayMatchBoth}}
+	r := core.RecurringAction{RecurringSpec: core.RecurringSpec{CronExpr: of.Schedule, ScheduleOptions: of.ScheduleOptions}}
+	const want = "At 09:00, on day 13 of the month, and only on Friday"
+	assert.Contains(t, recurringView(r).fields, [2]string{"in words", want})
+	assert.Equal(t, want, inWords(of.Schedule, of.Timezone, of.DayMatch))
 }
