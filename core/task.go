@@ -40,6 +40,7 @@ import (
 //   - A due event leaves no deadline that has come.
 //   - A session is spawned only if the one before it was killed.
 //   - When it enters done, a session that may live is killed.
+//   - A kill is asked for until it is carried out or fails, however often it is interrupted.
 //   - The numbers of outer effects only grow, each is asked for with the event
 //     that notes it, and what is noted is bounded.
 //   - Without a command nothing is asked of a session.

@@ -79,6 +79,15 @@ var _ = register(core.KindTask, kit{
 			kills := outers[effects.Kill](waitedFor(a))
 			return unless(len(kills) == 1 && kills[0].Session == a.SessionID, "%v is asked for", waitedFor(a))
 		}),
+		on("A kill is asked for until it is carried out or fails, however often it is interrupted.", func(s step, b, a core.Task) string {
+			e, interrupted := s.event.(core.EffectInterrupted)
+			kill, killed := core.OutstandingEffect(b, e.N).(effects.Kill)
+			if !interrupted || !killed {
+				return ""
+			}
+			kills := outers[effects.Kill](waitedFor(a))
+			return unless(len(kills) == 1 && kills[0].Session == kill.Session, "%v after %v was interrupted", waitedFor(a), kill)
+		}),
 		on("The numbers of outer effects only grow, each is asked for with the event that notes it, and what is noted is bounded.", func(s step, b, a core.Task) string {
 			if !exists(a) {
 				return unless(len(waitedFor(b)) == 0, "%v is lost", waitedFor(b))

@@ -133,14 +133,16 @@ func (t *taskTransition) killFailed(reason string) {
 	t.escalate(firstText(t.title() + ": " + why))
 }
 
-// effectInterrupted issues the effect once more, some times; an input may not be
-// repeated.
+// effectInterrupted issues the effect once more, [MaxEffectRepeats] times in a row; an
+// input is not repeated. A kill always is: if it were given up, the session and its
+// processes would stay, though the task does not want them any more.
 func (t *taskTransition) effectInterrupted(of effects.Outer, e EffectInterrupted) {
-	if isInput(of) || t.Repeats >= MaxEffectRepeats {
+	always := isKill(of) && !t.clock.Rules.before(10)
+	if isInput(of) || t.Repeats >= MaxEffectRepeats && !always {
 		t.effectFailed(of, EffectFailed{N: e.N, Reason: boundedReason(e.Reason, ReasonRecovered)})
 		return
 	}
-	t.Repeats++
+	t.Repeats = min(t.Repeats+1, MaxEffectRepeats)
 	t.effectHandedBack(of)
 }
 

@@ -19,13 +19,16 @@ const (
 	// nothing is tried before.
 	NoRecovery = math.MaxUint32
 
-	MaxRecoveries    = 1000      // max_recovery_attempts
-	MaxPromptBytes   = 64 << 10  // a prompt, an input, a command with its arguments
-	MaxCommandArgs   = 256       // arguments of a command, its name included
-	MaxScreenBytes   = 64 << 10  // what is kept of a session's screen: its end
-	MaxOpenInputs    = 8         // inputs that a session has not taken yet
-	MaxSpecBytes     = 512 << 10 // a task's spec as JSON, a strategy's approaches
-	MaxEffectRepeats = 5         // how often an interrupted effect is asked for again
+	MaxRecoveries  = 1000      // max_recovery_attempts
+	MaxPromptBytes = 64 << 10  // a prompt, an input, a command with its arguments
+	MaxCommandArgs = 256       // arguments of a command, its name included
+	MaxScreenBytes = 64 << 10  // what is kept of a session's screen: its end
+	MaxOpenInputs  = 8         // inputs that a session has not taken yet
+	MaxSpecBytes   = 512 << 10 // a task's spec as JSON, a strategy's approaches
+
+	// MaxEffectRepeats is how often an interrupted effect is asked for again. It does not
+	// bound what must not be left undone: the kill of a session, the pods of a run.
+	MaxEffectRepeats = 5
 )
 
 // TaskSpec is what a creator says of a task.

@@ -193,3 +193,41 @@ func TestAStuckTaskWhoseSessionIsBeingStartedIsRestarted(t *testing.T) {
 	assert.Equal(t, core.TaskPending, s.State.Type)
 	assert.EqualValues(t, 1, s.Restarts)
 }
+
+// A daemon that is killed again and again may die during each kill of a session, which
+// must not make the task give the session up.
+func TestAKillOfASessionIsAskedForHoweverOftenItIsInterrupted(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		rules core.Rules
+		ends  core.TaskEvent
+		state core.TaskStateType
+		asked int
+	}{
+		{"of a task that has ended", 0, core.TaskComplete{}, core.TaskDone, 100},
+		{"of a task that restarts", 0, core.TaskRecover{Action: core.RecoverRestart}, core.TaskPending, 100},
+		{"by the rules before version 10", 9, core.TaskComplete{}, core.TaskDone, core.MaxEffectRepeats + 1},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			clock := core.Clock{Now: start, Rules: row.rules}
+			task := madeTask(goldenTaskSpec(), core.TaskStart{}, core.EffectDone{N: 1})
+			task, effs := task.Apply(row.ends, clock)
+			asked := 0
+			for ; len(outers[effects.Kill](effs)) > 0 && asked < 100; asked++ {
+				require.Nil(t, refusal(effs))
+				task, effs = task.Apply(core.EffectInterrupted{N: task.Pending.Last, Reason: core.ReasonRecovered}, clock)
+			}
+			assert.Equal(t, row.asked, asked)
+			assert.Equal(t, row.state, task.State.Type)
+			if row.rules != 0 {
+				assert.Empty(t, core.Outstanding(task))
+				assert.Len(t, emitted(step{effs: effs}, "system:escalate"), 1, "the kill is given up, and a person is called")
+				return
+			}
+			assert.Equal(t, []effects.Effect{effects.Kill{N: task.Pending.Last, Session: task.SessionID}}, waitedFor(task))
+			task, _ = task.Apply(core.EffectDone{N: task.Pending.Last}, clock)
+			assert.Empty(t, core.Outstanding(task))
+			assert.False(t, task.Spawned)
+		})
+	}
+}
