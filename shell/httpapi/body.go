@@ -32,12 +32,18 @@ func (s *Server) decode(w http.ResponseWriter, r *http.Request, dst any, optiona
 	return strictjson.Decode(data, dst)
 }
 
-// readJSON reads the body of a request, which says that it is JSON.
+// readJSON reads the body of a request, which says that it is JSON, and waits with a large one
+// until it may be worked on.
 func (s *Server) readJSON(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if err := checkContentType(r); err != nil {
 		return nil, err
 	}
-	return readBody(w, r, s.o.MaxBodyBytes, &callOf(r.Context()).body)
+	c := callOf(r.Context())
+	data, err := readBody(w, r, s.o.MaxBodyBytes, &c.body)
+	if err == nil && c.token != nil && c.leave == nil {
+		c.leave, err = s.heldBy(c.token).workOn(r.Context(), len(data))
+	}
+	return data, err
 }
 
 // checkContentType insists on JSON (415): a page of another site can send a form

@@ -1,8 +1,10 @@
 package httpapi
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"runtime"
 	"strconv"
 	"sync"
 )
@@ -73,16 +75,34 @@ func (s *share) full() bool {
 // tenant together, so that what one holder does not read or does not end is nothing that
 // another one misses.
 type inFlight struct {
-	whose    string // in errors
-	requests slots  // of every sort
-	lists    slots  // lists
-	wide     slots  // lists with members that are left out unless they are asked for
-	streams  slots  // streams of events
-	tails    slots  // logs that are followed
-	reads    slots  // logs that are read
-	audits   slots  // lists of the log of requests
-	bodies   share  // bytes of bodies that were read
-	answers  share  // bytes of large answers that are being sent
+	whose    string        // in errors
+	requests slots         // of every sort
+	lists    slots         // lists
+	wide     slots         // lists with members that are left out unless they are asked for
+	streams  slots         // streams of events
+	tails    slots         // logs that are followed
+	reads    slots         // logs that are read
+	audits   slots         // lists of the log of requests
+	bodies   share         // bytes of bodies that were read
+	answers  share         // bytes of large answers that are being sent
+	large    chan struct{} // a place for each request with a large body that is worked on
+}
+
+// largeBody is from how many bytes on a body takes so long to read that requests with one are
+// worked on for a token by half of the processors at most, so that they leave some to others.
+const largeBody = 64 << 10
+
+// workOn waits for a place, if the body is large; leave gives it back.
+func (f *inFlight) workOn(ctx context.Context, body int) (leave func(), err error) {
+	if body < largeBody {
+		return func() {}, nil
+	}
+	select {
+	case f.large <- struct{}{}:
+		return func() { <-f.large }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // maxWideLists bounds the lists with members that are left out otherwise: a chunk of one
@@ -114,6 +134,7 @@ func (s *Server) newInFlight(t *Token) *inFlight {
 		streams: slots{most: most}, tails: slots{most: most}, reads: slots{most: most},
 		audits: slots{most: maxAuditReadsPerToken},
 		bodies: share{most: s.o.MaxBodyBytesInFlight}, answers: share{most: s.o.MaxBodyBytesInFlight},
+		large: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
 	}
 }
 

@@ -39,7 +39,8 @@ type call struct {
 	id    string // of the request
 	route string // its pattern, once it is known
 	actor string
-	body  held // what its body holds in memory
+	body  held   // what its body holds in memory
+	leave func() // gives back its place among the large bodies; nil: it has asked for none
 	notes notes
 	// For the log of requests: see audit.go.
 	of      *shell.Scope // what the request is about, once that is known
@@ -48,6 +49,12 @@ type call struct {
 	// entries are the refused entries of a request that makes many: the reason of the first
 	// one of each status.
 	entries map[int]string
+}
+
+func (c *call) leaveLarge() {
+	if c.leave != nil {
+		c.leave()
+	}
 }
 
 type callKey struct{}
@@ -154,6 +161,7 @@ func (s *Server) endpoint(rt route) http.Handler {
 		if err == nil {
 			defer leave()
 			defer c.body.release()
+			defer c.leaveLarge()
 			ctx := withActor(context.WithValue(r.Context(), callKey{}, c), c.actor)
 			if rt.access&(streams|lists) == 0 {
 				limit := s.o.RequestTimeout
