@@ -69,8 +69,9 @@ func (c Calendars) UpdateTelling(ctx context.Context, s Scope, name string, e co
 	}
 	now, began := effects.TimeOf(c.e.o.Clock.Now()), c.e.o.Clock.Steady()
 	known := knownCalendars{of: c, scope: s, read: map[string]core.Calendars{}}
+	looked := 0
 	look := func(kind effects.Kind, id uuid.UUID, named string, calendars []string, upcoming func(core.Calendars) []effects.Time) error {
-		if c.e.o.Clock.Steady().Sub(began) > maxMovedLook {
+		if looked++; looked > 1 && c.e.o.Clock.Steady().Sub(began) > maxMovedLook { // one is always looked at
 			change.More = true
 			return nil
 		}

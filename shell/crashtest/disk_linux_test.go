@@ -81,6 +81,9 @@ func TestAFullDiskRefusesWhatIsNewAndLosesNothingOld(t *testing.T) {
 	moved.db = filepath.Join(h.dir, dbFile)
 	copyFile(t, h.db, moved.db)
 	require.NoError(t, os.CopyFS(moved.db+".log", os.DirFS(h.db+".log")), "which holds what the file does not")
+	if _, err := os.Stat(h.db + ".journal"); err == nil { // an epoch of it has ended
+		require.NoError(t, os.CopyFS(moved.db+".journal", os.DirFS(h.db+".journal")))
+	}
 	checkFile(t, moved.db)
 	moved.configure(t, usual)
 	drainDaemon(t, moved, l)
