@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"runtime"
 	"time"
 
 	"cel.dev/cel-go/cel"
@@ -57,6 +58,10 @@ type (
 		Error       string        `cel:"error"`
 	}
 )
+
+// busy has a place for each expression that is compiled or evaluated: half of the processors, so
+// that those of one tenant, however dear they are, leave some to whatever else the process does.
+var busy = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 
 // newEnv makes what expressions are compiled in: CEL's standard library alone, with
 // [matchesFunction]. The
@@ -125,6 +130,8 @@ func newExpression(s Spec, env *cel.Env) (Constraint, error) {
 // compile makes a program. An error has line and column, and so has refused: what a new
 // expression may not have, and a stored one has for as long as its job stays.
 func compile(env *cel.Env, text string) (_ cel.Program, refused, err error) {
+	busy <- struct{}{}
+	defer func() { <-busy }()
 	ast, issues := env.Compile(text)
 	if err := issues.Err(); err != nil {
 		found := issues.Errors()
@@ -149,6 +156,12 @@ func compile(env *cel.Env, text string) (_ cel.Program, refused, err error) {
 
 // Check implements [Constraint].
 func (e *expression) Check(ctx context.Context, in *Input) (Outcome, error) {
+	select {
+	case busy <- struct{}{}:
+		defer func() { <-busy }()
+	case <-ctx.Done():
+		return Outcome{}, context.Cause(ctx)
+	}
 	within, cancel := context.WithTimeoutCause(ctx, expressionLimit, fmt.Errorf("it took more than %v", expressionLimit))
 	defer cancel()
 	vars := newExprVars(ctx, in)
