@@ -25,8 +25,7 @@ func TestAnExpressionWaitsForAProcessorAsLongAsItsRunWaits(t *testing.T) {
 	for range cap(busy) {
 		<-busy
 	}
-	met, err := e.Check(t.Context(), &Input{})
+	_, _, err = compile(env, "attempt == 0")
 	require.NoError(t, err)
-	assert.True(t, met.Met)
 	assert.Empty(t, busy, "its place is given back")
 }
