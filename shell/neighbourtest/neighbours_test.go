@@ -40,7 +40,7 @@ func TestATenantThatDoesItsWorstDoesNotReachAnother(t *testing.T) {
 const tries = 5
 
 // factor is how many times as slow the victim may be served while the bully goes these ways.
-func factor(together []way) time.Duration {
+func factor(together []way) int {
 	if len(together) == 1 {
 		return max(slower, together[0].slower)
 	}
@@ -56,7 +56,7 @@ func endure(t *testing.T, long time.Duration, calm *daemon, together []way) {
 	for n := range tries {
 		s, usual = suffer(t, long, calm, together)
 		times := factor(together)
-		most = service{max(quick, times*usual.lateness), max(quick, times*usual.api)}
+		most = service{max(quick, usual.lateness*time.Duration(times)), max(quick, usual.api*time.Duration(times))}
 		if t.Failed() || s.lateness <= most.lateness && s.api <= most.api {
 			return
 		}

@@ -14,7 +14,7 @@ import (
 type way struct {
 	name   string
 	do     func(ctx context.Context, b *bully)
-	slower time.Duration // how many times as slow it may make the victim, if that is more than usual
+	slower int // how many times as slow it may make the victim, if that is more than usual
 }
 
 const later = "2090-01-01T00:00:00Z"
