@@ -40,7 +40,6 @@ func main() {
 // listed is what go list says of a package.
 type listed struct {
 	ImportPath, Dir string
-	Standard        bool
 	GoFiles         []string
 	ImportMap       map[string]string
 	Module          *struct{ Main bool }
@@ -49,7 +48,7 @@ type listed struct {
 
 // check checks the packages in the order of their imports.
 func check(goos, goarch string) (own, all int, err error) {
-	list := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,Standard,GoFiles,ImportMap,Module,Error", "./...")
+	list := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,GoFiles,ImportMap,Module,Error", "./...")
 	list.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+goos, "GOARCH="+goarch)
 	list.Stderr = os.Stderr
 	out, err := list.StdoutPipe()
@@ -94,13 +93,14 @@ func check(goos, goarch string) (own, all int, err error) {
 
 // check checks one package. Those that it imports were checked before.
 func (p listed) check(goarch string, ours bool, checked map[string]*types.Package) (*types.Package, error) {
-	mode := parser.SkipObjectResolution
 	set := token.NewFileSet()
 	files := make([]*ast.File, len(p.GoFiles))
 	errs := make([]error, len(p.GoFiles))
 	var wg sync.WaitGroup
 	for i, name := range p.GoFiles {
-		wg.Go(func() { files[i], errs[i] = parser.ParseFile(set, filepath.Join(p.Dir, name), nil, mode) })
+		wg.Go(func() {
+			files[i], errs[i] = parser.ParseFile(set, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
+		})
 	}
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil {

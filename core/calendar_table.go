@@ -117,12 +117,17 @@ func apartSpans(spans []calendarSpan) []calendarSpan {
 	return out
 }
 
+// wallOf reads the wall clock: the day, the Monday with which its week began, both counted from
+// 1970-01-01, and the minute of that week.
+func wallOf(wall Time) (day, monday, minute int64) {
+	day = floorDiv(int64(wall), dayMS)
+	monday = day - floorMod(day+3, 7) // 1970-01-01 was a Thursday
+	return day, monday, (int64(wall) - monday*dayMS) / 60_000
+}
+
 // leavesOut says why an instant is left out; empty: it is not.
 func (t *calendarTable) leavesOut(at Time) string {
-	wall := int64(at.Add(t.zone.Offset(at)))
-	day := floorDiv(wall, dayMS)
-	// 1970-01-01 was a Thursday.
-	minute := floorMod(day+3, 7)*dayMinutes + floorMod(wall, dayMS)/60_000
+	day, _, minute := wallOf(at.Add(t.zone.Offset(at)))
 	if entry := t.exclude.at(day, minute); entry != nil {
 		return "excludes " + entry.String()
 	}
@@ -136,10 +141,7 @@ func (t *calendarTable) leavesOut(at Time) string {
 // the given one is not.
 func (t *calendarTable) leftOutUntil(at Time) Time {
 	off := t.zone.Offset(at)
-	wall := int64(at.Add(off))
-	day := floorDiv(wall, dayMS)
-	monday := day - floorMod(day+3, 7)
-	minute := (wall - monday*dayMS) / 60_000
+	day, monday, minute := wallOf(at.Add(off))
 	until := t.exclude.endOf(day, monday, minute)
 	if until == 0 {
 		if t.include.of.empty() || t.include.at(day, minute) != nil {

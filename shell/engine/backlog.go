@@ -121,7 +121,7 @@ func (b *batch) sweepBacklog(page []store.DueEntry) error {
 		}
 	}
 	if g.entries == 0 && b.sweep.ended {
-		b.sweep = sweep{active: b.sweep.left} // what is left may stand before the place to which it has read
+		b.endSweep()
 	}
 	return nil
 }

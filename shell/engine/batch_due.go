@@ -39,9 +39,13 @@ func (b *batch) sweepDue() error {
 			return err
 		}
 	}
-	b.sweep = sweep{active: b.sweep.left}
+	b.endSweep()
 	return nil
 }
+
+// endSweep ends the sweep, or begins it anew if something was left: that may stand before the place
+// to which it has read.
+func (b *batch) endSweep() { b.sweep = sweep{active: b.sweep.left} }
 
 // putOffAll puts what is left of all that is due into the backlog: the next batch takes from each
 // tenant in turn, so that few machines that take long do not put off those of other tenants.
@@ -53,7 +57,7 @@ func (b *batch) putOffAll(entries []store.DueEntry) error {
 		}
 	}
 	if b.l.backlog.entries == 0 {
-		b.sweep = sweep{}
+		b.endSweep()
 	}
 	return nil
 }
