@@ -19,6 +19,7 @@ type backlog struct {
 	tenants []*dueQueue // those that have entries, the one whose turn it is first
 	by      map[uint32]*dueQueue
 	entries int
+	taken   []store.DueEntry // room for those of a turn
 	several bool // more than one tenant had entries at a time
 	touched bool // by a batch that was not committed so far
 	others  bool // another instance has written since it was read
@@ -29,7 +30,7 @@ type dueQueue struct {
 	share   uint32 // see [DueShare]
 	weight  int    // entries that it may take at its turn
 	may     int    // entries that it may take of the batch
-	entries []store.DueEntry
+	entries entryQueue
 }
 
 const (
@@ -61,7 +62,7 @@ func (g *backlog) add(share uint32, weights map[uint32]int, d store.DueEntry) {
 		g.tenants = append(g.tenants, q)
 		g.several = g.several || len(g.tenants) > 1
 	}
-	q.entries = append(q.entries, d)
+	q.entries.add(d)
 	g.entries++
 }
 
@@ -69,28 +70,28 @@ func (g *backlog) add(share uint32, weights map[uint32]int, d store.DueEntry) {
 // that are in all.
 func (g *backlog) allot(limit int) (all int) {
 	for _, q := range g.tenants {
-		if q.may = limit; g.several && len(q.entries) > shortQueue {
+		if q.may = limit; g.several && q.entries.len() > shortQueue {
 			q.may = shortPart * q.weight
 		}
-		all += min(q.may, len(q.entries))
+		all += min(q.may, q.entries.len())
 	}
 	return min(all, limit)
 }
 
 // turn takes what the tenant whose turn it is may take, at most limit, and puts that
-// tenant behind the others.
+// tenant behind the others. What it gives is good until the next turn.
 func (g *backlog) turn(limit int) []store.DueEntry {
 	q := g.tenants[0]
-	n := min(q.weight, q.may, limit, len(q.entries))
-	taken := q.entries[:n:n]
-	q.entries, q.may = q.entries[n:], q.may-n
+	n := min(q.weight, q.may, limit, q.entries.len())
+	g.taken = q.entries.take(g.taken[:0], n)
+	q.may -= n
 	g.entries -= n
 	g.tenants = append(g.tenants[1:], q)
-	if len(q.entries) == 0 {
+	if q.entries.len() == 0 {
 		g.tenants = g.tenants[:len(g.tenants)-1]
 		delete(g.by, q.share)
 	}
-	return taken
+	return g.taken
 }
 
 // sweepBacklog reads on in the due index and carries out a batch of what it has read,
