@@ -20,9 +20,9 @@ type backlog struct {
 	by      map[uint32]*dueQueue
 	entries int
 	taken   []store.DueEntry // room for those of a turn
-	several bool // more than one tenant had entries at a time
-	touched bool // by a batch that was not committed so far
-	others  bool // another instance has written since it was read
+	several bool             // more than one tenant had entries at a time
+	touched bool             // by a batch that was not committed so far
+	others  bool             // another instance has written since it was read
 }
 
 // dueQueue is what one tenant has in the backlog, in the order of the due times.
