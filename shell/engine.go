@@ -46,13 +46,14 @@ type (
 // from any goroutine: they are all safe for concurrent use. A method that
 // changes something returns once the change is durable.
 type Engine struct {
-	o      Options
-	log    *slog.Logger
-	store  store.Store
-	loop   *engine.Engine
-	takes  takers
-	counts counts
-	usages usages
+	o       Options
+	log     *slog.Logger
+	store   store.Store
+	loop    *engine.Engine
+	takes   takers
+	counts  counts
+	usages  usages
+	changes changeFeed
 }
 
 // Run works until ctx ends, then stops cleanly: it takes nothing new, waits up

@@ -145,6 +145,7 @@ type Server struct {
 	registry *prometheus.Registry
 	backup   chan struct{} // holds one element while no backup runs
 	streams  slots         // of events, that are open
+	live     slots         // of pages that show changes
 	tails    slots         // of logs, that are followed
 	reads    slots         // of logs, that are not
 	audits   slots         // of the log of requests, that is read

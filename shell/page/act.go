@@ -1,0 +1,232 @@
+package page
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// An act is one thing that a visitor may do: one request of the API that changes something, with the form
+// for it. Its form stands at an address of its own, so that it works without script.
+type act struct {
+	on   string // the address of what it is done to, such as "/actions/{id}"
+	name string // the last segment of the form's address
+
+	method string // of the API's request
+	api    string // its path, with the same names in braces
+
+	label  string
+	says   string // what it will do
+	danger bool   // it cannot be undone
+	main   bool
+
+	fields []field
+	// load fills the fields in from what there is; nil: they are as they are.
+	load func(q *visit) ([]field, error)
+	// amend changes the body that was made of the fields; nil: it is right as it is.
+	amend func(q *visit, body map[string]any, form url.Values) error
+	// after gives where the act leads; nil: to what it was done to.
+	after func(q *visit, a *answer) string
+
+	done    string // what is said afterwards
+	unbound bool   // it takes a token that is not bound
+}
+
+// actForm is the form of an act.
+type actForm struct {
+	Says    string
+	Label   string
+	Danger  bool
+	Fields  []field
+	Path    string
+	Back    string
+	Error   string
+	Refused string
+	Preview string // the address that shows what the fields mean while they are typed; empty: none
+	Notes   []block
+}
+
+func (a act) pattern() string { return a.on + "/" + a.name }
+
+// scopeParams are the parameters that say whose a name is. They go from address to address.
+var scopeParams = []string{"namespace", "tenant"}
+
+// scopeQuery gives the parameters of the address that say whose a name is.
+func (q *visit) scopeQuery() url.Values {
+	out := make(url.Values)
+	for _, name := range scopeParams {
+		if v := q.URL.Query().Get(name); v != "" {
+			out.Set(name, v)
+		}
+	}
+	return out
+}
+
+// filledIn puts the values of the address into a path with names in braces.
+func (q *visit) filledIn(path string) string {
+	segments := strings.Split(path, "/")
+	for i, s := range segments {
+		if strings.HasPrefix(s, "{") && strings.HasSuffix(s, "}") {
+			segments[i] = url.PathEscape(q.PathValue(s[1 : len(s)-1]))
+		}
+	}
+	return strings.Join(segments, "/")
+}
+
+// page gives an address of this page for links.
+func (q *visit) page(path string, params ...string) string {
+	values := make(url.Values)
+	for i := 0; i+1 < len(params); i += 2 {
+		if params[i+1] != "" {
+			values.Set(params[i], params[i+1])
+		}
+	}
+	return q.p.base + withQuery(path, values)
+}
+
+// here gives the address of the form's subject.
+func (q *visit) here(a act) string { return q.p.base + withQuery(q.filledIn(a.on), q.scopeQuery()) }
+
+// refuses says why the visitor may not do it, as far as their token alone tells.
+func (a act) refuses(q *visit) string {
+	switch {
+	case q.who.ReadOnly():
+		return "Your token is read-only."
+	case a.unbound && !q.who.Unbound():
+		return "Your token is bound: this takes one that is not."
+	}
+	return ""
+}
+
+// actLinks gives the links to the acts on something, by their names in the table.
+func (q *visit) actLinks(on string, names ...string) (out []link) {
+	for _, name := range names {
+		for _, a := range q.p.acts {
+			if a.on != on || a.name != name {
+				continue
+			}
+			out = append(out, link{
+				Text: a.label, Danger: a.danger, Main: a.main, Refused: a.refuses(q),
+				Href: q.p.base + withQuery(q.filledIn(a.pattern()), q.scopeQuery()),
+			})
+		}
+	}
+	return out
+}
+
+func (p *Page) serveActForm(a act) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		q, ok := p.visit(w, r)
+		if !ok {
+			return
+		}
+		fields := a.fields
+		if a.load != nil {
+			var err error
+			if fields, err = a.load(q); err != nil {
+				p.fail(w, q, err)
+				return
+			}
+		}
+		p.showAct(w, q, a, http.StatusOK, fields, "")
+	}
+}
+
+func (p *Page) showAct(w http.ResponseWriter, q *visit, a act, status int, fields []field, failed string) {
+	title := a.label
+	f := &actForm{
+		Says: a.says, Label: a.label, Danger: a.danger, Fields: fields, Error: failed, Refused: a.refuses(q),
+		Path: p.base + withQuery(q.filledIn(a.pattern()), q.scopeQuery()), Back: q.here(a),
+	}
+	if strings.HasPrefix(a.on, "/schedules") || strings.HasPrefix(a.on, "/recurring") {
+		for _, field := range fields {
+			if field.Name == "cron_expr" {
+				f.Preview = p.base + "/schedules/preview"
+			}
+		}
+	}
+	p.render(w, q, status, view{Title: title, ActForm: f, Static: true, Crumbs: q.crumbsOf(a)})
+}
+
+// crumbsOf leads from the form of an act back to what it is done to.
+func (q *visit) crumbsOf(a act) []link {
+	var out []link
+	path := ""
+	for _, s := range strings.Split(strings.Trim(a.on, "/"), "/") {
+		path += "/" + s
+		at := q.filledIn(path)
+		text := s
+		if strings.HasPrefix(s, "{") {
+			text = shortID(q.PathValue(strings.Trim(s, "{}")))
+		} else {
+			text = navName(s)
+		}
+		out = append(out, link{Text: text, Href: q.p.base + withQuery(at, q.scopeQuery())})
+	}
+	return out
+}
+
+func (p *Page) serveAct(a act) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		q, ok := p.visit(w, r)
+		if !ok || !p.proven(w, r, q) {
+			return
+		}
+		fields := a.fields
+		if a.load != nil {
+			if loaded, err := a.load(q); err == nil {
+				fields = loaded
+			}
+		}
+		fields = filled(fields, r.PostForm)
+		got, err := p.carryOut(q, a, fields)
+		if err != nil {
+			status, text := p.statusOf(err)
+			p.showAct(w, q, a, status, fields, text)
+			return
+		}
+		to := q.here(a)
+		if a.after != nil {
+			to = a.after(q, got)
+		}
+		http.Redirect(w, r, withDone(to, a), http.StatusSeeOther)
+	}
+}
+
+// withDone has the page that an act leads to say what was done.
+func withDone(to string, a act) string {
+	if strings.Contains(to, "?") {
+		return to + "&done=" + url.QueryEscape(a.key())
+	}
+	return to + "?done=" + url.QueryEscape(a.key())
+}
+
+// key names an act in an address.
+func (a act) key() string { return strings.Trim(strings.Split(a.on+"/", "/")[1], "/") + "." + a.name }
+
+// doneText gives what is said after an act; nothing if no act has that key.
+func (p *Page) doneText(key string) string {
+	for _, a := range p.acts {
+		if key != "" && a.key() == key {
+			return a.done
+		}
+	}
+	return ""
+}
+
+func (p *Page) carryOut(q *visit, a act, fields []field) (*answer, error) {
+	body, err := q.body(fields, q.PostForm)
+	if err != nil {
+		return nil, err
+	}
+	if a.amend != nil {
+		if err := a.amend(q, body, q.PostForm); err != nil {
+			return nil, err
+		}
+	}
+	var sent any
+	if len(body) > 0 {
+		sent = body
+	}
+	return q.call(a.method, withQuery(q.filledIn(a.api), q.scopeQuery()), sent, nil)
+}

@@ -1,0 +1,5 @@
+package page
+
+func jobViews() []viewRoute { return nil }
+
+func jobActs() []act { return nil }

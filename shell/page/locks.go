@@ -1,0 +1,5 @@
+package page
+
+func lockViews() []viewRoute { return nil }
+
+func lockActs() []act { return nil }

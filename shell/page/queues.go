@@ -1,0 +1,5 @@
+package page
+
+func queueViews() []viewRoute { return nil }
+
+func queueActs() []act { return nil }

@@ -1,0 +1,5 @@
+package page
+
+func runbookViews() []viewRoute { return nil }
+
+func runbookActs() []act { return nil }

@@ -1,0 +1,5 @@
+package page
+
+func systemViews() []viewRoute { return nil }
+
+func systemActs() []act { return nil }
