@@ -43,6 +43,7 @@ type Config struct {
 	Retention  retentionConfig          `toml:"retention"`
 	Redact     redactConfig             `toml:"redact"`
 	HTTP       httpConfig               `toml:"http"`
+	Page       pageConfig               `toml:"page"`
 	Audit      auditConfig              `toml:"audit"`
 	Limits     limitsConfig             `toml:"limits"`
 	Sessions   sessionsConfig           `toml:"sessions"`
@@ -140,6 +141,7 @@ func defaultConfig() Config {
 		Retention:       retentionConfig{ActionsDays: 7, HistoryDays: 7, Occurrences: 100_000, JournalDays: 7, JournalSize: 16 << 30, RedoSize: 16 << 30},
 		Redact:          redactConfig{Names: true, Paths: []string{}},
 		HTTP:            defaultHTTP(),
+		Page:            pageConfig{Enabled: true},
 		Audit:           defaultAudit(),
 		Sessions:        sessionsConfig{Columns: 200, Rows: 50, KillGraceSeconds: 5, WatchSeconds: 2},
 		Git:             gitConfig{LockWaitSeconds: 10},
@@ -368,6 +370,7 @@ func (c *Config) validateDaemon() error {
 		keyed("log_level", c.checkLogLevel()),
 		keyed("log_format", c.checkLogFormat()),
 		c.validateHTTP(),
+		c.Page.validate(),
 	)
 }
 

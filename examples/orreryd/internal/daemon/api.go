@@ -17,6 +17,7 @@ import (
 	"github.com/orrery-go/orrery/shell/constraints"
 	"github.com/orrery-go/orrery/shell/httpapi"
 	"github.com/orrery-go/orrery/shell/jobs"
+	"github.com/orrery-go/orrery/shell/page"
 	"github.com/orrery-go/orrery/shell/podspec"
 )
 
@@ -50,7 +51,34 @@ func (d *daemon) newAPI() (*http.Server, error) {
 		return nil, err
 	}
 	d.listener = api.Listener(d.listener)
-	return api.HTTPServer(c.Listen), nil
+	server := api.HTTPServer(c.Listen)
+	if c.Page.Enabled {
+		server.Handler, err = d.withPage(api)
+	}
+	return server, err
+}
+
+// withPage serves the page beside the API, and leads browsers from the root to it.
+func (d *daemon) withPage(api *httpapi.Server) (http.Handler, error) {
+	proxies, err := d.c.Page.Proxies()
+	if err != nil {
+		return nil, err
+	}
+	ui, err := page.New(page.Options{API: api, BasePath: d.c.Page.BasePath, TrustedProxies: proxies, Version: version.String(), Logger: d.log})
+	if err != nil {
+		return nil, err
+	}
+	const mount = page.DefaultMount
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch path := r.URL.Path; {
+		case path == mount, strings.HasPrefix(path, mount+"/"):
+			ui.ServeHTTP(w, r)
+		case path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead) && strings.Contains(r.Header.Get("Accept"), "text/html"):
+			http.Redirect(w, r, d.c.Page.BasePath+mount+"/", http.StatusSeeOther)
+		default:
+			api.Handler().ServeHTTP(w, r)
+		}
+	}), nil
 }
 
 // openAudit opens the log of requests; nil if there is to be none.
