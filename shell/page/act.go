@@ -1,6 +1,7 @@
 package page
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -11,6 +12,7 @@ import (
 type act struct {
 	on   string // the address of what it is done to, such as "/actions/{id}"
 	name string // the last segment of the form's address
+	at   string // the form's address; empty: on/name. What is new and known by its name may have any name, also "new"
 
 	method string // of the API's request
 	api    string // its path, with the same names in braces
@@ -21,6 +23,9 @@ type act struct {
 	main   bool
 
 	fields []field
+	params []string // the fields that are parameters of the API's address, and not in its body
+	// notes tell what it would affect; nil: nothing.
+	notes func(q *visit) ([]block, error)
 	// load fills the fields in from what there is; nil: they are as they are.
 	load func(q *visit) ([]field, error)
 	// amend changes the body that was made of the fields; nil: it is right as it is.
@@ -46,7 +51,12 @@ type actForm struct {
 	Notes   []block
 }
 
-func (a act) pattern() string { return a.on + "/" + a.name }
+func (a act) pattern() string {
+	if a.at != "" {
+		return a.at
+	}
+	return a.on + "/" + a.name
+}
 
 // scopeParams are the parameters that say whose a name is. They go from address to address.
 var scopeParams = []string{"namespace", "tenant"}
@@ -138,6 +148,13 @@ func (p *Page) showAct(w http.ResponseWriter, q *visit, a act, status int, field
 		Says: a.says, Label: a.label, Danger: a.danger, Fields: fields, Error: failed, Refused: a.refuses(q),
 		Path: p.base + withQuery(q.filledIn(a.pattern()), q.scopeQuery()), Back: q.here(a),
 	}
+	if a.notes != nil {
+		var err error
+		if f.Notes, err = a.notes(q); err != nil {
+			p.fail(w, q, err)
+			return
+		}
+	}
 	if strings.HasPrefix(a.on, "/schedules") || strings.HasPrefix(a.on, "/recurring") {
 		for _, field := range fields {
 			if field.Name == "cron_expr" {
@@ -148,12 +165,15 @@ func (p *Page) showAct(w http.ResponseWriter, q *visit, a act, status int, field
 	p.render(w, q, status, view{Title: title, ActForm: f, Static: true, Crumbs: q.crumbsOf(a)})
 }
 
-// crumbsOf leads from the form of an act back to what it is done to.
+// crumbsOf leads from the form of an act back to what it is done to, by the addresses on the way that have a page.
 func (q *visit) crumbsOf(a act) []link {
 	var out []link
 	path := ""
 	for _, s := range strings.Split(strings.Trim(a.on, "/"), "/") {
 		path += "/" + s
+		if !q.p.views[path] {
+			continue
+		}
 		at := q.filledIn(path)
 		text := s
 		if strings.HasPrefix(s, "{") {
@@ -201,8 +221,16 @@ func withDone(to string, a act) string {
 	return to + "?done=" + url.QueryEscape(a.key())
 }
 
-// key names an act in an address.
-func (a act) key() string { return strings.Trim(strings.Split(a.on+"/", "/")[1], "/") + "." + a.name }
+// key names an act in an address: by the words of what it is done to, and its name.
+func (a act) key() string {
+	var words []string
+	for _, s := range strings.Split(strings.Trim(a.on, "/"), "/") {
+		if !strings.HasPrefix(s, "{") {
+			words = append(words, s)
+		}
+	}
+	return strings.Join(append(words, a.name), ".")
+}
 
 // doneText gives what is said after an act; nothing if no act has that key.
 func (p *Page) doneText(key string) string {
@@ -224,9 +252,16 @@ func (p *Page) carryOut(q *visit, a act, fields []field) (*answer, error) {
 			return nil, err
 		}
 	}
+	params := q.scopeQuery()
+	for _, name := range a.params {
+		if v, given := body[name]; given {
+			params.Set(name, fmt.Sprint(v))
+			delete(body, name)
+		}
+	}
 	var sent any
 	if len(body) > 0 {
 		sent = body
 	}
-	return q.call(a.method, withQuery(q.filledIn(a.api), q.scopeQuery()), sent, nil)
+	return q.call(a.method, withQuery(q.filledIn(a.api), params), sent, nil)
 }

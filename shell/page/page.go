@@ -54,6 +54,7 @@ type Page struct {
 	base      string // of each link
 	mux       *http.ServeMux
 	acts      []act
+	views     map[string]bool // the patterns of the pages that are read
 	templates *template.Template
 	assets    map[string]asset
 }
@@ -172,7 +173,9 @@ func secure(r *http.Request) bool { return r.TLS != nil || r.URL.Scheme == "http
 // routes is the whole page: its views, its acts, and what every browser needs.
 func (p *Page) routes() *http.ServeMux {
 	mux := http.NewServeMux()
+	p.views = make(map[string]bool)
 	for _, rt := range viewRoutes() {
+		p.views[rt.pattern] = true
 		mux.HandleFunc("GET "+rt.pattern, p.serveView(rt))
 	}
 	for _, a := range p.acts {

@@ -157,6 +157,7 @@ var nav = [...]navEntry{
 	{Name: "Overview", Path: "/"},
 	{Name: "Schedules", Path: "/schedules"},
 	{Name: "Calendar", Path: "/calendar"},
+	{Name: "Calendars", Path: "/calendars"},
 	{Name: "Actions", Path: "/actions"},
 	{Name: "Jobs", Path: "/jobs"},
 	{Name: "Runs", Path: "/runs"},
@@ -168,6 +169,7 @@ var nav = [...]navEntry{
 	{Name: "Locks", Path: "/locks"},
 	{Name: "Backfills", Path: "/backfills"},
 	{Name: "Events", Path: "/events", unbound: true},
+	{Name: "Subscribers", Path: "/subscribers", unbound: true},
 	{Name: "System", Path: "/system"},
 }
 

@@ -104,6 +104,7 @@ type filter struct {
 	Fields []field
 	Keep   []field // hidden ones
 	Active bool    // one of the fields has a value
+	All    string  // the address without any filter; empty: Path
 }
 
 // text is a long value.

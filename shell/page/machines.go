@@ -1,0 +1,101 @@
+package page
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+)
+
+// pagesOfKinds are the pages of the machines that have one, by what the API calls their kind.
+var pagesOfKinds = map[effects.Kind]string{
+	core.KindAction: "actions", core.KindRecurring: "recurring", core.KindPipeline: "pipelines", core.KindTask: "tasks",
+	core.KindStrategy: "strategies", core.KindBackfill: "backfills", core.KindOrchestrator: "runs", core.KindOccurrence: "occurrences",
+}
+
+// machine leads to a machine that something names by its kind and id. One that is known by its name alone is
+// shown without a link.
+func (q *visit) machine(ref effects.Ref) cell {
+	if ref.IsZero() {
+		return cell{}
+	}
+	name := string(ref.Kind)
+	if ref.Kind == core.KindOrchestrator {
+		name = "run"
+	}
+	c := codeOf(name + " " + shortID(ref.ID.String()))
+	if path, ok := pagesOfKinds[ref.Kind]; ok {
+		return c.to(q.page(pathOf(path, ref.ID.String())))
+	}
+	return c
+}
+
+// holder shows who holds something: a machine, a run of a job, or somebody from outside.
+func (q *visit) holder(name string, owner core.Owner) cell {
+	switch run, ok := core.RunOfLockHolder(name); {
+	case !owner.IsZero():
+		return q.machine(owner.Ref)
+	case ok:
+		return q.machine(effects.Ref{Kind: core.KindOrchestrator, ID: run})
+	}
+	return codeOf(clip(name, 200))
+}
+
+// number shows a count.
+func number[N uint32 | uint64 | int | int32 | int64](n N) cell {
+	return textOf(strconv.FormatInt(int64(n), 10)) //nolint:gosec // counts that fit, see core's limits
+}
+
+// millis shows a length in milliseconds; nothing if there is none.
+func millis(ms int64) cell {
+	if ms <= 0 {
+		return cell{}
+	}
+	return textOf(precisely(time.Duration(ms) * time.Millisecond))
+}
+
+// jsonValue shows JSON in one line.
+func jsonValue(raw json.RawMessage) cell {
+	if len(raw) == 0 {
+		return cell{}
+	}
+	return codeOf(clip(string(raw), 300))
+}
+
+// asJSON shows what the API has as an object.
+func asJSON(title string, v any) block {
+	raw, err := json.Marshal(v)
+	if err != nil { // it was decoded from JSON
+		return block{Title: title, Empty: "It cannot be shown."}
+	}
+	return block{Title: title, Text: jsonText(raw)}
+}
+
+// indented gives a value as the text of a JSON field.
+func indented(v any) string {
+	raw, err := json.MarshalIndent(v, "", "  ")
+	if err != nil { // it was decoded from JSON
+		return ""
+	}
+	return string(raw)
+}
+
+// whyNotice shows why something ended; nothing if it is not said.
+func whyNotice(why string, t tone) []block {
+	if why == "" {
+		return nil
+	}
+	return []block{{Notice: &notice{Text: why, Tone: t}}}
+}
+
+// reasonField asks for the reason of an act.
+var reasonField = field{Name: "reason", Label: "Reason", Help: "Shown to whoever asks why."}
+
+// sortedLines sorts the lines of a cell.
+func sortedLines(c cell) cell {
+	slices.Sort(c.Lines)
+	return c
+}
