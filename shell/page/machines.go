@@ -1,6 +1,7 @@
 package page
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/internal/plainjson"
 )
 
 // pagesOfKinds are the pages of the machines that have one, by what the API calls their kind.
@@ -62,25 +64,56 @@ func jsonValue(raw json.RawMessage) cell {
 	if len(raw) == 0 {
 		return cell{}
 	}
-	return codeOf(clip(string(raw), 300))
+	return codeOf(clip(string(readable(raw)), 300))
 }
 
 // asJSON shows what the API has as an object.
 func asJSON(title string, v any) block {
-	raw, err := json.Marshal(v)
+	raw, err := plainjson.Marshal(v)
 	if err != nil { // it was decoded from JSON
 		return block{Title: title, Empty: "It cannot be shown."}
 	}
 	return block{Title: title, Text: jsonText(raw)}
 }
 
+// readable gives JSON in which <, > and & stand as they are: what is stored has them escaped, and the templates escape what
+// they write.
+func readable(raw json.RawMessage) json.RawMessage {
+	for _, c := range []struct{ code, char string }{{`\u003c`, "<"}, {`\u003e`, ">"}, {`\u0026`, "&"}} {
+		raw = escapedChar(raw, c.code, c.char)
+	}
+	return raw
+}
+
+// escapedChar puts a character in the place of its code, unless the code's backslash is escaped itself.
+func escapedChar(raw []byte, code, char string) []byte {
+	out := make([]byte, 0, len(raw))
+	for i := 0; i < len(raw); i++ {
+		switch {
+		case raw[i] != '\\' || i+1 == len(raw):
+			out = append(out, raw[i])
+		case bytes.HasPrefix(raw[i:], []byte(code)):
+			out = append(out, char...)
+			i += len(code) - 1
+		default: // an escape of two characters, or one that stays
+			out = append(out, raw[i], raw[i+1])
+			i++
+		}
+	}
+	return out
+}
+
 // indented gives a value as the text of a JSON field.
 func indented(v any) string {
-	raw, err := json.MarshalIndent(v, "", "  ")
+	var b bytes.Buffer
+	raw, err := plainjson.Marshal(v)
+	if err == nil {
+		err = json.Indent(&b, readable(raw), "", "  ")
+	}
 	if err != nil { // it was decoded from JSON
 		return ""
 	}
-	return string(raw)
+	return b.String()
 }
 
 // whyNotice shows why something ended; nothing if it is not said.

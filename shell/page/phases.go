@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
@@ -116,22 +117,27 @@ func (q *visit) phase() (view, error) {
 	return withBlocks(v, asJSON("Definition", d)), nil
 }
 
-// childRows bounds what is looked at for the children of a phase.
-const childRows = 100
+// The bounds of what is looked through for the children of a phase, and of the actions whose output is shown.
+const (
+	childRows    = 500
+	childOutputs = 20
+)
 
-// startedBy lists the actions, tasks or strategies that a phase has started, with the output of each action.
+// startedBy lists the actions, tasks or strategies that a phase has started, with the output of each action. The API lists none
+// by its owner: the newest of the tenant are looked through.
 func (q *visit) startedBy(p core.Pipeline, d core.PhaseDef) ([]block, error) {
 	params := url.Values{"namespace": {p.Namespace}, "tenant": {p.Tenant}, "limit": {strconv.Itoa(childRows)}}
 	label := p.Definition.Name + "/" + d.Name
 	switch {
 	case d.Run != nil:
 		var got wire.ActionList
-		params.Set("label", label)
-		params.Set("include", "result")
+		if !strings.Contains(d.Run.Tool, "${") {
+			params.Set("tool", d.Run.Tool)
+		}
 		if err := q.get("/actions", params, &got); err != nil {
 			return nil, err
 		}
-		return q.actionsOf(p, got), nil
+		return q.actionsOf(p, label, got)
 	case d.Task != nil:
 		var got wire.TaskList
 		if err := q.get("/tasks", params, &got); err != nil {
@@ -168,16 +174,28 @@ func tableBlock(title string, t *table) []block {
 	return []block{{Title: title, Table: t}}
 }
 
-func (q *visit) actionsOf(p core.Pipeline, got wire.ActionList) []block {
+// actionsOf lists the actions of a phase, and shows what the newest of them gave.
+func (q *visit) actionsOf(p core.Pipeline, label string, got wire.ActionList) ([]block, error) {
 	t := &table{Caption: "Attempts, newest first", Head: []string{"Action", "Status", "Tool", "Due", "Finished", "Tenant", "Id"}}
 	var outputs []block
 	for _, w := range got.Actions {
 		a := core.Action(w)
-		if a.Owner.Ref.ID != p.ID {
+		if a.Owner.Ref.ID != p.ID || a.Label != label {
 			continue
 		}
 		t.Rows = append(t.Rows, q.actionRow(a))
-		outputs = append(outputs, result("Output of action "+shortID(a.ID.String()), a.Status.Result)...)
+		if len(t.Rows) > childOutputs {
+			continue
+		}
+		var whole core.Action
+		if err := q.get(pathOf("actions", a.ID.String()), nil, &whole); err != nil && !notFound(err) {
+			return nil, err
+		}
+		outputs = append(outputs, result("Output of action "+shortID(a.ID.String()), whole.Status.Result)...)
 	}
-	return append(tableBlock("Attempts", t), outputs...)
+	out := tableBlock("Attempts", t)
+	if len(out) > 0 && got.NextPageToken != "" {
+		out[0].Note = "Of the newest " + strconv.Itoa(childRows) + " actions of this tool."
+	}
+	return append(out, outputs...), nil
 }

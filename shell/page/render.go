@@ -216,7 +216,7 @@ func (p *Page) funcs() template.FuncMap {
 // shortID shortens an id of 36 characters to those by which people know it; other names stay.
 func shortID(s string) string {
 	if id, err := uuid.Parse(s); err == nil && len(s) == 36 {
-		if s := id.String(); id.Version() == 7 { // it begins with its time, which is no help
+		if s := id.String(); id.Version() >= 7 { // it begins with its time, or with its number in a queue, which is no help
 			return s[:8] + "…" + s[len(s)-6:]
 		}
 		return s[:8]

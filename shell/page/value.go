@@ -47,7 +47,7 @@ func result(title string, raw json.RawMessage) []block {
 // jsonText shows JSON with an indent.
 func jsonText(raw json.RawMessage) *text {
 	var b bytes.Buffer
-	if err := json.Indent(&b, raw, "", "  "); err != nil {
+	if err := json.Indent(&b, readable(raw), "", "  "); err != nil {
 		return longText(string(raw))
 	}
 	return longText(b.String())

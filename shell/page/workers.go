@@ -68,7 +68,7 @@ func (q *visit) worker() (view, error) {
 	v.Acts = append(v.Acts, q.actLinks(on, "configure", "delete")...)
 	v.Body = append(v.Body, block{Facts: facts(
 		fact{"Queue", codeOf(w.Queue).to(q.scoped(pathOf("queues", w.Queue), w.Namespace, w.Tenant))}, fact{"In hand", textOf(inHand(w))}, fact{"Completed", number(w.Completed)},
-		fact{"Failed", number(w.Failed)}, fact{"Looks again", q.at(w.PollAt)}, fact{"Looks each", millis(w.PollMS)}, fact{"Held by a limit until", q.at(w.HeldUntil)},
+		fact{"Failed", number(w.Failed)}, fact{"Looks for items", q.at(w.PollAt)}, fact{"Looks at least each", millis(w.PollMS)}, fact{"Held by a limit until", q.at(w.HeldUntil)},
 		fact{"Whose", whose(w.Namespace, w.Tenant)}, fact{"Created", q.at(w.CreatedAt)}, fact{"Changed", q.at(w.UpdatedAt)}, fact{"Id", codeOf(w.ID.String())},
 	)})
 	t := &table{Caption: "Items in hand", Head: []string{"Item", "Attempt", "What does it", "Started", "For"}, Empty: "It has no item in hand."}
@@ -109,7 +109,7 @@ func workerFields() []field {
 	return []field{
 		{Name: "queue", Label: "Queue", Required: true, Help: "Its name, in the same tenant."},
 		{Name: "concurrency", Label: "Items at once", Type: fieldNumber, Help: "Left out: 1."},
-		{Name: "poll_ms", Label: "Looks each, in milliseconds", Type: fieldNumber, Help: "It is woken by pushes; this is beside them. Left out: 60,000."},
+		{Name: "poll_ms", Label: "Looks at least each, in milliseconds", Type: fieldNumber, Help: "How long it waits at most, if nobody wakes it: a subscriber can, a phase of a pipeline, and the button of its page. Left out: 60,000."},
 		{Name: "do", Label: "What it does with each item", Type: fieldJSON, Required: true, Help: `A JSON object with one of run, task, strategy and pipeline, such as {"run":{"tool":"command","input":{"argv":["echo","${item.data}"]}}}.`},
 	}
 }
