@@ -57,7 +57,7 @@ func phaseActs() []act {
 	toPipeline := func(q *visit, _ *answer) string { return q.page(pathOf("pipelines", q.PathValue("id"))) }
 	return []act{
 		{
-			on: on, name: "complete", method: "POST", api: "/v1/pipelines/{id}/phases/{phase}/complete", label: "Complete the phase", done: "The phase is done.",
+			on: on, name: "complete", method: "POST", api: "/v1/pipelines/{id}/phases/{phase}/complete", label: "Complete the phase", main: true, done: "The phase is done.",
 			says: "The phase that waits is done, with this result. The pipeline goes on.", after: toPipeline, load: (*visit).completeFields,
 		},
 		{

@@ -26,7 +26,7 @@ const (
 
 // signs stand beside the colours of the states.
 var signs = map[string]string{
-	"done": "✓", "failed": "✗", "skipped": "↷", "cancelled": "■", "running": "▶", "waiting": "⏸", "retrying": "↻", "not begun": "○",
+	"done": "✓", "failed": "✗", "skipped": "»", "cancelled": "■", "running": "▶", "waiting": "‖", "retrying": "‖", "not begun": "○",
 }
 
 // drawing collects the parts of a diagram. All texts that go into it are escaped.

@@ -19,7 +19,7 @@ func (q *visit) pipelines() (view, error) {
 		api: "/pipelines", path: "/pipelines", caption: "Pipelines, newest first",
 		filters: []field{{Name: "status", Label: "Status", Type: fieldChoice, Options: choice("", "init", "blocked", "running", "done", "failed", "cancelled")}},
 		head:    []string{"Pipeline", "Status", "Phase", "Started", "Took", "Tenant", "Id"},
-		empty:   "There is no pipeline. A pipeline runs the phases of a runbook in order: orreryd runbook run starts one of a file, and the button above one of a definition.",
+		empty:   "There is no pipeline. A pipeline runs the phases of a runbook in order: orreryd pipeline start starts one of a runbook file, and the button above one of a definition.",
 	}, &got)
 	if err != nil {
 		return view{}, err
@@ -110,15 +110,14 @@ func (q *visit) pipelineLinks(p core.Pipeline) (out []link) {
 			out = q.actLinks(on, "approve", "reject")
 		case core.WaitSignal:
 			out = q.actLinks(on, "signal")
+		case core.WaitManual:
+			q.SetPathValue("phase", p.Phase.Name)
+			out = q.actLinks(on+"/phases/{phase}", "complete", "fail")
 		}
 	case core.PhaseFailure:
 		return q.actLinks(on, "retry")
 	case core.PhaseDone, core.PhaseCancelled:
 		return nil
-	}
-	if answeredFromOutside(p) {
-		q.SetPathValue("phase", p.Phase.Name)
-		out = append(out, q.actLinks(on+"/phases/{phase}", "complete", "fail")...)
 	}
 	if p.Waiting.For != core.WaitSignal {
 		out = append(out, q.actLinks(on, "signal")...)
@@ -126,7 +125,8 @@ func (q *visit) pipelineLinks(p core.Pipeline) (out []link) {
 	return append(out, q.actLinks(on, "checkpoint", "cancel")...)
 }
 
-// answeredFromOutside reports whether the phase that runs ends by an answer of the API.
+// answeredFromOutside reports whether the phase that runs ends by an answer of the API. Of an approval and a signal the page of
+// the pipeline offers their own acts; that of the phase offers the general ones.
 func answeredFromOutside(p core.Pipeline) bool {
 	return p.Phase.Type == core.PhaseRunning && slices.Contains([]core.WaitFor{core.WaitManual, core.WaitSignal, core.WaitApproval}, p.Waiting.For)
 }

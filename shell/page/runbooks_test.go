@@ -74,7 +74,7 @@ func TestAPipelineIsDrawnWithItsPhasesInOrderAndTheCurrentOne(t *testing.T) {
 	assert.Contains(t, svg, "edge dashed", "the way around a failure")
 	assert.Contains(t, svg, "✓")
 	assert.Contains(t, svg, "✗")
-	assert.Contains(t, svg, "⏸")
+	assert.Contains(t, svg, "‖")
 
 	after := k.make("/v1/pipelines", `{"definition":{"name":"after","phases":[{"name":"a","set":{"values":{"x":1}}}]},"depends_on":["`+first+`"]}`)
 	page = k.read("/pipelines/" + after)
