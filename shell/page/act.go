@@ -150,7 +150,7 @@ func (p *Page) showAct(w http.ResponseWriter, q *visit, a act, status int, field
 	}
 	if a.notes != nil {
 		var err error
-		if f.Notes, err = a.notes(q); err != nil {
+		if f.Notes, err = a.notes(q); err != nil && failed == "" { // else that is what is to be told
 			p.fail(w, q, err)
 			return
 		}

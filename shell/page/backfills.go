@@ -83,11 +83,8 @@ func (q *visit) backfill() (view, error) {
 }
 
 func (q *visit) backfillFacts(b core.Backfill) []fact {
-	of := textOf(clip(b.Name, 120))
-	switch b.Schedule.Kind {
-	case core.KindRecurring:
-		of = q.machine(b.Schedule)
-	case core.KindJob:
+	of := q.machine(b.Schedule)
+	if b.Schedule.Kind == core.KindJob {
 		of = codeOf(b.Name).to(q.scoped(pathOf("jobs", b.Name), b.Namespace, b.Tenant))
 	}
 	atOnce, spacing := number(b.MaxActive), millis(b.SpacingSeconds*1000)

@@ -50,13 +50,13 @@ func (q *visit) subscribers() (view, error) {
 
 // matchText says which events a subscriber hears.
 func matchText(m core.EventMatch) string {
-	any := func(s string) string {
+	orAny := func(s string) string {
 		if s == "" {
 			return "*"
 		}
 		return s
 	}
-	out := any(m.Category) + ":" + any(m.Action)
+	out := orAny(m.Category) + ":" + orAny(m.Action)
 	if m.Component != "" {
 		out += " of " + m.Component
 	}

@@ -1,6 +1,8 @@
 package page_test
 
 import (
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/orrery-go/orrery/shell/httpapi"
 	"github.com/orrery-go/orrery/shell/page"
 )
 
@@ -58,6 +61,27 @@ func TestEveryRequestThatChangesSomethingIsAnActOrIsLeftOutWithAReason(t *testin
 	for _, a := range page.Acts() {
 		assert.Contains(t, known, a.Request, "act %s", a.Key)
 	}
+}
+
+func TestNoActIsCarriedOutForWhoMayOnlyRead(t *testing.T) {
+	k := newKit(t, httpapi.Token{Name: "ann", SHA256: httpapi.HashToken("ann-token"), ReadOnly: true})
+	k.as = "ann-token"
+	form := url.Values{"proof": {k.proof()}}
+	for _, a := range page.Acts() {
+		path := strings.NewReplacer("{id}", "00000000-0000-4000-8000-000000000000", "{name}", "x", "{phase}", "x").Replace(a.Form)
+		w := k.send("POST", path, form)
+		assert.Contains(t, []int{http.StatusForbidden, http.StatusBadRequest}, w.Code, a.Form) // bad: a field that must be given was not
+		assert.Empty(t, w.Header().Get("Location"), a.Form)
+	}
+}
+
+func TestAFormOfAnotherSiteIsRefused(t *testing.T) {
+	k := newKit(t)
+	k.write("PUT", "/v1/queues/q", `{}`)
+	for _, form := range []url.Values{{}, {"proof": {"made-up"}}} {
+		assert.Equal(t, http.StatusForbidden, k.send("POST", "/queues/q/pause", form).Code)
+	}
+	assert.Equal(t, http.StatusSeeOther, k.send("POST", "/queues/q/pause", url.Values{"proof": {k.proof()}}).Code)
 }
 
 func TestEveryActSaysWhatItWillDoAndWhatWasDone(t *testing.T) {

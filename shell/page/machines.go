@@ -3,8 +3,8 @@ package page
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/orrery-go/orrery/core"
@@ -48,7 +48,7 @@ func (q *visit) holder(name string, owner core.Owner) cell {
 
 // number shows a count.
 func number[N uint32 | uint64 | int | int32 | int64](n N) cell {
-	return textOf(strconv.FormatInt(int64(n), 10)) //nolint:gosec // counts that fit, see core's limits
+	return textOf(fmt.Sprint(n))
 }
 
 // millis shows a length in milliseconds; nothing if there is none.

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
 )
@@ -33,7 +34,7 @@ func TestTheLinesOfACalendarReadBackAsItsDays(t *testing.T) {
 	}
 	assert.Equal(t, days.Dates, readDates(dateLines(days)))
 	weekly, err := readWeekly(weekLines(days))
-	assert.NoError(t, err)
+	require.NoError(t, err)
 	for i := range weekly {
 		if len(weekly[i].Days) == 0 {
 			weekly[i].Days = nil

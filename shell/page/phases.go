@@ -108,6 +108,9 @@ func (q *visit) phase() (view, error) {
 		t.Rows = append(t.Rows, []cell{r.state(p), number(r.Attempts), q.at(r.StartedAt), q.at(r.EndedAt), textOf(q.took(r.StartedAt, r.EndedAt)), textOf(r.Reason).wide()})
 	}
 	v.Body = append(v.Body, block{Title: "Times that it ran", Table: t})
+	if uses := q.usesOf(p, d); len(uses) > 0 {
+		v.Body = append(v.Body, block{Facts: uses})
+	}
 	started, err := q.startedBy(p, d)
 	if err != nil {
 		return view{}, err
@@ -115,6 +118,26 @@ func (q *visit) phase() (view, error) {
 	v.Body = append(v.Body, started...)
 	v.Body = append(v.Body, result("Result", outputOf(p, d))...)
 	return withBlocks(v, asJSON("Definition", d)), nil
+}
+
+// usesOf leads to what a phase names: its queue, lock, semaphore or worker.
+func (q *visit) usesOf(p core.Pipeline, d core.PhaseDef) (out []fact) {
+	add := func(what, path, name string) {
+		if !strings.Contains(name, "${") { // else it is known only while the phase runs
+			out = append(out, fact{what, codeOf(name).to(q.scoped(pathOf(path, name), p.Namespace, p.Tenant))})
+		}
+	}
+	switch {
+	case d.Push != nil:
+		add("Queue", "queues", d.Push.Queue)
+	case d.Lock != nil:
+		add("Lock", "locks", d.Lock.Name)
+	case d.Semaphore != nil:
+		add("Semaphore", "semaphores", d.Semaphore.Name)
+	case d.Wake != nil:
+		add("Worker", "workers", d.Wake.Worker)
+	}
+	return out
 }
 
 // The bounds of what is looked through for the children of a phase, and of the actions whose output is shown.

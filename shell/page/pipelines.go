@@ -105,12 +105,10 @@ func (q *visit) pipelineLinks(p core.Pipeline) (out []link) {
 	case core.PhaseBlocked:
 		out = q.actLinks(on, "unblock")
 	case core.PhaseRunning:
-		switch p.Waiting.For {
-		case core.WaitApproval:
+		switch {
+		case p.Waiting.For == core.WaitApproval:
 			out = q.actLinks(on, "approve", "reject")
-		case core.WaitSignal:
-			out = q.actLinks(on, "signal")
-		case core.WaitManual:
+		case p.Waiting.For == core.WaitManual:
 			q.SetPathValue("phase", p.Phase.Name)
 			out = q.actLinks(on+"/phases/{phase}", "complete", "fail")
 		}
@@ -119,10 +117,7 @@ func (q *visit) pipelineLinks(p core.Pipeline) (out []link) {
 	case core.PhaseDone, core.PhaseCancelled:
 		return nil
 	}
-	if p.Waiting.For != core.WaitSignal {
-		out = append(out, q.actLinks(on, "signal")...)
-	}
-	return append(out, q.actLinks(on, "checkpoint", "cancel")...)
+	return append(out, q.actLinks(on, "signal", "checkpoint", "cancel")...)
 }
 
 // answeredFromOutside reports whether the phase that runs ends by an answer of the API. Of an approval and a signal the page of

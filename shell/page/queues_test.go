@@ -142,6 +142,7 @@ func TestLocksAndSemaphoresAreOneListWithHoldersAndThoseWhoWait(t *testing.T) {
 	assert.Contains(t, words(page), "in 59 min", "the lease's end")
 	assert.Contains(t, page, `href="/ui/pipelines/`+id+`"`, "who waits")
 	assert.Contains(t, k.text("/pipelines/"+id), "door waiting")
+	assert.Contains(t, k.read("/pipelines/"+id+"/phases/lock"), `href="/ui/locks/door?namespace=default&amp;tenant=default"`)
 	assert.Contains(t, k.text("/locks/door/break"), "who may still be at work")
 	k.act("/locks/door/break", url.Values{"reason": {"gone home"}})
 	assert.Contains(t, k.read("/locks/door"), `href="/ui/pipelines/`+id+`"`, "who waited has it")

@@ -29,7 +29,6 @@ type kit struct {
 	t    *testing.T
 	api  *httpapi.Server
 	page *page.Page
-	hold chan struct{}     // the tool "hold" runs until it is closed
 	as   string            // the token of the browser; empty: none is configured
 	sess map[string]string // the sessions by token
 }
@@ -43,7 +42,8 @@ func (terminal) Carry(context.Context, effects.Ref, effects.Outer) (json.RawMess
 
 func newKit(t *testing.T, tokens ...httpapi.Token) *kit {
 	t.Helper()
-	k := &kit{t: t, hold: make(chan struct{}), sess: make(map[string]string)}
+	k := &kit{t: t, sess: make(map[string]string)}
+	hold := make(chan struct{}) // a tool that runs delays the engine's end
 	st := memory.New()
 	t.Cleanup(func() { _ = st.Close() })
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
@@ -56,7 +56,7 @@ func newKit(t *testing.T, tokens ...httpapi.Token) *kit {
 			}),
 			"hold": shell.ToolFunc(func(ctx context.Context, _ shell.Call) (json.RawMessage, error) {
 				select {
-				case <-k.hold:
+				case <-hold:
 					return nil, nil
 				case <-ctx.Done():
 					return nil, context.Cause(ctx)
@@ -69,12 +69,10 @@ func newKit(t *testing.T, tokens ...httpapi.Token) *kit {
 	require.NoError(t, err)
 	k.page, err = page.New(page.Options{API: k.api, Logger: log})
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- engine.Run(ctx) }()
+	go func() { done <- engine.Run(t.Context()) }() // which ends before what is cleaned up
 	t.Cleanup(func() {
-		close(k.hold)
-		cancel()
+		close(hold)
 		assert.NoError(t, <-done)
 	})
 	return k
@@ -209,4 +207,13 @@ func assertWellFormed(t *testing.T, page string) {
 	assert.NotContains(t, page, "<b>", "markup of a value")
 	assert.NotContains(t, page, "%!", "a format is wrong")
 	assert.Equal(t, strings.Count(page, "<svg"), strings.Count(page, "</svg>"))
+}
+
+// proof is what shows that a form was made for the browser's session.
+func (k *kit) proof() string {
+	k.t.Helper()
+	_, rest, ok := strings.Cut(k.read("/queues"), `name="proof" value="`)
+	require.True(k.t, ok)
+	proof, _, _ := strings.Cut(rest, `"`)
+	return html.UnescapeString(proof)
 }

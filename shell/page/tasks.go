@@ -111,10 +111,10 @@ func sentTo(k core.Task) block {
 		t.Rows = append(t.Rows, []cell{textOf("prompt"), s, textOf(clip(k.Prompt, 2000)).wide()})
 	}
 	for _, o := range k.Pending.Open {
-		switch e := o.Effect.(type) {
-		case effects.SendInput:
+		if e, ok := o.Effect.(effects.SendInput); ok {
 			t.Rows = append(t.Rows, []cell{textOf("input"), badge("waiting"), textOf(clip(e.Input, 2000)).wide()})
-		case effects.Nudge:
+		}
+		if _, ok := o.Effect.(effects.Nudge); ok {
 			t.Rows = append(t.Rows, []cell{textOf("nudge"), badge("waiting"), textOf(cmp.Or(clip(k.Config.Nudge, 2000), "return")).wide()})
 		}
 	}
