@@ -224,7 +224,7 @@ func withDone(to string, a act) string {
 // key names an act in an address: by the words of what it is done to, and its name.
 func (a act) key() string {
 	var words []string
-	for _, s := range strings.Split(strings.Trim(a.on, "/"), "/") {
+	for s := range strings.SplitSeq(strings.Trim(a.on, "/"), "/") {
 		if !strings.HasPrefix(s, "{") {
 			words = append(words, s)
 		}

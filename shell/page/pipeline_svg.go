@@ -42,11 +42,11 @@ func (d *drawing) line(class string, x1, y1, x2, y2 int) {
 	_, _ = fmt.Fprintf(d, `<path class="%s" d="M%d %dL%d %d"/>`, class, x1, y1, x2, y2)
 }
 
-// box draws what leads to an address, with a text that also says what it is.
-func (d *drawing) box(x, y int, class, href, title, s string) {
+// box draws what leads to an address in the column of the boxes, with a text that also says what it is.
+func (d *drawing) box(y int, class, href, title, s string) {
 	_, _ = fmt.Fprintf(d, `<a href="%s"><title>%s</title><rect class="box %s" x="%d" y="%d" width="%d" height="%d" rx="6"/>`,
-		template.HTMLEscapeString(href), template.HTMLEscapeString(title), class, x, y, boxWidth, boxHeight)
-	d.text(x+10, y+19, "", s)
+		template.HTMLEscapeString(href), template.HTMLEscapeString(title), class, boxLeft, y, boxWidth, boxHeight)
+	d.text(boxLeft+10, y+19, "", s)
 	d.WriteString(`</a>`)
 }
 
@@ -65,7 +65,7 @@ func (q *visit) drawPipeline(p core.Pipeline) template.HTML {
 			word = "waiting"
 		}
 		name := "pipeline " + shortID(id.String())
-		d.box(boxLeft, y, string(tones[word])+" needed", q.page(pathOf("pipelines", id.String())), "It depends on "+name+": "+word, signs[word]+" after "+name)
+		d.box(y, string(tones[word])+" needed", q.page(pathOf("pipelines", id.String())), "It depends on "+name+": "+word, signs[word]+" after "+name)
 		d.line("edge", boxLeft+boxWidth/2, y+boxHeight, boxLeft+boxWidth/2, y+rowHeight)
 	}
 	scale := q.scaleOf(p)
@@ -85,7 +85,7 @@ func (q *visit) drawPhase(d *drawing, p core.Pipeline, phase core.PhaseDef, y in
 		class += " current"
 	}
 	title := phase.Name + ", " + phase.Kind() + ": " + word
-	d.box(boxLeft, y, class, q.phaseHref(p, phase.Name), title, signs[word]+" "+clip(phase.Name, 24))
+	d.box(y, class, q.phaseHref(p, phase.Name), title, signs[word]+" "+clip(phase.Name, 24))
 	d.text(boxLeft+boxWidth-76, y+19, "soft", clip(phase.Kind(), 10))
 	end := 0
 	for _, r := range runsOf(p, phase.Name) {
