@@ -38,6 +38,7 @@ type app struct {
 	json    bool   // --json
 	server  string // --server
 	token   string // --token
+	ca      string // --ca
 	started bool   // a command was found and its arguments are well formed
 }
 
