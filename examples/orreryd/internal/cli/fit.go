@@ -25,7 +25,7 @@ var spare = []string{
 	"COUNT", "INPUTS/S", "REQUESTS/S", "STRATEGIES", "QUEUES", "TASKS", "PIPELINES", "RETRY", "REFUSED", "RECOVERIES",
 	"PRIORITY", "DELAYED", "HOLDERS", "WINDOWS", "DATES", "EXIT", "RUNS", "RUN TOOK", "TIMES", "UNTIL", "LAST (UTC)", "ENDED (UTC)", "CREATED (UTC)",
 	"HEARTBEAT (UTC)", "STARTED (UTC)", "TOOK", "COMPLETED", "OLDEST", "WAITING", "ATTEMPTS", "UNTIL (UTC)", "RUN", "ZONE", "KEY", "TOOL", "DOES", "FROM",
-	"NODE", "SESSION", "OPERATION", "SCOPE", "HOLDER", "APPROACH", "DESCRIPTION", "LABEL", "WAITS FOR", "SEEN", "SINCE (UTC)", "DATA", "SCHEDULE", "NOTE",
+	"NODE", "SESSION", "OPERATION", "SCOPE", "HOLDER", "APPROACH", "DESCRIPTION", "LABEL", "WAITS FOR", "SEEN", "SINCE (UTC)", "DATA", "SCHEDULE", "NEXT (UTC)", "DUE (UTC)", "NOTE",
 }
 
 // cut are the columns whose texts are cut for want of room, the least important first.
@@ -39,6 +39,7 @@ type fitColumn struct {
 	name  string // as the rules have it
 	title string // as it is shown
 	cells []string
+	ids   bool // that are prefixes: what is shorter is none that a command takes
 	width int // that it has
 	least int // that it may be cut to; its width if it may not be cut
 }
@@ -53,6 +54,14 @@ func (c *fitColumn) measure() {
 	if slices.Contains(cut, c.name) {
 		c.least = min(c.width, max(text.Width(c.title), leastText))
 	}
+}
+
+// shortest is how narrow the first column may become if there is no other way.
+func (c *fitColumn) shortest() int {
+	if c.ids {
+		return c.width
+	}
+	return min(c.width, leastText)
 }
 
 // fit gives the columns of a table as a screen has room for them: ids as unique prefixes, then times
@@ -79,8 +88,7 @@ func (s screen) fit(cols []fitColumn) []fitColumn {
 		}
 		cols = append(cols[:1:1], slices.DeleteFunc(cols[1:], func(c fitColumn) bool { return c.name == name })...)
 	}
-	first := min(cols[0].width, leastText)
-	for i := len(cols) - 1; i > 0 && room(cols, least)-cols[0].width+first > s.columns; i-- {
+	for i := len(cols) - 1; i > 0 && room(cols, least)-cols[0].width+cols[0].shortest() > s.columns; i-- {
 		if !slices.Contains(states, cols[i].name) {
 			cols = slices.Delete(cols, i, i+1)
 		}
@@ -93,7 +101,7 @@ func (s screen) fit(cols []fitColumn) []fitColumn {
 func (s screen) distribute(cols []fitColumn) {
 	left := s.columns - room(cols, least)
 	if left < 0 { // the first column must do with less
-		cols[0].least = max(cols[0].least+left, min(cols[0].width, leastText))
+		cols[0].least = max(cols[0].least+left, cols[0].shortest())
 		left = 0
 	}
 	rank := func(c fitColumn) int { return slices.Index(cut, c.name) }
@@ -145,6 +153,7 @@ func (c *fitColumn) shortenIDs() {
 		}
 	}
 	if n := prefixLength(ids); n > 0 {
+		c.ids = true
 		for i, cell := range c.cells {
 			c.cells[i] = cell[:min(n, len(cell))]
 		}
@@ -169,10 +178,10 @@ func prefixLength(ids []string) int {
 	return n
 }
 
-// nearby is how far from now a time is shown without its year, as ls does.
+// nearby is how far from now a time is shown without its year.
 const nearby = 182 * 24 * time.Hour
 
-// shortenTimes shows times to the minute, without their year, or those far away without their hour.
+// shortenTimes shows times to the minute, and those that are near without their year.
 func (c *fitColumn) shortenTimes(now time.Time) {
 	short := make([]string, len(c.cells))
 	for i, cell := range c.cells {
@@ -185,7 +194,7 @@ func (c *fitColumn) shortenTimes(now time.Time) {
 		case t.Sub(now).Abs() < nearby:
 			short[i] = t.Format("01-02 15:04")
 		default:
-			short[i] = t.Format(time.DateOnly)
+			short[i] = t.Format("2006-01-02 15:04")
 		}
 	}
 	c.cells = short

@@ -135,6 +135,9 @@ func (t table) columns(s screen) []fitColumn {
 		name, most := limitOf(h)
 		c := fitColumn{name: name, title: name, cells: make([]string, 0, len(t.rows))}
 		for _, row := range t.rows {
+			if s.columns > 0 { // fit cuts it
+				most = 0
+			}
 			c.cells = append(c.cells, s.clip(row[i], most))
 		}
 		c.measure()
