@@ -84,7 +84,10 @@ func (l *listFlags) follow(ctx context.Context, title string, ask asker) error {
 		return usagef("--watch: %s is too short: want %s or more", l.watch, redrawLeast)
 	}
 	got, err := ask(ctx)
-	if err != nil {
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case err != nil:
 		return err
 	}
 	b := &board{a: l.a, title: title, every: l.watch, redraws: l.a.screen().terminal && l.a.env("TERM") != "dumb"}
