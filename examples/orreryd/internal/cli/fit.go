@@ -17,19 +17,22 @@ const shortestID = 8
 // leastText is how many columns a text keeps that is cut for want of room.
 const leastText = 10
 
-// states are the columns with a state: they have colours, and are never cut or left out.
-var states = []string{"STATE", "STATUS", "VERDICT", "OUTCOME"}
+// stateColumns are the columns with a state: they have colours, and are never cut or left out.
+var stateColumns = []string{"STATE", "STATUS", "VERDICT", "OUTCOME"}
 
-// spare are the columns that are left out for want of room, the least important first.
-var spare = []string{
+// idColumns are the columns with ids whose beginnings commands take. A name may look like an id, and is none.
+var idColumns = []string{"ID", "ACTION", "ITEM", "RUN"}
+
+// spareColumns are the columns that are left out for want of room, the least important first.
+var spareColumns = []string{
 	"COUNT", "INPUTS/S", "REQUESTS/S", "STRATEGIES", "QUEUES", "TASKS", "PIPELINES", "RETRY", "REFUSED", "RECOVERIES",
 	"PRIORITY", "DELAYED", "HOLDERS", "WINDOWS", "DATES", "EXIT", "RUNS", "RUN TOOK", "TIMES", "UNTIL", "LAST (UTC)", "ENDED (UTC)", "CREATED (UTC)",
 	"HEARTBEAT (UTC)", "STARTED (UTC)", "TOOK", "COMPLETED", "OLDEST", "WAITING", "ATTEMPTS", "UNTIL (UTC)", "RUN", "ZONE", "KEY", "TOOL", "DOES", "FROM",
 	"NODE", "SESSION", "OPERATION", "SCOPE", "HOLDER", "APPROACH", "DESCRIPTION", "LABEL", "WAITS FOR", "SEEN", "SINCE (UTC)", "DATA", "SCHEDULE", "NEXT (UTC)", "DUE (UTC)", "NOTE",
 }
 
-// cut are the columns whose texts are cut for want of room, the least important first.
-var cut = []string{
+// cutColumns are the columns whose texts are cut for want of room, the least important first.
+var cutColumns = []string{
 	"FROM", "NODE", "POD", "SCOPE", "ZONE", "SESSION", "OPERATION", "KEY", "TOOL", "DOES", "HOLDER", "QUEUE", "WHO", "TENANT", "PHASE", "APPROACH", "PIPELINE",
 	"CRON", "DATA", "PATH", "SCHEDULE", "EVENT", "DESCRIPTION", "LABEL", "DONE BY", "MESSAGE", "DATES AND WINDOWS", "NAME", "CAUSE", "REASON", "NOTE",
 }
@@ -39,9 +42,9 @@ type fitColumn struct {
 	name  string // as the rules have it
 	title string // as it is shown
 	cells []string
-	ids   bool // that are prefixes: what is shorter is none that a command takes
-	width int // that it has
-	least int // that it may be cut to; its width if it may not be cut
+	short bool // its ids are prefixes: what is shorter is none that a command takes
+	width int  // that it has
+	least int  // that it may be cut to; its width if it may not be cut
 }
 
 // measure sets how wide the column is, and how narrow it may become.
@@ -51,45 +54,45 @@ func (c *fitColumn) measure() {
 		c.width = max(c.width, text.Width(cell))
 	}
 	c.least = c.width
-	if slices.Contains(cut, c.name) {
+	if slices.Contains(cutColumns, c.name) {
 		c.least = min(c.width, max(text.Width(c.title), leastText))
 	}
 }
 
 // shortest is how narrow the first column may become if there is no other way.
 func (c *fitColumn) shortest() int {
-	if c.ids {
+	if c.short {
 		return c.width
 	}
 	return min(c.width, leastText)
 }
 
-// fit gives the columns of a table as a screen has room for them: ids as unique prefixes, then times
-// without what is clear by itself, then texts that are cut, and then no columns that can be spared. The
-// first column, which says what a row is about, stays whole for longest.
+// fit gives the columns of a table as a screen has room for them. It cuts ids to unique prefixes, then
+// times to what is not clear by itself, then texts, and then leaves out what can be spared. The first
+// column, which says what a row is about, stays whole for longest.
 func (s screen) fit(cols []fitColumn) []fitColumn {
-	if s.columns == 0 || room(cols, whole) <= s.columns {
+	if s.columns == 0 || room(cols, fullWidth) <= s.columns {
 		return cols
 	}
 	for i := range cols {
 		cols[i].shortenIDs()
 		cols[i].measure()
 	}
-	if room(cols, whole) > s.columns {
+	if room(cols, fullWidth) > s.columns {
 		for i := range cols {
 			cols[i].shortenTimes(s.now)
 			cols[i].measure()
 		}
 	}
 	cols[0].least = cols[0].width
-	for _, name := range spare {
-		if room(cols, least) <= s.columns {
+	for _, name := range spareColumns {
+		if room(cols, leastWidth) <= s.columns {
 			break
 		}
 		cols = append(cols[:1:1], slices.DeleteFunc(cols[1:], func(c fitColumn) bool { return c.name == name })...)
 	}
-	for i := len(cols) - 1; i > 0 && room(cols, least)-cols[0].width+cols[0].shortest() > s.columns; i-- {
-		if !slices.Contains(states, cols[i].name) {
+	for i := len(cols) - 1; i > 0 && room(cols, leastWidth)-cols[0].width+cols[0].shortest() > s.columns; i-- {
+		if !slices.Contains(stateColumns, cols[i].name) {
 			cols = slices.Delete(cols, i, i+1)
 		}
 	}
@@ -99,12 +102,12 @@ func (s screen) fit(cols []fitColumn) []fitColumn {
 
 // distribute cuts columns to what there is room for: the most important get what they want first.
 func (s screen) distribute(cols []fitColumn) {
-	left := s.columns - room(cols, least)
+	left := s.columns - room(cols, leastWidth)
 	if left < 0 { // the first column must do with less
 		cols[0].least = max(cols[0].least+left, cols[0].shortest())
 		left = 0
 	}
-	rank := func(c fitColumn) int { return slices.Index(cut, c.name) }
+	rank := func(c fitColumn) int { return slices.Index(cutColumns, c.name) }
 	order := make([]*fitColumn, len(cols))
 	for i := range cols {
 		order[i] = &cols[i]
@@ -130,8 +133,8 @@ func (s screen) distribute(cols []fitColumn) {
 	}
 }
 
-func whole(c fitColumn) int { return c.width }
-func least(c fitColumn) int { return c.least }
+func fullWidth(c fitColumn) int  { return c.width }
+func leastWidth(c fitColumn) int { return c.least }
 
 // room is how many columns of a terminal the columns of a table take.
 func room(cols []fitColumn, width func(fitColumn) int) int {
@@ -144,16 +147,19 @@ func room(cols []fitColumn, width func(fitColumn) int) int {
 
 // shortenIDs cuts ids to prefixes of one length that are unique in the column.
 func (c *fitColumn) shortenIDs() {
-	var ids []string
+	if !slices.Contains(idColumns, c.name) {
+		return
+	}
+	var list []string
 	for _, cell := range c.cells {
-		if _, err := uuid.Parse(cell); err == nil {
-			ids = append(ids, cell)
+		if uuid.Validate(cell) == nil {
+			list = append(list, cell)
 		} else if cell != "-" {
 			return
 		}
 	}
-	if n := prefixLength(ids); n > 0 {
-		c.ids = true
+	if n := prefixLength(list); n > 0 {
+		c.short = true
 		for i, cell := range c.cells {
 			c.cells[i] = cell[:min(n, len(cell))]
 		}

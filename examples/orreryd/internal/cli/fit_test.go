@@ -67,12 +67,19 @@ func TestATableInAPipeIsWhateverItsRowsAre(t *testing.T) {
 	assert.Contains(t, wide, "left over from before")
 }
 
+func TestANameThatLooksLikeAnIDIsNotTakenForOne(t *testing.T) {
+	t.Parallel()
+	name := "0193f2a4-5b6c-7d8e-9f01-23456789abcd"
+	out := table{[]string{"NAME:40", "STATE", "HOLDER:48"}, [][]string{{name, "running", strings.Repeat("holder ", 6)}}}.text(narrow(60))
+	assert.Contains(t, out, name)
+}
+
 func TestNoRowIsWiderThanItsTerminal(t *testing.T) {
 	t.Parallel()
-	names := slices.Concat(states, spare, cut, []string{"ID", "READY", "SUCCEEDED"})
+	names := slices.Concat(stateColumns, spareColumns, cutColumns, []string{"ID", "READY", "SUCCEEDED"})
 	rapid.Check(t, func(t *rapid.T) {
 		columns := rapid.IntRange(80, 200).Draw(t, "columns")
-		header := append([]string{"ID"}, rapid.SliceOfNDistinct(rapid.SampledFrom(names[len(states):]), 0, 12, rapid.ID[string]).Draw(t, "header")...)
+		header := append([]string{"ID"}, rapid.SliceOfNDistinct(rapid.SampledFrom(names[len(stateColumns):]), 0, 12, rapid.ID[string]).Draw(t, "header")...)
 		header = append(header, "STATE", "OUTCOME")
 		cells := rapid.OneOf(rapid.SampledFrom([]string{"-", "1", "2026-03-01 02:00:00", uuid.Max.String(), "日本語の表示も"}), rapid.StringN(0, 120, -1))
 		state := rapid.SampledFrom([]string{"running", "completed", "done: failed"})

@@ -76,7 +76,7 @@ func fieldLines(fields [][]string, s screen) string {
 	}
 	var b strings.Builder
 	for _, f := range fields {
-		isState := slices.Contains(states, strings.ToUpper(f[0]))
+		isState := slices.Contains(stateColumns, strings.ToUpper(f[0]))
 		b.WriteString(s.line(f, widths, func(i int) bool { return i == 1 && isState }))
 	}
 	return b.String()
@@ -108,7 +108,7 @@ func (t table) text(s screen) string {
 				cells[i] = c.cells[row]
 			}
 		}
-		b.WriteString(s.line(cells, widths, func(i int) bool { return row >= 0 && slices.Contains(states, cols[i].name) }))
+		b.WriteString(s.line(cells, widths, func(i int) bool { return row >= 0 && slices.Contains(stateColumns, cols[i].name) }))
 	}
 	return b.String()
 }

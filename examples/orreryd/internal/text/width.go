@@ -1,7 +1,9 @@
 package text
 
 import (
+	"slices"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/text/width"
 )
@@ -48,12 +50,11 @@ func CutMiddle(s string, most int) string {
 	first := (most - 1) / 2
 	rest := most - 1 - first
 	end := len(s)
-	runes := []rune(s)
-	for i := len(runes) - 1; i >= 0; i-- {
-		if rest -= runeWidth(runes[i]); rest < 0 {
+	for _, r := range slices.Backward([]rune(s)) {
+		if rest -= runeWidth(r); rest < 0 {
 			break
 		}
-		end -= len(string(runes[i]))
+		end -= utf8.RuneLen(r)
 	}
 	return s[:head(s, first)] + "…" + s[end:]
 }
