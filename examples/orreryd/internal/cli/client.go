@@ -226,6 +226,9 @@ func (c *client) refused(resp *http.Response) error {
 // withClient runs a command's work with a client.
 func (a *app) withClient(run func(ctx context.Context, c *client, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
+		if err := a.settleOutput(); err != nil {
+			return err
+		}
 		c, err := a.client()
 		if err != nil {
 			return err
