@@ -182,3 +182,6 @@ func fillID(id *uuid.UUID) (err error) {
 	}
 	return nil
 }
+
+// InstanceClaims begins the names of the claims of the instances that work on a store.
+const InstanceClaims = engine.ClaimPrefix

@@ -126,6 +126,8 @@ type Options struct {
 	// Limits bound what tokens that are not an admin's may ask for (default: nothing is
 	// bound).
 	Limits Limits
+	// Settings gives the settings in force as text, without secrets, for admins (default: nothing is shown).
+	Settings func() string
 	// Clock tells when tokens expire and how long replayed webhooks are
 	// remembered (default [shell.SystemClock]). The timestamps of Standard
 	// Webhooks are always compared with the machine's clock.

@@ -173,6 +173,7 @@ func (q *visit) action() (view, error) {
 	default:
 		v.Acts = q.actLinks("/actions/{id}", "retry")
 	}
+	v.More = []link{q.changesLink(core.KindAction, id)}
 	if a.Trigger.Route != "" {
 		v.Acts = append(v.Acts, q.actLinks("/actions/{id}", "redeliver")...)
 	}

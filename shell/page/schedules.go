@@ -19,6 +19,7 @@ func scheduleViews() []viewRoute {
 		{"/schedules", "/schedules", (*visit).schedules},
 		{"/schedules/preview", "/schedules", (*visit).previewForm},
 		{"/recurring/{id}", "/schedules", (*visit).recurring},
+		{"/calendar", "/calendar", (*visit).calendar},
 		{"/occurrences", "/calendar", (*visit).occurrences},
 	}
 }
@@ -224,6 +225,7 @@ func (q *visit) recurring() (view, error) {
 		pausing = "resume"
 	}
 	v.Acts = q.actLinks("/recurring/{id}", "trigger", pausing, "skip-next", "edit", "backfill", "delete")
+	v.More = []link{q.changesLink(core.KindRecurring, id)}
 	if !a.Enabled && a.DisabledReason != "" {
 		v.Body = append(v.Body, block{Notice: &notice{Text: "It is paused: " + a.DisabledReason, Tone: toneWait}})
 	}

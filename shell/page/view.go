@@ -14,6 +14,7 @@ type view struct {
 	State    *cell  // of what the title names
 	Crumbs   []link
 	Acts     []link
+	More     []link // further pages of what the title names
 	Body     []block
 	Home     bool // of the overview: its title is the page's name
 	SignIn   *signIn

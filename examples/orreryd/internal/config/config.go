@@ -116,6 +116,21 @@ type httpConfig struct {
 	MaxListsPerToken        int   `toml:"max_lists_per_token"`
 	MaxStreamsPerToken      int   `toml:"max_streams_per_token"`
 	MaxConnections          int   `toml:"max_connections"` // 0: half of the descriptors
+
+	TLS tlsConfig `toml:"tls"`
+}
+
+// tlsConfig names the files of a certificate and its key; both empty: connections are not encrypted.
+type tlsConfig struct {
+	Cert string `toml:"cert"`
+	Key  string `toml:"key"`
+}
+
+func (t tlsConfig) validate() error {
+	if (t.Cert == "") != (t.Key == "") {
+		return errors.New("http.tls: cert and key belong together: name the files of both, or of neither")
+	}
+	return nil
 }
 
 func defaultHTTP() httpConfig {
@@ -387,6 +402,7 @@ func (c *Config) validateHTTP() error {
 		checkBetween("http.max_requests_per_token", &h.MaxRequestsPerToken, 1, 1<<16),
 		checkBetween("http.max_lists_per_token", &h.MaxListsPerToken, 1, 1<<10),
 		checkBetween("http.max_streams_per_token", &h.MaxStreamsPerToken, 1, 64),
+		h.TLS.validate(),
 		checkBetween("http.max_connections", &h.MaxConnections, 0, 1<<20),
 	)
 }

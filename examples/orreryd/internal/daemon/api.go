@@ -52,6 +52,13 @@ func (d *daemon) newAPI() (*http.Server, error) {
 	}
 	d.listener = api.Listener(d.listener)
 	server := api.HTTPServer(c.Listen)
+	if c.HTTP.TLS.Cert != "" {
+		pair, err := loadCertificate(c.HTTP.TLS.Cert, c.HTTP.TLS.Key, d.log)
+		if err != nil {
+			return nil, err
+		}
+		server.TLSConfig = pair.config()
+	}
 	if c.Page.Enabled {
 		server.Handler, err = d.withPage(api)
 	}
@@ -101,12 +108,19 @@ func (d *daemon) url() string {
 	if host, port, err := net.SplitHostPort(addr); err == nil && (host == "::" || host == "0.0.0.0") {
 		addr = net.JoinHostPort("127.0.0.1", port)
 	}
+	if d.api.TLSConfig != nil {
+		return "https://" + strings.TrimSpace(addr)
+	}
 	return "http://" + strings.TrimSpace(addr)
 }
 
 // serve answers requests until shutdown.
 func (d *daemon) serve() error {
-	if err := d.api.Serve(d.listener); !errors.Is(err, http.ErrServerClosed) {
+	serve := d.api.Serve
+	if d.api.TLSConfig != nil {
+		serve = func(l net.Listener) error { return d.api.ServeTLS(l, "", "") }
+	}
+	if err := serve(d.listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve the HTTP API: %w", err)
 	}
 	return nil
