@@ -50,6 +50,7 @@ func (q *visit) backfill() (view, error) {
 	}
 	s := badge(string(b.Status))
 	v := view{Kind: "Backfill", Title: clip(cmp.Or(b.Name, shortID(b.ID.String())), 200), State: &s, Crumbs: []link{{Text: "Backfills", Href: q.page("/backfills")}}}
+	v.More = []link{q.changesLink(core.KindBackfill, b.ID.String())}
 	if !b.Status.Ended() {
 		v.Acts = q.actLinks("/backfills/{id}", "cancel")
 	}

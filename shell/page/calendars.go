@@ -42,7 +42,7 @@ func (q *visit) calendarNamed() (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	v := view{Kind: "Calendar", Title: c.Name, Crumbs: []link{{Text: "Calendars", Href: q.page("/calendars")}}, Acts: q.actLinks("/calendars/{name}", "edit", "delete")}
+	v := view{Kind: "Calendar", Title: c.Name, Crumbs: []link{{Text: "Calendars", Href: q.page("/calendars")}}, Acts: q.actLinks("/calendars/{name}", "edit", "delete"), More: []link{q.changesLink(core.KindCalendar, c.ID.String())}}
 	for _, w := range c.Warnings {
 		v.Body = append(v.Body, whyNotice(w, toneWait)...)
 	}

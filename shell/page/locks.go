@@ -156,7 +156,7 @@ func (q *visit) lock() (view, error) {
 		return view{}, err
 	}
 	s := state("free", toneOff)
-	v := view{Kind: "Lock", Title: k.Name, State: &s, Crumbs: []link{{Text: "Locks", Href: q.page("/locks")}}}
+	v := view{Kind: "Lock", Title: k.Name, State: &s, Crumbs: []link{{Text: "Locks", Href: q.page("/locks")}}, More: []link{q.changesLink(core.KindLock, k.ID.String())}}
 	held := &table{Caption: "Holder", Head: []string{"Holder", "Acquired by", "Since", "Lease ends", "Fencing token"}, Empty: "Nobody holds it."}
 	if k.Holder != "" || !k.Owner.IsZero() {
 		s = state("held", toneBusy)
@@ -181,7 +181,7 @@ func (q *visit) semaphore() (view, error) {
 		return view{}, err
 	}
 	s := semaphoreState(m)
-	v := view{Kind: "Semaphore", Title: m.Name, State: &s, Crumbs: []link{{Text: "Locks", Href: q.page("/locks")}}}
+	v := view{Kind: "Semaphore", Title: m.Name, State: &s, Crumbs: []link{{Text: "Locks", Href: q.page("/locks")}}, More: []link{q.changesLink(core.KindSemaphore, m.ID.String())}}
 	if len(m.Holders) > 0 {
 		v.Acts = q.actLinks("/semaphores/{name}", "break")
 	}

@@ -12,12 +12,6 @@ import (
 	"github.com/orrery-go/orrery/shell/internal/plainjson"
 )
 
-// pagesOfKinds are the pages of the machines that have one, by what the API calls their kind.
-var pagesOfKinds = map[effects.Kind]string{
-	core.KindAction: "actions", core.KindRecurring: "recurring", core.KindPipeline: "pipelines", core.KindTask: "tasks",
-	core.KindStrategy: "strategies", core.KindBackfill: "backfills", core.KindOrchestrator: "runs", core.KindOccurrence: "occurrences",
-}
-
 // machine leads to a machine that something names by its kind and id. One that is known by its name alone is
 // shown without a link.
 func (q *visit) machine(ref effects.Ref) cell {
@@ -29,7 +23,7 @@ func (q *visit) machine(ref effects.Ref) cell {
 		name = "run"
 	}
 	c := codeOf(name + " " + shortID(ref.ID.String()))
-	if path, ok := pagesOfKinds[ref.Kind]; ok {
+	if path, ok := entityPages[ref.Kind]; ok {
 		return c.to(q.page(pathOf(path, ref.ID.String())))
 	}
 	return c

@@ -59,7 +59,7 @@ func (q *visit) queue() (view, error) {
 		return view{}, err
 	}
 	const on = "/queues/{name}"
-	v := view{Kind: "Queue", Title: u.Name, Crumbs: []link{{Text: "Queues", Href: q.page("/queues")}}}
+	v := view{Kind: "Queue", Title: u.Name, Crumbs: []link{{Text: "Queues", Href: q.page("/queues")}}, More: []link{q.changesLink(core.KindQueue, u.ID.String())}}
 	if u.Paused {
 		s := badge("paused")
 		v.State, v.Acts = &s, q.actLinks(on, "resume")

@@ -241,3 +241,25 @@ func TestABackfillShowsItsCountsAndIsCancelled(t *testing.T) {
 	assert.Contains(t, k.text(k.act("/backfills/"+id+"/cancel", url.Values{"reason": {"enough"}})), "enough")
 	assert.Contains(t, k.text("/backfills?status=cancelled"), "<b>hourly</b> cancelled")
 }
+
+func TestEachMachineLeadsToWhoHasChangedIt(t *testing.T) {
+	k := newKit(t)
+	k.write("PUT", "/v1/queues/q", `{}`)
+	k.write("PUT", "/v1/semaphores/s", `{"slots":1}`)
+	k.write("PUT", "/v1/workers/w", `{"queue":"q","do":{"run":{"tool":"echo","input":{}}}}`)
+	k.write("POST", "/v1/locks/l/acquire", `{"holder":"h"}`)
+	k.write("POST", "/v1/calendars", `{"name":"c"}`)
+	task := k.make("/v1/tasks", `{"label":"t","command":["sh"]}`)
+	k.untilSpawned(task)
+	k.act("/tasks/"+task+"/input", url.Values{"text": {"hello <b>there</b>"}})
+	for _, path := range []string{
+		"/queues/q", "/semaphores/s", "/workers/w", "/locks/l", "/calendars/c", "/tasks/" + task,
+		"/pipelines/" + k.make("/v1/pipelines", release), "/strategies/" + k.make("/v1/strategies", `{"approaches":[{"name":"a","action":{"command":{"tool":"echo","input":{}}}}]}`),
+	} {
+		_, rest, ok := strings.Cut(k.read(path), `href="/ui/changes/`)
+		require.True(t, ok, path)
+		to, _, _ := strings.Cut(rest, `"`)
+		assert.Contains(t, k.text("/changes/"+to), "api:loopback", path)
+	}
+	assert.Contains(t, k.text("/changes/task/"+task), "hello", "what was sent to the session")
+}

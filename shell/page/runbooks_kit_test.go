@@ -217,3 +217,14 @@ func (k *kit) proof() string {
 	proof, _, _ := strings.Cut(rest, `"`)
 	return html.UnescapeString(proof)
 }
+
+// untilSpawned waits until the session of a task has been started: it takes no input before.
+func (k *kit) untilSpawned(task string) {
+	k.t.Helper()
+	require.Eventually(k.t, func() bool {
+		got := k.write("GET", "/v1/tasks/"+task, "")
+		asked, _ := got["asked"].(map[string]any)
+		open, _ := asked["open"].([]any)
+		return got["spawned"] == true && len(open) == 0
+	}, 20*time.Second, 20*time.Millisecond)
+}

@@ -143,7 +143,7 @@ func TestATaskShowsItsScreenAndTakesInput(t *testing.T) {
 	k := newKit(t)
 	to := k.act("/tasks/new", url.Values{"label": {"<b>agent</b>"}, "command": {"sh\n-c\ncat"}, "prompt": {"do <b>this</b>"}, "env": {"SECRET=hush"}})
 	at, _, _ := strings.Cut(to, "?")
-	k.until("/v1"+at, "state.type", "running")
+	k.untilSpawned(strings.TrimPrefix(at, "/tasks/"))
 	k.write("POST", "/v1"+at+"/heartbeat", `{"status":"active","output":"\u001b[31mred\u001b[0m <b>x</b>","progress":"half"}`)
 	page := k.read(at)
 	assert.Contains(t, page, `<span class="ansi-fg-1">red</span> &lt;b&gt;x&lt;/b&gt;`)

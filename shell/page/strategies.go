@@ -56,6 +56,7 @@ func (q *visit) strategy() (view, error) {
 	}
 	st := badge(string(s.Status))
 	v := view{Kind: "Strategy", Title: clip(cmp.Or(s.Label, shortID(s.ID.String())), 200), State: &st, Crumbs: []link{{Text: "Strategies", Href: q.page("/strategies")}}}
+	v.More = []link{q.changesLink(core.KindStrategy, s.ID.String())}
 	if !s.Status.Ended() {
 		v.Acts = q.actLinks("/strategies/{id}", "evaluate", "cancel")
 	}

@@ -68,6 +68,7 @@ func (q *visit) task() (view, error) {
 	}
 	s := taskState(k.State)
 	v := view{Kind: "Task", Title: clip(cmp.Or(k.Label, k.SessionID, shortID(k.ID.String())), 200), State: &s, Crumbs: []link{{Text: "Tasks", Href: q.page("/tasks")}}}
+	v.More = []link{q.changesLink(core.KindTask, k.ID.String())}
 	const on = "/tasks/{id}"
 	switch k.State.Type {
 	case core.TaskPending:
@@ -119,9 +120,9 @@ func sentTo(k core.Task) block {
 		}
 	}
 	if len(t.Rows) == 0 {
-		return block{Title: "Sent to the session", Empty: "It has no prompt, and no input waits for the session. The record does not keep inputs that the session has taken."}
+		return block{Title: "Sent to the session", Empty: "It has no prompt, and no input waits for the session. Its changes show the inputs that the session has taken."}
 	}
-	return block{Title: "Sent to the session", Note: "The prompt, and what the session has not taken yet. The record does not keep inputs that it has taken.", Table: t}
+	return block{Title: "Sent to the session", Note: "The prompt, and what the session has not taken yet. Its changes show the inputs that it has taken.", Table: t}
 }
 
 func (q *visit) taskFacts(k core.Task) []fact {

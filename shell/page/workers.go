@@ -56,7 +56,7 @@ func (q *visit) worker() (view, error) {
 		return view{}, err
 	}
 	s := workerState(w)
-	v := view{Kind: "Worker", Title: w.Name, State: &s, Crumbs: []link{{Text: "Workers", Href: q.page("/workers")}}}
+	v := view{Kind: "Worker", Title: w.Name, State: &s, Crumbs: []link{{Text: "Workers", Href: q.page("/workers")}}, More: []link{q.changesLink(core.KindWorker, w.ID.String())}}
 	const on = "/workers/{name}"
 	switch {
 	case w.Draining:
