@@ -85,7 +85,7 @@ func (q *visit) next(t *table, token string) {
 	given := q.URL.Query()
 	given.Del("done")
 	given.Set("page_token", token)
-	t.Next = q.p.base + q.URL.Path + query(given)
+	t.Next = q.p.base + q.URL.EscapedPath() + query(given)
 }
 
 func query(v url.Values) string {

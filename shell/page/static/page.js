@@ -86,9 +86,9 @@
     if (!same) { main.replaceChildren(...next); return; }
     from.forEach((n, i) => {
       if (n.isEqualNode(next[i])) return;
-      const places = [...n.querySelectorAll("pre, .wide, .diagram")].map((p) => [p.scrollLeft, p.scrollTop, p.scrollTop + p.clientHeight >= p.scrollHeight - 4]);
+      const places = [...n.querySelectorAll("pre, .wide, .diagram, .tail")].map((p) => [p.scrollLeft, p.scrollTop, p.scrollTop + p.clientHeight >= p.scrollHeight - 4]);
       n.replaceWith(next[i]);
-      [...next[i].querySelectorAll("pre, .wide, .diagram")].forEach((p, k) => {
+      [...next[i].querySelectorAll("pre, .wide, .diagram, .tail")].forEach((p, k) => {
         if (places[k]) { p.scrollLeft = places[k][0]; p.scrollTop = places[k][2] ? p.scrollHeight : places[k][1]; }
       });
     });
@@ -111,6 +111,8 @@
   } else {
     poll = setInterval(() => { if (!document.hidden) refresh(); }, 5000);
   }
+  // What the server does not tell of, such as lines of logs, is asked for.
+  if (main.dataset.every) setInterval(() => { if (!document.hidden) refresh(); }, 1000 * main.dataset.every);
   // Times that are told as "5 min ago" grow old by themselves, and a stream may be cut off silently.
   setInterval(() => { if (!document.hidden && Date.now() - seen > 30000) refresh(); }, 10000);
 })();
