@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/orrery-go/orrery/core"
@@ -118,8 +119,11 @@ func requestOf(s core.JobSpec) wire.JobRequest {
 
 // amendJob makes the body that the API takes of the fields, and of the object in the last one.
 func amendJob(q *visit, body map[string]any, _ url.Values) error {
-	if id, ok := body["id"].(string); ok {
-		q.SetPathValue("id", id) // of a new job: it stands in the API's path
+	if id, ok := body["id"].(string); ok { // of a new job
+		if err := q.noSuchJob(id, body); err != nil {
+			return err
+		}
+		q.SetPathValue("id", id) // it stands in the API's path
 		delete(body, "id")
 	}
 	raw, ok := body["rest"].(json.RawMessage)
@@ -138,6 +142,24 @@ func amendJob(q *visit, body map[string]any, _ url.Values) error {
 		body[name] = v
 	}
 	return nil
+}
+
+// noSuchJob refuses a new job with the id of another one: the API would take it for a change of that.
+func (q *visit) noSuchJob(id string, body map[string]any) error {
+	params := make(url.Values)
+	for _, name := range scopeParams {
+		if v, ok := body[name].(string); ok {
+			params.Set(name, v)
+		}
+	}
+	switch err := q.get(pathOf("jobs", id), params, nil); {
+	case err == nil:
+		return &apiError{Status: http.StatusConflict, Text: "id: there is a job " + strconv.Quote(clip(id, 100)) + " already: edit that, or choose another id"}
+	case notFound(err):
+		return nil
+	default:
+		return err
+	}
 }
 
 // planJob shows what the form of a job would do.

@@ -11,8 +11,8 @@ import (
 
 // The grid of a job's runs, in pixels.
 const (
-	gridRuns    = 300 // the newest ones are drawn
-	gridColumns = 24  // of a line
+	gridRuns    = 120 // the newest ones are drawn
+	gridColumns = 20  // of a line
 	gridCell    = 26
 	gridLeft    = 110
 	gridTop     = 6

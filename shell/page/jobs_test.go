@@ -94,6 +94,7 @@ func TestAJobIsMadeTriedChangedAndDeleted(t *testing.T) {
 	s := p.get(to)
 	assert.Contains(t, s, "The job was created.")
 	assert.Contains(t, s, "<dt>Overlap</dt><dd>skip</dd>")
+	assert.Contains(t, p.get("/jobs/a%20b%3F"+ofDefault+"&status=failed"), "Nothing matches these filters.")
 	edit := "/jobs/a%20b%3F/apply" + ofDefault
 	assert.Contains(t, p.get(edit), "&#34;overlap&#34;: &#34;skip&#34;")
 
@@ -186,4 +187,13 @@ func TestMarkupInAJobStaysText(t *testing.T) {
 		assert.NotContains(t, s, "<script>alert", path)
 		assert.NotContains(t, s, `"">`, path)
 	}
+}
+
+func TestANewJobDoesNotTakeThePlaceOfAnother(t *testing.T) {
+	p := newJobsPage(t)
+	p.apply(core.JobSpec{ID: "j", Schedule: "@daily"})
+	w := p.send("/jobs/new", "id", "j", "pod_spec", `{"containers":[{"name":"x"}]}`, "namespace", "default", "tenant", "default")
+	assert.Equal(t, http.StatusConflict, w.Code)
+	assert.Contains(t, w.Body.String(), "there is a job &#34;j&#34; already")
+	assert.Contains(t, p.get("/jobs/j"+ofDefault), "@daily")
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
-// logRefresh is after how many seconds the last lines of a run that goes on are read once more.
-const logRefresh = 2
+// logRefresh is after how many seconds the last lines of a run that goes on are read once more: to find them, all logs are
+// read, so that it is later the longer these are.
+func logRefresh(bytes int64) int { return 2 + int(min(bytes>>22, 58)) }
 
 // runLogs shows a part of what an attempt of a run has written: its last lines, or those from a line on, or those that have a
 // text in them. The logs are read as a stream, of which one part is held.
@@ -35,7 +36,7 @@ func (q *visit) runLogs() (view, error) {
 	}
 	follows := w.last() && !r.State.Terminal() && (w.attempt == "" || w.attempt == strconv.FormatUint(uint64(r.RetryAttempt), 10))
 	if follows {
-		v.Every = logRefresh
+		v.Every = logRefresh(got.read)
 	} else {
 		v.Static = true
 	}
@@ -159,7 +160,7 @@ func logRange(w logWanted, got *logWindow, follows bool) string {
 		text += " of " + strconv.Itoa(got.n) + "."
 	}
 	if follows {
-		text += " The run goes on: they are read again every " + strconv.Itoa(logRefresh) + " seconds, or when the page is loaded again."
+		text += " The run goes on: they are read again every " + strconv.Itoa(logRefresh(got.read)) + " seconds, or when the page is loaded again."
 	}
 	return text
 }

@@ -51,6 +51,7 @@ type logWindow struct {
 	line   []byte // that is under way, at most maxLogScan
 	length int    // of it
 	n      int    // lines so far
+	read   int64  // bytes so far
 	lines  []logLine
 	more   bool // there are more behind the last one
 	broken bool // the answer broke off
@@ -81,6 +82,7 @@ func (l *logWindow) Write(b []byte) (int, error) {
 		l.told.Write(b[:min(len(b), max(maxLogTold-l.told.Len(), 0))])
 		return len(b), nil
 	}
+	l.read += int64(len(b))
 	for rest := b; len(rest) > 0; {
 		if l.enough {
 			l.stop()

@@ -3,7 +3,6 @@ package page
 import (
 	"fmt"
 	"html/template"
-	"slices"
 	"strings"
 
 	"github.com/orrery-go/orrery/core"
@@ -76,6 +75,9 @@ func (q *visit) drawRunMap(path []runStep) template.HTML {
 	width, height := mapRail+3*mapRails+80, m.y(m.rows)+mapBox+mapTop
 	m.add(`<svg class="states" xmlns="http://www.w3.org/2000/svg" role="img" width="%d" height="%d" viewBox="0 0 %d %d" aria-label="%s">`,
 		width, height, width, height, "The states of a run, and this run's way: "+m.words(path))
+	for _, class := range []string{"way", "way taken"} {
+		m.add(`<marker id="%s" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" markerUnits="userSpaceOnUse" orient="auto"><path class="%s end" d="M0 0L8 4L0 8z"/></marker>`, endOf(class), class)
+	}
 	m.ways(false)
 	m.ways(true) // above the others
 	for _, s := range core.OrchestratorStatuses() {
@@ -116,11 +118,9 @@ func (m *runMapDrawing) way(from, to core.OrchestratorStatus, taken bool) {
 	}
 	y := m.y(m.row[from]) + mapBox/2
 	var d string
-	spread := 0 // ways to different rails leave their state at different heights
 	switch rail := m.rail[to]; {
 	case to.Terminal():
-		spread = (rail-mapRail)/mapRails*6 - 9
-		y += spread
+		y += (rail-mapRail)/mapRails*6 - 9 // ways to different rails leave their state at different heights
 		d = fmt.Sprintf("M%d %dH%dV%d", mapLeft+mapWidth, y, rail, m.y(m.rows))
 	case to == core.OrchestratorRetrying && m.row[from]+1 < m.row[to]:
 		d = fmt.Sprintf("M%d %dH%dV%dH%d", mapLeft, y+6, rail, m.y(m.row[to])+mapBox/2+6, mapLeft)
@@ -133,11 +133,14 @@ func (m *runMapDrawing) way(from, to core.OrchestratorStatus, taken bool) {
 		bend := x + 20 + 14*(m.row[to]-m.row[from])
 		d = fmt.Sprintf("M%d %dC%d %d %d %d %d %d", x, y-12, bend, y-12, bend, end, x, end)
 	}
-	m.add(`<path class="%s" d="%s"><title>%s</title></path>`, class, d, inText(from)+" → "+inText(to))
+	m.add(`<path class="%s" marker-end="url(#%s)" d="%s"><title>%s</title></path>`, class, endOf(class), d, inText(from)+" → "+inText(to))
 	if to.Terminal() {
 		m.add(`<circle class="%s" cx="%d" cy="%d" r="3"/>`, class, m.rail[to], y)
 	}
 }
+
+// endOf names the arrow at the end of a way.
+func endOf(class string) string { return strings.ReplaceAll(class, " ", "-") + "-end" }
 
 // box draws a state, and when the run came to it.
 func (m *runMapDrawing) box(s core.OrchestratorStatus) {
@@ -163,9 +166,7 @@ func (m *runMapDrawing) box(s core.OrchestratorStatus) {
 	m.add(`<text class="%s" x="%d" y="%d" text-anchor="middle">%s</text>`, class, x+width/2, y+20, sign+inText(s))
 	if was && !step.at.IsZero() {
 		at := step.at.Std().In(m.q.zone).Format("15:04:05.000")
-		if slices.Contains([]string{"", "when Orrery heard of it"}, step.about) {
-			at = "at " + at
-		} else {
+		if step.guess {
 			at = "about " + at
 		}
 		tx, anchor := mapLeft+34, "start"

@@ -13,13 +13,14 @@ type runStep struct {
 	state core.OrchestratorStatus
 	at    effects.Time // when it was entered; zero: the record does not keep it
 	about string       // what of the time is not known; empty: the record has it
+	guess bool         // the time is not that of the border, but near it
 }
 
 // runSteps gives the states that the present attempt of a run went through, in their order, as
 // far as the run's record tells: it keeps the time of most borders, and not of all.
 func runSteps(o core.Orchestrator) (out []runStep) {
 	add := func(s core.OrchestratorStatus, at effects.Time, about string) {
-		out = append(out, runStep{s, at, about})
+		out = append(out, runStep{state: s, at: at, about: about})
 	}
 	waited := true
 	if o.RetryAttempt == 0 {
@@ -29,8 +30,7 @@ func runSteps(o core.Orchestrator) (out []runStep) {
 		add(core.OrchestratorRetrying, 0, "when the attempt before failed is not kept")
 	}
 	if waited {
-		at, about := askedAt(o)
-		add(core.OrchestratorPending, at, about)
+		out = append(out, askedStep(o))
 	}
 	if !o.ConstraintCheckStarted.IsZero() && len(o.Config.ConstraintConfig) > 0 {
 		add(core.OrchestratorConditionPending, o.ConstraintCheckStarted, "")
@@ -41,8 +41,9 @@ func runSteps(o core.Orchestrator) (out []runStep) {
 		add(core.OrchestratorActionRunning, 0, "not kept: the table of actions has when each was taken")
 	}
 	for _, kept := range []runStep{
-		{core.OrchestratorContainerCreating, o.CreationAskedAt, ""}, {core.OrchestratorRunning, o.ExecutionStartedAt, "when Orrery heard of it"},
-		{core.OrchestratorTerminating, o.ExecutionEndedAt, "when Orrery heard of it, or stopped it"},
+		{state: core.OrchestratorContainerCreating, at: o.CreationAskedAt},
+		{state: core.OrchestratorRunning, at: o.ExecutionStartedAt, about: "when Orrery heard of it"},
+		{state: core.OrchestratorTerminating, at: o.ExecutionEndedAt, about: "when Orrery heard of it, or stopped it"},
 	} {
 		if !kept.at.IsZero() {
 			out = append(out, kept)
@@ -51,15 +52,19 @@ func runSteps(o core.Orchestrator) (out []runStep) {
 	return upToNow(o, out)
 }
 
-// askedAt is when the present attempt of a run came to pending.
-func askedAt(o core.Orchestrator) (at effects.Time, about string) {
+// askedStep is how the present attempt of a run came to pending.
+func askedStep(o core.Orchestrator) runStep {
+	step := runStep{state: core.OrchestratorPending}
 	switch {
 	case o.RetryAttempt > 0:
-		return o.ConstraintCheckStarted, ""
+		step.at = o.ConstraintCheckStarted
 	case !o.AskedAt.IsZero():
-		return o.AskedAt, ""
+		step.at = o.AskedAt
+	default:
+		step.at = max(o.ScheduledAt, o.NotBefore, o.CreatedAt)
+		step.about, step.guess = "its time: when it asked for a slot is not kept", true
 	}
-	return max(o.ScheduledAt, o.NotBefore, o.CreatedAt), "its time: when it asked for a slot is not kept"
+	return step
 }
 
 // actedBefore reports whether actions of constraints were taken before the pod, in the present attempt.
@@ -76,16 +81,16 @@ func upToNow(o core.Orchestrator, out []runStep) []runStep {
 		return out
 	}
 	if o.PreviousState != "" && last() != o.PreviousState && o.PreviousState != core.OrchestratorPreRun {
-		out = append(out, runStep{o.PreviousState, 0, "not kept"})
+		out = append(out, runStep{state: o.PreviousState, about: "not kept"})
 	}
 	if last() == o.State {
 		return out
 	}
-	at, about := o.CompletedAt, ""
-	if at.IsZero() {
-		at, about = o.UpdatedAt, "or before: when its record changed last"
+	step := runStep{state: o.State, at: o.CompletedAt}
+	if step.at.IsZero() {
+		step.at, step.about, step.guess = o.UpdatedAt, "or before: when its record changed last", true
 	}
-	return append(out, runStep{o.State, at, about})
+	return append(out, step)
 }
 
 // runMap draws the states of a run with its way through them, and tells the same in a table.

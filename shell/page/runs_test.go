@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -126,4 +127,25 @@ func TestTheListOfRunsIsFiltered(t *testing.T) {
 	assert.Contains(t, p.get("/runs?job=one&in_cluster=true"), ">one</a>")
 	assert.Contains(t, p.get("/runs?cleanup_failed=true"), "Nothing matches these filters.")
 	assert.Equal(t, http.StatusBadRequest, p.ask("/runs?status=nonsense", nil).Code)
+}
+
+// A page of a job with many runs must answer in a fraction of the 100 ms that a page may take.
+func TestThePageOfAJobWithManyRunsIsBounded(t *testing.T) {
+	p := newJobsPage(t)
+	p.apply(core.JobSpec{ID: "j", RetryConfig: core.RetryConfig{MaxRetries: 0}})
+	for range 130 {
+		run := p.trigger("j")
+		p.pod(run, 0)
+		p.until(run, core.OrchestratorCompleted)
+	}
+	var s string
+	for range 5 {
+		began := time.Now()
+		s = p.get("/jobs/j" + ofDefault)
+		t.Log("took", time.Since(began), len(s))
+	}
+	assert.Equal(t, 120, strings.Count(s, `<rect class="run good"`))
+	assert.Contains(t, s, "The newest 120 runs.")
+	assert.Equal(t, 25, strings.Count(s, `data-head="Exit code"`))
+	assert.Contains(t, p.get(link(t, s, "Next page")), "First page")
 }
