@@ -119,8 +119,8 @@ func (q *visit) run() (view, error) {
 		Kind: "Run", Title: clip(r.RunID, 200), State: &s,
 		Crumbs: []link{{Text: "Runs", Href: q.page("/runs")}, {Text: clip(r.JobID, 60), Href: q.scoped(pathOf("jobs", r.JobID), r.Namespace, r.Tenant)}},
 	}
-	v.Acts = q.runLinks(r)
-	v.Body = append(q.runNotices(r), block{Facts: q.runFacts(r)}, block{Links: []link{{Text: "Logs", Href: q.page(pathOf("runs", r.ID.String(), "logs"))}}})
+	v.Acts = append([]link{{Text: "Logs", Href: q.page(pathOf("runs", r.ID.String(), "logs"))}}, q.runLinks(r)...)
+	v.Body = append(q.runNotices(r), block{Facts: q.runFacts(r)})
 	v.Body = append(v.Body, q.runMap(r.Orchestrator)...)
 	v.Body = append(v.Body, q.runChecks(r.Orchestrator)...)
 	v.Body = append(v.Body, q.runAttempts(r.Orchestrator), q.runPhases(r.Orchestrator))
@@ -224,7 +224,7 @@ func (q *visit) runFacts(r wire.Run) []fact {
 
 // podSources say whose a time of a pod is.
 var podSources = map[core.TimeSource]string{
-	core.TimeCluster: "as the cluster tells", core.TimeShifted: "about: the node's clock is off", core.TimeObserved: "when Orrery heard of it",
+	core.TimeCluster: "as its runner tells", core.TimeShifted: "about: the node's clock is off", core.TimeObserved: "when Orrery heard of it",
 }
 
 // runDoes says what a run does within its state.

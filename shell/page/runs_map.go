@@ -8,18 +8,18 @@ import (
 	"github.com/orrery-go/orrery/core"
 )
 
-// The map of a run's states, in pixels: the states that follow on one another stand in a column, and
-// each that may follow on many has a rail, which the ways to it meet.
+// The map of a run's states, in pixels. All states stand in a column, in the order of a run's life, so that it is no wider than
+// a telephone. A state that may follow on many has a rail beside the column, which the ways to it meet.
 const (
 	mapTop    = 12
-	mapRow    = 54
-	mapBox    = 30
-	mapLeft   = 64
-	mapWidth  = 190
-	mapRail   = 372 // the first rail
-	mapRails  = 112 // between two
-	mapBack   = 16  // the way back from retrying
-	mapFailed = 40  // the rail of retrying
+	mapRow    = 50
+	mapBox    = 28
+	mapLeft   = 50
+	mapWidth  = 150
+	mapRail   = 258 // the first rail, of a terminal state
+	mapRails  = 22  // between two
+	mapBack   = 12  // the way back from retrying
+	mapFailed = 30  // the rail of retrying
 )
 
 // jobDrawing collects an SVG of escaped parts.
@@ -43,12 +43,11 @@ func (d *jobDrawing) svg() template.HTML {
 type runMapDrawing struct {
 	jobDrawing
 	q     *visit
-	row   map[core.OrchestratorStatus]int // of a state in the column
+	row   map[core.OrchestratorStatus]int
 	rail  map[core.OrchestratorStatus]int // x of a state's rail
 	taken map[[2]core.OrchestratorStatus]bool
 	steps map[core.OrchestratorStatus]runStep
 	now   core.OrchestratorStatus
-	rows  int
 }
 
 // drawRunMap draws all states and all ways between them; a run's own way is bold.
@@ -66,13 +65,11 @@ func (q *visit) drawRunMap(path []runStep) template.HTML {
 	for _, s := range core.OrchestratorStatuses() {
 		if s.Terminal() {
 			m.rail[s] = mapRail + len(m.rail)*mapRails
-			continue
 		}
-		m.row[s] = m.rows
-		m.rows++
+		m.row[s] = len(m.row)
 	}
+	width, height := mapRail+len(m.rail)*mapRails, m.y(len(m.row))
 	m.rail[core.OrchestratorRetrying] = mapFailed
-	width, height := mapRail+3*mapRails+80, m.y(m.rows)+mapBox+mapTop
 	m.add(`<svg class="states" xmlns="http://www.w3.org/2000/svg" role="img" width="%d" height="%d" viewBox="0 0 %d %d" aria-label="%s">`,
 		width, height, width, height, "The states of a run, and this run's way: "+m.words(path))
 	for _, class := range []string{"way", "way taken"} {
@@ -121,7 +118,7 @@ func (m *runMapDrawing) way(from, to core.OrchestratorStatus, taken bool) {
 	switch rail := m.rail[to]; {
 	case to.Terminal():
 		y += (rail-mapRail)/mapRails*6 - 9 // ways to different rails leave their state at different heights
-		d = fmt.Sprintf("M%d %dH%dV%d", mapLeft+mapWidth, y, rail, m.y(m.rows))
+		d = fmt.Sprintf("M%d %dH%dV%dH%d", mapLeft+mapWidth, y, rail, m.y(m.row[to])+mapBox/2, mapLeft+mapWidth)
 	case to == core.OrchestratorRetrying && m.row[from]+1 < m.row[to]:
 		d = fmt.Sprintf("M%d %dH%dV%dH%d", mapLeft, y+6, rail, m.y(m.row[to])+mapBox/2+6, mapLeft)
 	case m.row[to] == m.row[from]+1:
@@ -130,7 +127,7 @@ func (m *runMapDrawing) way(from, to core.OrchestratorStatus, taken bool) {
 		d = fmt.Sprintf("M%d %dH%dV%dH%d", mapLeft, y, mapBack, m.y(m.row[to])+mapBox/2, mapLeft)
 	default: // past some states of the column
 		x, end := mapLeft+mapWidth, m.y(m.row[to])+6
-		bend := x + 20 + 14*(m.row[to]-m.row[from])
+		bend := x + 14 + 9*(m.row[to]-m.row[from])
 		d = fmt.Sprintf("M%d %dC%d %d %d %d %d %d", x, y-12, bend, y-12, bend, end, x, end)
 	}
 	m.add(`<path class="%s" marker-end="url(#%s)" d="%s"><title>%s</title></path>`, class, endOf(class), d, inText(from)+" → "+inText(to))
@@ -144,12 +141,7 @@ func endOf(class string) string { return strings.ReplaceAll(class, " ", "-") + "
 
 // box draws a state, and when the run came to it.
 func (m *runMapDrawing) box(s core.OrchestratorStatus) {
-	x, y, width := mapLeft, 0, mapWidth
-	if s.Terminal() {
-		x, y, width = m.rail[s]-mapRails/2+6, m.y(m.rows), mapRails-12
-	} else {
-		y = m.y(m.row[s])
-	}
+	y := m.y(m.row[s])
 	step, was := m.steps[s]
 	class, title := "state", inText(s)
 	switch {
@@ -158,22 +150,18 @@ func (m *runMapDrawing) box(s core.OrchestratorStatus) {
 	case was:
 		class, title = "state was", title+": the run was here"
 	}
-	m.add(`<g><title>%s</title><rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="6"/>`, title, class, x, y, width, mapBox)
+	m.add(`<g><title>%s</title><rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="6"/>`, title, class, mapLeft, y, mapWidth, mapBox)
 	sign := ""
 	if s == m.now {
 		sign = runSigns[s] + " "
 	}
-	m.add(`<text class="%s" x="%d" y="%d" text-anchor="middle">%s</text>`, class, x+width/2, y+20, sign+inText(s))
+	m.add(`<text class="%s" x="%d" y="%d" text-anchor="middle">%s</text>`, class, mapLeft+mapWidth/2, y+19, sign+inText(s))
 	if was && !step.at.IsZero() {
 		at := step.at.Std().In(m.q.zone).Format("15:04:05.000")
 		if step.guess {
 			at = "about " + at
 		}
-		tx, anchor := mapLeft+34, "start"
-		if s.Terminal() {
-			tx, anchor = x+width/2, "middle"
-		}
-		m.add(`<text class="at" x="%d" y="%d" text-anchor="%s">%s</text>`, tx, y-7, anchor, at)
+		m.add(`<text class="at" x="%d" y="%d">%s</text>`, mapLeft+34, y-7, at)
 	}
 	m.add(`</g>`)
 }
