@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
@@ -29,7 +30,10 @@ import (
 )
 
 // jobsCluster carries out what runs ask for at once; what constraints come to, a test says.
-type jobsCluster struct{ checks string }
+type jobsCluster struct {
+	checks string
+	stuck  bool // nothing can be deleted
+}
 
 func (c *jobsCluster) Carry(_ context.Context, _ effects.Ref, e effects.Outer) (json.RawMessage, error) {
 	switch e.(type) {
@@ -37,6 +41,11 @@ func (c *jobsCluster) Carry(_ context.Context, _ effects.Ref, e effects.Outer) (
 		return json.RawMessage(`{"api_calls":1,"logs":{"stored":true,"bytes":512,"dropped":90,"truncated":true}}`), nil
 	case effects.CheckConstraints:
 		return json.RawMessage(c.checks), nil
+	case effects.DeleteRun:
+		if c.stuck {
+			return nil, errors.New("pods is forbidden: <no right>")
+		}
+		return json.RawMessage(`{"api_calls":1}`), nil
 	default:
 		return json.RawMessage(`{"api_calls":1}`), nil
 	}
@@ -167,18 +176,25 @@ func (p *jobsPage) trigger(job string) uuid.UUID {
 // until waits for a run to come to a state.
 func (p *jobsPage) until(id uuid.UUID, state core.OrchestratorStatus) core.Orchestrator {
 	p.t.Helper()
+	return p.when(id, func(o core.Orchestrator) bool { return o.State == state })
+}
+
+// when waits for a run of which something holds.
+func (p *jobsPage) when(id uuid.UUID, holds func(core.Orchestrator) bool) core.Orchestrator {
+	p.t.Helper()
 	changes := p.engine.Subscribe(func(effects.Event) bool { return true }, 1)
 	defer changes.Close()
 	for {
 		run, err := p.engine.Runs().Get(p.t.Context(), id)
 		require.NoError(p.t, err)
-		if run.State == state {
+		if holds(run) {
 			return run
 		}
 		select {
 		case <-changes.C:
+		case <-time.After(50 * time.Millisecond): // what announces nothing
 		case <-p.t.Context().Done():
-			p.t.Fatalf("the run is %s and does not come to %s", run.State, state)
+			p.t.Fatalf("the run stays %s", run.State)
 		}
 	}
 }

@@ -89,6 +89,25 @@ func TestARunIsCancelledAndTheMapSaysSo(t *testing.T) {
 	assert.Contains(t, w.Body.String(), "there is nothing to cancel")
 }
 
+func TestACleanupThatFailsIsShownAndIsGivenUp(t *testing.T) {
+	p := newJobsPage(t)
+	p.cluster.stuck = true
+	p.apply(core.JobSpec{ID: "j"})
+	run := p.trigger("j")
+	p.until(run, core.OrchestratorContainerCreating)
+	path := "/runs/" + run.String()
+	assert.NotContains(t, p.get(path), path+"/abandon")
+	p.act(path+"/cancel", "reason", "not today")
+	p.when(run, func(o core.Orchestrator) bool { return o.Cleanup.Failing() })
+	s := p.get(path)
+	assert.Contains(t, s, "could not be deleted since")
+	assert.Contains(t, s, "pods is forbidden: &lt;no right&gt;")
+	assert.Contains(t, p.get("/runs?cleanup_failed=true"), `<span class="state bad">cleanup fails</span>`)
+	s = p.get(p.act(path+"/abandon", "reason", "the cluster is gone"))
+	assert.Contains(t, s, "The cleanup was given up: something of it may still be there.")
+	assert.NotContains(t, s, path+"/abandon")
+}
+
 func TestAConstraintThatIsViolatedIsShownWithItsActions(t *testing.T) {
 	p := newJobsPage(t)
 	p.cluster.checks = `{"should_proceed":false,"message":"too late","checks":[{"name":"window","phase":"pre","met":false,"message":"it is <closed>","actions":[{"type":"skip"}]}]}`
