@@ -31,7 +31,7 @@ func (q *visit) jobs() (view, error) {
 	var got wire.JobList
 	t, err := q.read(list{
 		api: "/jobs", path: "/jobs", caption: "Jobs, newest first",
-		filters: []field{{Name: "paused", Label: "Paused", Type: fieldChoice, Options: yesNo()}},
+		filters: []field{{Name: "paused", Label: "Paused", Type: fieldChoice, Options: yesNo()}, {Name: "label", Label: "Label (name=value)"}},
 		head:    []string{"Name", "When", "Status", "Next", "Last run", "Active", "Completed", "Failed", "Other ends", "Tenant"},
 		empty:   "There is no job. A job runs a pod in a cluster, or processes of the daemon's machine, at each time of its schedule; make one here, or with: orreryd job apply -f FILE",
 	}, &got)

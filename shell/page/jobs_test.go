@@ -38,6 +38,20 @@ func TestTheListOfJobsShowsScheduleStateAndLastRun(t *testing.T) {
 	}
 }
 
+func TestTheListOfJobsIsFiltered(t *testing.T) {
+	p := newJobsPage(t)
+	p.apply(core.JobSpec{ID: "one", Labels: map[string]string{"team": "a"}})
+	p.apply(core.JobSpec{ID: "two"})
+	p.act("/jobs/two/pause" + ofDefault)
+	s := p.get("/jobs?label=team%3Da")
+	assert.Contains(t, s, ">one</a>")
+	assert.NotContains(t, s, ">two</a>")
+	s = p.get("/jobs?paused=true")
+	assert.Contains(t, s, ">two</a>")
+	assert.NotContains(t, s, ">one</a>")
+	assert.Equal(t, http.StatusBadRequest, p.ask("/jobs?label=team", nil).Code)
+}
+
 func TestThePageOfAJobShowsItsRunsAsAGridAndAsText(t *testing.T) {
 	p := newJobsPage(t)
 	p.apply(core.JobSpec{ID: "nightly", Schedule: "0 2 * * *", ConstraintConfig: []byte(`{"window":{"from":"01:00"}}`)})

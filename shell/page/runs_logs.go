@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"html/template"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -172,9 +173,7 @@ func (q *visit) logLinks(w logWanted, got *logWindow) (out []link) {
 		if from > 0 {
 			params.Set("from", strconv.Itoa(from))
 		}
-		for name, v := range q.scopeQuery() {
-			params[name] = v
-		}
+		maps.Copy(params, q.scopeQuery())
 		out = append(out, link{Text: text, Href: q.p.base + withQuery(path, params)})
 	}
 	here := q.URL.EscapedPath()

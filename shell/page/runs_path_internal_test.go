@@ -15,22 +15,16 @@ func reached(s core.OrchestratorStatus, constraints bool) core.Orchestrator {
 	if constraints {
 		o.Config.ConstraintConfig = []byte(`{"window":{}}`)
 	}
-	order := []core.OrchestratorStatus{
-		core.OrchestratorPreRun, core.OrchestratorPending, core.OrchestratorConditionRunning, core.OrchestratorActionRunning,
-		core.OrchestratorContainerCreating, core.OrchestratorRunning, core.OrchestratorTerminating,
-	}
-	for _, at := range order {
-		switch at {
-		case core.OrchestratorConditionRunning:
-			o.ConstraintCheckStarted = 3000
-		case core.OrchestratorContainerCreating:
-			o.CreationAskedAt = 4000
-		case core.OrchestratorRunning:
-			o.ExecutionStartedAt = 5000
-		case core.OrchestratorTerminating:
-			o.ExecutionEndedAt = 6000
-		}
-		if at == s {
+	for _, border := range []struct {
+		to core.OrchestratorStatus
+		at *core.Time
+	}{
+		{core.OrchestratorPreRun, new(core.Time)}, {core.OrchestratorPending, new(core.Time)}, {core.OrchestratorConditionRunning, &o.ConstraintCheckStarted},
+		{core.OrchestratorActionRunning, new(core.Time)}, {core.OrchestratorContainerCreating, &o.CreationAskedAt},
+		{core.OrchestratorRunning, &o.ExecutionStartedAt}, {core.OrchestratorTerminating, &o.ExecutionEndedAt},
+	} {
+		*border.at = 3000
+		if border.to == s {
 			break
 		}
 	}
