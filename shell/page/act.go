@@ -11,6 +11,7 @@ import (
 type act struct {
 	on   string // the address of what it is done to, such as "/actions/{id}"
 	name string // the last segment of the form's address
+	at   string // the form's address; empty: on/name. What is new and known by its name may have any name, also "new"
 
 	method string // of the API's request
 	api    string // its path, with the same names in braces
@@ -49,7 +50,12 @@ type actForm struct {
 	Notes   []block
 }
 
-func (a act) pattern() string { return a.on + "/" + a.name }
+func (a act) pattern() string {
+	if a.at != "" {
+		return a.at
+	}
+	return a.on + "/" + a.name
+}
 
 // scopeParams are the parameters that say whose a name is. They go from address to address.
 var scopeParams = []string{"namespace", "tenant"}

@@ -16,7 +16,7 @@ func actsOnJobs() []act {
 	const on = "/jobs/{id}"
 	return []act{
 		{
-			on: "/jobs", name: "new", method: http.MethodPut, api: "/v1/jobs/{id}", label: "New job", main: true, done: "The job was created.",
+			on: "/jobs", name: "new", at: "/new-job", method: http.MethodPut, api: "/v1/jobs/{id}", label: "New job", main: true, done: "The job was created.",
 			says: "Makes a run at each time of a schedule: a pod in a cluster, or processes of the daemon's machine.",
 			load: (*visit).newJob, amend: amendJob, after: afterJob, try: (*visit).planJob,
 		},
@@ -43,7 +43,7 @@ func actsOnJobs() []act {
 		},
 		{
 			on: on, name: "apply", method: http.MethodPut, api: "/v1/jobs/{id}", label: "Edit", done: "The job has its new configuration.",
-			says: "Gives the job the whole configuration below: what is left out has its default afterwards. Runs that have begun keep the old one.",
+			says: "Gives the job the whole configuration below: what is left out has its default afterwards. Runs that have begun keep the old one; if the schedule changes, those that wait for their turn are cancelled.",
 			load: (*visit).editJob, amend: amendJob, try: (*visit).planJob,
 		},
 		{

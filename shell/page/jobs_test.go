@@ -104,7 +104,7 @@ func TestAJobIsTriggeredWithVariablesAndTheActLeadsToItsRun(t *testing.T) {
 
 func TestAJobIsMadeTriedChangedAndDeleted(t *testing.T) {
 	p := newJobsPage(t)
-	to := p.act("/jobs/new", "id", "a b?", "schedule", "@daily", "pod_spec", `{"containers":[{"name":"x"}]}`, "rest", `{"overlap":"skip"}`, "namespace", "default", "tenant", "default")
+	to := p.act("/new-job", "id", "a b?", "schedule", "@daily", "pod_spec", `{"containers":[{"name":"x"}]}`, "rest", `{"overlap":"skip"}`, "namespace", "default", "tenant", "default")
 	s := p.get(to)
 	assert.Contains(t, s, "The job was created.")
 	assert.Contains(t, s, "<dt>Overlap</dt><dd>skip</dd>")
@@ -140,7 +140,7 @@ func TestAJobThatIsRefusedStaysInTheForm(t *testing.T) {
 		assert.Equal(t, http.StatusBadRequest, w.Code, c.rest)
 		assert.Contains(t, w.Body.String(), c.want)
 	}
-	w := p.send("/jobs/new", "id", "k", "schedule", "@daily", "pod_spec", "{}", "rest", `{"schedule":"@hourly"}`, "namespace", "default", "tenant", "default")
+	w := p.send("/new-job", "id", "k", "schedule", "@daily", "pod_spec", "{}", "rest", `{"schedule":"@hourly"}`, "namespace", "default", "tenant", "default")
 	assert.Equal(t, http.StatusBadRequest, w.Code)
 	assert.Contains(t, w.Body.String(), "schedule: stands in a field of its own")
 }
@@ -206,8 +206,15 @@ func TestMarkupInAJobStaysText(t *testing.T) {
 func TestANewJobDoesNotTakeThePlaceOfAnother(t *testing.T) {
 	p := newJobsPage(t)
 	p.apply(core.JobSpec{ID: "j", Schedule: "@daily"})
-	w := p.send("/jobs/new", "id", "j", "pod_spec", `{"containers":[{"name":"x"}]}`, "namespace", "default", "tenant", "default")
+	w := p.send("/new-job", "id", "j", "pod_spec", `{"containers":[{"name":"x"}]}`, "namespace", "default", "tenant", "default")
 	assert.Equal(t, http.StatusConflict, w.Code)
 	assert.Contains(t, w.Body.String(), "there is a job &#34;j&#34; already")
 	assert.Contains(t, p.get("/jobs/j"+ofDefault), "@daily")
+}
+
+func TestAJobMayBeCalledNew(t *testing.T) {
+	p := newJobsPage(t)
+	p.apply(core.JobSpec{ID: "new"})
+	assert.Contains(t, p.get("/jobs"), `<a class="button main" href="/ui/new-job">New job</a>`)
+	assert.Contains(t, p.get("/jobs/new"+ofDefault), `<span class="kind">Job</span> new`)
 }
