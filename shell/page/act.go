@@ -30,6 +30,8 @@ type act struct {
 	load func(q *visit) ([]field, error)
 	// amend changes the body that was made of the fields; nil: it is right as it is.
 	amend func(q *visit, body map[string]any, form url.Values) error
+	// try shows what the act would do with a body, and changes nothing; nil: it cannot be tried.
+	try func(q *visit, body map[string]any) ([]block, error)
 	// after gives where the act leads; nil: to what it was done to.
 	after func(q *visit, a *answer) string
 
@@ -48,6 +50,7 @@ type actForm struct {
 	Error   string
 	Refused string
 	Preview string // the address that shows what the fields mean while they are typed; empty: none
+	Try     bool   // it has a button that shows what it would do
 	Notes   []block
 }
 
@@ -138,22 +141,23 @@ func (p *Page) serveActForm(a act) http.HandlerFunc {
 				return
 			}
 		}
-		p.showAct(w, q, a, http.StatusOK, fields, "")
+		p.showAct(w, q, a, http.StatusOK, fields, "", nil)
 	}
 }
 
-func (p *Page) showAct(w http.ResponseWriter, q *visit, a act, status int, fields []field, failed string) {
+func (p *Page) showAct(w http.ResponseWriter, q *visit, a act, status int, fields []field, failed string, notes []block) {
 	title := a.label
 	f := &actForm{
 		Says: a.says, Label: a.label, Danger: a.danger, Fields: fields, Error: failed, Refused: a.refuses(q),
-		Path: p.base + withQuery(q.filledIn(a.pattern()), q.scopeQuery()), Back: q.here(a),
+		Path: p.base + withQuery(q.filledIn(a.pattern()), q.scopeQuery()), Back: q.here(a), Try: a.try != nil, Notes: notes,
 	}
 	if a.notes != nil {
-		var err error
-		if f.Notes, err = a.notes(q); err != nil && failed == "" { // else that is what is to be told
+		own, err := a.notes(q)
+		if err != nil && failed == "" { // else that is what is to be told
 			p.fail(w, q, err)
 			return
 		}
+		f.Notes = append(own, notes...)
 	}
 	if strings.HasPrefix(a.on, "/schedules") || strings.HasPrefix(a.on, "/recurring") {
 		for _, field := range fields {
@@ -199,10 +203,14 @@ func (p *Page) serveAct(a act) http.HandlerFunc {
 			}
 		}
 		fields = filled(fields, r.PostForm)
+		if a.try != nil && r.PostForm.Has("try") {
+			p.tryAct(w, q, a, fields)
+			return
+		}
 		got, err := p.carryOut(q, a, fields)
 		if err != nil {
 			status, text := p.statusOf(err)
-			p.showAct(w, q, a, status, fields, text)
+			p.showAct(w, q, a, status, fields, text, nil)
 			return
 		}
 		to := q.here(a)
@@ -211,6 +219,21 @@ func (p *Page) serveAct(a act) http.HandlerFunc {
 		}
 		http.Redirect(w, r, withDone(to, a), http.StatusSeeOther)
 	}
+}
+
+// tryAct shows the form once more, with what it would do.
+func (p *Page) tryAct(w http.ResponseWriter, q *visit, a act, fields []field) {
+	body, err := q.bodyOf(a, fields)
+	var notes []block
+	if err == nil {
+		notes, err = a.try(q, body)
+	}
+	if err != nil {
+		status, text := p.statusOf(err)
+		p.showAct(w, q, a, status, fields, text, nil)
+		return
+	}
+	p.showAct(w, q, a, http.StatusOK, fields, "", notes)
 }
 
 // withDone has the page that an act leads to say what was done.
@@ -242,15 +265,19 @@ func (p *Page) doneText(key string) string {
 	return ""
 }
 
-func (p *Page) carryOut(q *visit, a act, fields []field) (*answer, error) {
+// bodyOf makes the body of an act's request of the form that was sent.
+func (q *visit) bodyOf(a act, fields []field) (map[string]any, error) {
 	body, err := q.body(fields, q.PostForm)
+	if err != nil || a.amend == nil {
+		return body, err
+	}
+	return body, a.amend(q, body, q.PostForm)
+}
+
+func (p *Page) carryOut(q *visit, a act, fields []field) (*answer, error) {
+	body, err := q.bodyOf(a, fields)
 	if err != nil {
 		return nil, err
-	}
-	if a.amend != nil {
-		if err := a.amend(q, body, q.PostForm); err != nil {
-			return nil, err
-		}
 	}
 	params := q.scopeQuery()
 	for _, name := range a.params {

@@ -182,6 +182,7 @@ func (p *Page) routes() *http.ServeMux {
 		mux.HandleFunc("GET "+a.pattern(), p.serveActForm(a))
 		mux.HandleFunc("POST "+a.pattern(), p.serveAct(a))
 	}
+	mux.HandleFunc("GET /runs/{id}/logs/download", p.downloadLogs)
 	mux.HandleFunc("GET /sign-in", p.showSignIn)
 	mux.HandleFunc("POST /sign-in", p.signIn)
 	mux.HandleFunc("POST /sign-out", p.signOut)

@@ -3,6 +3,7 @@ package page
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"net/url"
 	"strconv"
 	"strings"
@@ -334,9 +335,13 @@ func (q *visit) runningTimes(a wire.RecurringAction) block {
 }
 
 // history shows what became of the times of one schedule.
-func (q *visit) history(path string, rows int) (block, error) {
+func (q *visit) history(path string, rows int) (block, error) { return q.historyIn(path, nil, rows) }
+
+// historyIn is [visit.history] of a schedule that has a name within a namespace and tenant.
+func (q *visit) historyIn(path string, scope url.Values, rows int) (block, error) {
 	var got wire.HistoryList
 	params := url.Values{"limit": {strconv.Itoa(rows)}}
+	maps.Copy(params, scope)
 	if err := q.get(path, params, &got); err != nil {
 		return block{}, err
 	}

@@ -30,7 +30,7 @@ func (q *visit) system() (view, error) {
 		fact{"Version", textOf(info.Version)}, fact{"Instance", codeOf(info.Instance)}, fact{"Rules of the core", textOf(info.Core)}, fact{"Time zone database", textOf(info.TZDB)},
 		fact{"Tools", textOf(strings.Join(info.Tools, ", "))}, fact{"Webhook routes", textOf(strings.Join(info.Webhooks, ", "))},
 	), Links: []link{{Text: "Requests: who asked for what", Href: q.page("/audit")}}})
-	for _, part := range []func() ([]block, error){q.daemon, q.runners, q.tenants} {
+	for _, part := range []func() ([]block, error){q.daemon, q.runnerTable, q.tenants} {
 		b, err := part()
 		if err != nil {
 			return view{}, err
@@ -84,7 +84,7 @@ func within(seconds float64) string {
 	return precisely(time.Duration(seconds * float64(time.Second)))
 }
 
-func (q *visit) runners() ([]block, error) {
+func (q *visit) runnerTable() ([]block, error) {
 	var got wire.RunnerList
 	switch err := q.get("/runners", nil, &got); {
 	case refused(err):

@@ -68,8 +68,14 @@ func longText(s string) *text {
 // ansi makes HTML of a text with the escape sequences of a terminal: its colours and weights are classes of the style
 // sheet, all other sequences go.
 func ansi(s string) template.HTML {
+	html, _ := ansiFrom(nil, s)
+	return html
+}
+
+// ansiFrom is [ansi] of a text that follows on another one: on are the classes that hold at its beginning, and
+// then those that hold at its end.
+func ansiFrom(on []string, s string) (template.HTML, []string) {
 	var b strings.Builder
-	var on []string // the classes
 	write := func(part string) {
 		if part == "" {
 			return
@@ -85,7 +91,7 @@ func ansi(s string) template.HTML {
 		before, rest, found := strings.Cut(s, "\x1b")
 		write(before)
 		if !found {
-			return template.HTML(b.String()) //nolint:gosec // all of its parts are escaped above
+			return template.HTML(b.String()), on //nolint:gosec // all of its parts are escaped above
 		}
 		var codes string
 		if codes, s = cutSequence(rest); codes != "" {

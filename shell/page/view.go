@@ -21,6 +21,7 @@ type view struct {
 	ActForm  *actForm
 	Fail     *apiError
 	Static   bool // it shows nothing that changes by itself
+	Every    int  // after so many seconds it is loaded again, beside when something changes; 0: it is not
 	Download string
 }
 
@@ -113,6 +114,7 @@ type text struct {
 	Plain string
 	HTML  template.HTML // made by this package of escaped parts
 	Wrap  bool
+	Tail  bool // its end is what counts: it is shown scrolled there
 }
 
 // A tile is a number of the overview, which leads to what it counts.

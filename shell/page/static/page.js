@@ -35,7 +35,7 @@
   // Live: what the server says has changed is loaded anew, and put in place of what is shown unless somebody is
   // pointing at it, typing in it or reading it with a selection.
   if (!main.hasAttribute("data-live")) return;
-  let tag = "", waiting = false, busy = false, pointed = false, seen = Date.now();
+  let tag = "", waiting = false, busy = false, over = false, pointed = false, seen = Date.now();
   main.addEventListener("pointerenter", () => { pointed = true; }, true);
   main.addEventListener("pointerleave", (e) => { if (e.target === main) { pointed = false; later(); } });
   const held = () => {
@@ -53,6 +53,7 @@
 
   const say = (text) => { if (told.textContent !== text) told.textContent = text; };
   async function refresh() {
+    if (over) return; // what was followed has ended
     waiting = true;
     if (document.hidden || busy) return;
     if (held()) { say("Changed: shown when you let go"); setTimeout(later, 2000); return; }
@@ -67,7 +68,12 @@
       const doc = new DOMParser().parseFromString(await r.text(), "text/html");
       if (held()) { waiting = true; return; }
       tag = r.headers.get("ETag") || "";
-      swap(doc.getElementById("main"));
+      const to = doc.getElementById("main");
+      if (main.dataset.every) {
+        if (to.dataset.every) main.dataset.every = to.dataset.every;
+        else { delete main.dataset.every; over = true; }
+      }
+      swap(to);
       seen = Date.now();
       say("");
     } catch {
@@ -86,9 +92,9 @@
     if (!same) { main.replaceChildren(...next); return; }
     from.forEach((n, i) => {
       if (n.isEqualNode(next[i])) return;
-      const places = [...n.querySelectorAll("pre, .wide, .diagram")].map((p) => [p.scrollLeft, p.scrollTop, p.scrollTop + p.clientHeight >= p.scrollHeight - 4]);
+      const places = [...n.querySelectorAll("pre, .wide, .diagram, .tail")].map((p) => [p.scrollLeft, p.scrollTop, p.scrollTop + p.clientHeight >= p.scrollHeight - 4]);
       n.replaceWith(next[i]);
-      [...next[i].querySelectorAll("pre, .wide, .diagram")].forEach((p, k) => {
+      [...next[i].querySelectorAll("pre, .wide, .diagram, .tail")].forEach((p, k) => {
         if (places[k]) { p.scrollLeft = places[k][0]; p.scrollTop = places[k][2] ? p.scrollHeight : places[k][1]; }
       });
     });
@@ -96,7 +102,7 @@
 
   const url = base + "/live";
   const heard = (m) => {
-    if (m.changed) refresh();
+    if (m.changed && !main.dataset.every) refresh();
     if (m.state === "lost") say("Not connected: trying again");
     if (m.state === "live" && !waiting) say("");
   };
@@ -111,6 +117,13 @@
   } else {
     poll = setInterval(() => { if (!document.hidden) refresh(); }, 5000);
   }
+  // What the server does not tell of, such as lines of logs, is asked for instead. How long to wait may change with each answer.
+  let asked = Date.now();
+  if (main.dataset.every) setInterval(() => {
+    if (document.hidden || held() || !main.dataset.every || Date.now() - asked < 1000 * main.dataset.every) return;
+    asked = Date.now();
+    refresh();
+  }, 500);
   // Times that are told as "5 min ago" grow old by themselves, and a stream may be cut off silently.
   setInterval(() => { if (!document.hidden && Date.now() - seen > 30000) refresh(); }, 10000);
 })();
