@@ -155,10 +155,13 @@ func (q *visit) crumbsOf(a act) []link {
 	for _, s := range strings.Split(strings.Trim(a.on, "/"), "/") {
 		path += "/" + s
 		at := q.filledIn(path)
-		text := s
-		if strings.HasPrefix(s, "{") {
+		var text string
+		switch {
+		case strings.HasPrefix(s, "{"):
 			text = shortID(q.PathValue(strings.Trim(s, "{}")))
-		} else {
+		case s == "recurring": // their list is that of all schedules
+			at, text = "/schedules", navName("schedules")
+		default:
 			text = navName(s)
 		}
 		out = append(out, link{Text: text, Href: q.p.base + withQuery(at, q.scopeQuery())})
