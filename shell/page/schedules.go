@@ -225,7 +225,11 @@ func (q *visit) recurring() (view, error) {
 	}
 	v.Acts = q.actLinks("/recurring/{id}", "trigger", pausing, "skip-next", "edit", "backfill", "delete")
 	if !a.Enabled && a.DisabledReason != "" {
-		v.Body = append(v.Body, block{Notice: &notice{Text: "It is paused: " + a.DisabledReason, Tone: toneWait}})
+		text := "It is paused: " + a.DisabledReason
+		if strings.HasPrefix(a.DisabledReason, "paused ") {
+			text = "It is " + a.DisabledReason
+		}
+		v.Body = append(v.Body, block{Notice: &notice{Text: text, Tone: toneWait}})
 	}
 	for _, w := range p.Warnings {
 		v.Body = append(v.Body, block{Notice: &notice{Text: w, Tone: toneWait}})

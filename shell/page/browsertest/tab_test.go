@@ -175,10 +175,11 @@ func (b *tab) eventually(expression string, most time.Duration, about string) {
 	require.True(b.t, ok, "%s: not within %s: %s", about, most, expression)
 }
 
-// fill types a text into a field.
+// fill types a text into a field, in place of what it has.
 func (b *tab) fill(selector, text string) {
 	b.t.Helper()
-	b.do(chromedp.SetValue(chromedp.CSS(selector), ""), chromedp.SendKeys(chromedp.CSS(selector), text))
+	js[bool](b, fmt.Sprintf(`(document.querySelector(%q).select(), true)`, selector))
+	b.do(chromedp.SendKeys(chromedp.CSS(selector), text))
 }
 
 // press presses keys, one after the other.
@@ -218,4 +219,11 @@ func js[T any](b *tab, expression string) T {
 	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 	require.NoError(b.t, err, "%s", strings.TrimSpace(expression[:min(len(expression), 300)]))
 	return v
+}
+
+// alwaysSeen has the tab behave as if it were in front: of ten tabs only one is.
+func (b *tab) alwaysSeen() {
+	b.t.Helper()
+	_, err := chromedp.Call(b.ctx, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
+	require.NoError(b.t, err)
 }
