@@ -145,6 +145,10 @@ func (p *Page) showAct(w http.ResponseWriter, q *visit, a act, status int, field
 			}
 		}
 	}
+	q.nav = "/" + strings.Split(a.on, "/")[1]
+	if q.nav == "/recurring" {
+		q.nav = "/schedules"
+	}
 	p.render(w, q, status, view{Title: title, ActForm: f, Static: true, Crumbs: q.crumbsOf(a)})
 }
 

@@ -150,9 +150,6 @@ func (q *visit) recurringRow(r wire.RecurringSummary) []cell {
 	}
 	when := textOf(inWords(r.CronExpr, r.Timezone))
 	when.More = []cell{codeOf(r.CronExpr)}
-	if r.Timezone != "UTC" {
-		when.Hint = r.Timezone
-	}
 	return []cell{
 		textOf(name).to(q.page(pathOf("recurring", r.ID.String()))).wide(), when.wide(), enabled(r.Enabled), q.at(r.NextExecutionAt), q.at(r.LastExecutedAt),
 		textOf(strconv.FormatUint(r.ExecutionCount, 10)), textOf("recurring"), whose(r.Namespace, r.Tenant),
@@ -171,9 +168,6 @@ func (q *visit) jobScheduleRow(j wire.JobSummary) []cell {
 	if j.Schedule != "" {
 		when = textOf(inWords(j.Schedule, j.Timezone))
 		when.More = []cell{codeOf(j.Schedule)}
-		if j.Timezone != "" && j.Timezone != "UTC" {
-			when.Hint = j.Timezone
-		}
 	}
 	name := j.Name
 	if name == "" {
@@ -259,7 +253,9 @@ func (q *visit) recurringFacts(a wire.RecurringAction, p wire.Preview) []fact {
 		return textOf(strconv.FormatUint(v, 10))
 	}
 	when := textOf(p.Description)
-	when.Hint = a.Timezone
+	if !strings.Contains(p.Description, a.Timezone) { // it names each zone but UTC
+		when.Hint = a.Timezone
+	}
 	return facts(
 		fact{"When", when}, fact{"Expression", codeOf(a.CronExpr)}, fact{"Next", q.at(a.NextExecutionAt)}, fact{"Last", q.at(a.LastExecutedAt)},
 		fact{"Last success", q.at(a.LastSuccessAt)}, fact{"Paused until", q.at(a.PausedUntil)},
@@ -395,7 +391,11 @@ func (q *visit) previewForm() (view, error) {
 		v.Body = []block{{Notice: &notice{Text: text, Tone: toneBad}}}
 		return v, nil
 	}
-	v.Body = []block{{Notice: &notice{Text: p.Description + " (" + p.Timezone + ")"}}}
+	text := p.Description
+	if !strings.Contains(text, p.Timezone) { // it names each zone but UTC
+		text += " (" + p.Timezone + ")"
+	}
+	v.Body = []block{{Notice: &notice{Text: text}}}
 	for _, w := range append(p.Warnings, q.clockChanges(p.Times, p.Timezone)...) {
 		v.Body = append(v.Body, block{Notice: &notice{Text: w, Tone: toneWait}})
 	}

@@ -35,10 +35,7 @@ func (b *tab) tabTo(of, text string) {
 // enter presses Enter, and waits for the page that this leads to.
 func (b *tab) enter() {
 	b.t.Helper()
-	ctx, cancel := b.within()
-	defer cancel()
-	_, err := chromedp.RunResponse(ctx, chromedp.KeyEvent(kb.Enter))
-	require.NoError(b.t, err)
+	b.leads(chromedp.KeyEvent(kb.Enter), "Enter")
 }
 
 // typed types into what has the focus.

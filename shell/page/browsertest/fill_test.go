@@ -27,7 +27,7 @@ type filler struct {
 	*daemon
 	w words
 	// names of what has an address by its id
-	recurring, paused, failed, pipeline string
+	recurring, paused, failed, printed, pipeline string
 }
 
 // body makes JSON: each {{text}} in it is one of the database's strings.
@@ -86,7 +86,7 @@ func (f *filler) action(tool, label, more, status string) string {
 func (f *filler) actions() {
 	f.t.Helper()
 	f.action("echo", "Import of orders", "", "completed")
-	f.action("print", "Rebuild of indexes", "", "completed")
+	f.printed = f.action("print", "Rebuild of indexes", "", "completed")
 	f.failed = f.action("fail", "Export to the warehouse", "", "failed")
 	f.action("hold", "Scan of the archive", "", "running")
 	f.action("echo", "Invoices of the month", `,"trigger":{"type":"scheduled","next_tick_at":"2090-01-01T00:00:00Z"}`, "pending")
@@ -100,10 +100,10 @@ func (f *filler) actions() {
 func (f *filler) schedules() {
 	f.t.Helper()
 	recurring := func(name, tool, cron, more string) string {
-		return f.post("/v1/recurring", `{"namespace":"default","tenant":"default","cron_expr":"`+cron+`","timezone":"Europe/Berlin","provider":"`+tool+`",
+		return f.post("/v1/recurring", `{"namespace":"default","tenant":"default","cron_expr":"`+cron+`","provider":"`+tool+`",
 			"action_type":"{{nightly}}","payload":{"{{table}}":"{{orders}}"},"description":"{{`+name+`}}","labels":{"team":"{{billing}}"},"metadata":{"{{owner}}":"{{ann}}"}`+more+`}`, "recurring_id")
 	}
-	f.recurring = recurring("Close the books", "echo", "0 9 * * MON-FRI", "")
+	f.recurring = recurring("Close the books", "echo", "0 9 * * MON-FRI", `,"timezone":"Europe/Berlin"`)
 	f.post("/v1/recurring/"+f.recurring+"/trigger", `{}`, "")
 	f.post("/v1/recurring/"+f.recurring+"/skip-next", `{}`, "")
 	f.until("/v1/recurring/"+f.recurring+"/history", "completed")

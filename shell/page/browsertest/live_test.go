@@ -19,10 +19,30 @@ func (d *daemon) named(label string) {
 	d.make("POST", "/v1/actions", fmt.Sprintf(`{"namespace":"default","tenant":"default","label":%q,"tool_name":"echo"}`, label), "id")
 }
 
+// openLive opens a page, and waits until it is up to date and hears of changes.
+func openLive(t *testing.T, d *daemon, path string) *tab {
+	t.Helper()
+	b := newTab(t, d)
+	b.alwaysSeen()
+	streams := d.streams.Load()
+	b.open(path)
+	require.Eventually(t, func() bool { return d.streams.Load() > streams }, patience, 10*time.Millisecond)
+	b.settled()
+	return b
+}
+
+// settled waits until the page shows what came with its stream.
+func (b *tab) settled() {
+	b.t.Helper()
+	b.eventually(`document.readyState === "complete" && performance.getEntriesByType("resource").some((r) => r.initiatorType === "fetch" && r.responseEnd > 0)`,
+		patience, "that the page was loaded anew, as its stream began")
+	time.Sleep(200 * time.Millisecond) // it shows what it has loaded
+}
+
 // shows is an expression: the page shows a text.
 func shows(text string) string { return fmt.Sprintf("document.body.textContent.includes(%q)", text) }
 
-func TestAChangeAppearsInTenTabsThatShareOneStream(t *testing.T) {
+func TestAChangeAppearsInTenTabsThatShareOneStreamAlsoAfterAStart(t *testing.T) {
 	d := startDaemon(t)
 	d.named("first")
 	first := newTab(t, d)
@@ -46,16 +66,20 @@ func TestAChangeAppearsInTenTabsThatShareOneStream(t *testing.T) {
 	for _, b := range tabs {
 		assert.Empty(t, b.complained())
 	}
+
+	d.stop()
+	d.start()
+	d.named("third")
+	made = time.Now()
+	for i, b := range tabs {
+		b.eventually(shows("third"), 2*promised-time.Since(made), fmt.Sprintf("the change behind the start in tab %d", i))
+	}
 }
 
 func TestPagesGoOnAfterTheServerWasStoppedAndStarted(t *testing.T) {
 	d := startDaemon(t)
 	d.named("first")
-	b := newTab(t, d)
-	b.alwaysSeen()
-	b.open("/ui/actions")
-	b.eventually(shows("first"), promised, "what there was")
-	require.Eventually(t, func() bool { return d.streams.Load() > 0 }, patience, 10*time.Millisecond)
+	b := openLive(t, d, "/ui/actions")
 
 	d.stop()
 	b.eventually(`document.querySelector("#live-state").textContent !== ""`, 2*promised, "that the server is gone")
@@ -69,11 +93,7 @@ func TestPagesGoOnAfterTheServerWasStoppedAndStarted(t *testing.T) {
 func TestWhatIsTypedOrSelectedIsNotMoved(t *testing.T) {
 	d := startDaemon(t)
 	d.named("first")
-	b := newTab(t, d)
-	b.alwaysSeen()
-	b.open("/ui/actions")
-	b.eventually(shows("first"), promised, "what there was")
-	require.Eventually(t, func() bool { return d.streams.Load() > 0 }, patience, 10*time.Millisecond)
+	b := openLive(t, d, "/ui/actions")
 	const told = `document.querySelector("#live-state").textContent.startsWith("Changed")`
 
 	b.do(chromedp.Focus(chromedp.CSS("[name=label]")))
@@ -82,8 +102,9 @@ func TestWhatIsTypedOrSelectedIsNotMoved(t *testing.T) {
 	d.named("second")
 	b.eventually(told, promised, "that something has changed")
 	assert.True(t, js[bool](b, `window.field.isConnected && window.field.value === "half a wo" && document.activeElement === window.field`), "the field that is typed in")
-	js[bool](b, `(window.field.value = "", window.field.blur(), true)`)
+	js[bool](b, `(window.field.blur(), true)`)
 	b.eventually(shows("second"), promised, "the change, once the field was left")
+	assert.Equal(t, "half a wo", js[string](b, `document.querySelector("[name=label]").value`), "what was typed and not sent yet")
 
 	js[bool](b, `(getSelection().selectAllChildren(document.querySelector("td.room")), window.row = document.querySelector("tbody tr"), true)`)
 	d.named("third")
@@ -93,14 +114,21 @@ func TestWhatIsTypedOrSelectedIsNotMoved(t *testing.T) {
 	b.eventually(shows("third"), promised, "the change, once nothing was selected")
 }
 
+func TestWhatAnActSaysStaysWhileThePageGoesOn(t *testing.T) {
+	d := startDaemon(t)
+	d.named("first")
+	b := openLive(t, d, "/ui/actions?done=actions.new")
+
+	d.named("second")
+
+	b.eventually(shows("second"), promised, "the change")
+	assert.Equal(t, "The action was created.", b.text("[data-done]"))
+}
+
 func TestAPageThatIsPointedAtIsNotMoved(t *testing.T) {
 	d := startDaemon(t)
 	d.named("first")
-	b := newTab(t, d)
-	b.alwaysSeen()
-	b.open("/ui/actions")
-	b.eventually(shows("first"), promised, "what there was")
-	require.Eventually(t, func() bool { return d.streams.Load() > 0 }, patience, 10*time.Millisecond)
+	b := openLive(t, d, "/ui/actions")
 	at := js[[]float64](b, `(() => { const r = document.querySelector("tbody tr").getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()`)
 
 	b.do(chromedp.MouseEvent("mouseMoved", at[0], at[1]))

@@ -111,36 +111,47 @@ func (b *tab) open(path string) int {
 // click clicks on the first element that a selector names, and waits for the page that this leads to.
 func (b *tab) click(selector string) {
 	b.t.Helper()
-	ctx, cancel := b.within()
-	defer cancel()
-	_, err := chromedp.RunResponse(ctx, chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible))
-	require.NoError(b.t, err, "click %s at %s", selector, b.path())
+	b.leads(chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible), selector)
 }
 
 // follow clicks on the link or button with a text.
 func (b *tab) follow(text string) {
 	b.t.Helper()
-	b.click(b.mark("main a, main button, .menu button, .nav a", text))
+	x, y := b.find("main a, main button, .menu button, .nav a", text)
+	b.leads(chromedp.MouseClickXY(x, y), text)
 }
 
 // tap is follow with a finger, and counts.
 func (b *tab) tap(where, text string) {
 	b.t.Helper()
 	b.taps++
-	b.click(b.mark(where, text))
+	x, y := b.find(where, text)
+	b.leads(chromedp.TapXY(x, y), text)
 }
 
-// mark gives a selector of the first visible element of a sort whose text begins with another.
-func (b *tab) mark(of, text string) string {
+// leads does what leads to another page, and waits for that.
+func (b *tab) leads(act chromedp.Action[chromedp.Void], about string) {
 	b.t.Helper()
-	found := js[bool](b, fmt.Sprintf(`(() => {
-		document.querySelectorAll("[data-test]").forEach((n) => n.removeAttribute("data-test"));
+	ctx, cancel := b.within()
+	defer cancel()
+	_, err := chromedp.RunResponse(ctx, act)
+	require.NoError(b.t, err, "%s at %s", about, b.path())
+}
+
+// find gives where the first visible element of a sort stands whose text begins with another. Nothing may cover it.
+func (b *tab) find(of, text string) (x, y float64) {
+	b.t.Helper()
+	at := js[[]float64](b, fmt.Sprintf(`(() => {
 		const n = [...document.querySelectorAll(%q)].find((n) => n.checkVisibility() && n.textContent.trim().startsWith(%q));
-		if (n) n.setAttribute("data-test", "");
-		return !!n;
+		if (!n) return [];
+		n.scrollIntoView({block: "center", behavior: "instant"});
+		const r = n.getClientRects()[0], x = r.x + r.width / 2, y = r.y + r.height / 2;
+		const top = document.elementFromPoint(x, y);
+		return n.contains(top) ? [x, y] : [x, y, 1];
 	})()`, of, text))
-	require.True(b.t, found, "no %s with the text %q at %s:\n%s", of, text, b.path(), b.text("body"))
-	return "[data-test]"
+	require.NotEmpty(b.t, at, "no %s with the text %q at %s:\n%s", of, text, b.path(), b.text("body"))
+	require.Len(b.t, at, 2, "something covers %q at %s", text, b.path())
+	return at[0], at[1]
 }
 
 // text gives the text of the first element that a selector names; nothing if there is none.
