@@ -72,7 +72,7 @@ func (q *visit) schedulesOf(kind, token string) (*table, string, error) {
 	l := list{
 		path: "/schedules", caption: "Schedules",
 		head:  []string{"Name", "When", "Status", "Next", "Last", "Runs", "Kind", "Tenant"},
-		empty: "There is no schedule. A recurring action makes an action at each of its times; make one here, or with: orreryd recurring add '0 9 * * MON-FRI' -- command …",
+		empty: "There is no schedule. A recurring action makes an action at each of its times; make one here, or with: orreryd recurring add --cron '0 9 * * MON-FRI' -- command …",
 	}
 	inner := *q
 	inner.Request = q.Clone(q.Context())

@@ -187,7 +187,7 @@ func violations(b *tab, source, theme string) []string {
 	js[bool](b, `window.axe !== undefined || (`+"() => {"+source+`})() || true`)
 	only := ""
 	if theme != "light" {
-		only = `, runOnly: ["cat.color"]`
+		only = `, runOnly: {type: "rule", values: ["color-contrast", "link-in-text-block"]}`
 	}
 	return js[[]string](b, `axe.run(document, {resultTypes: ["violations"]`+only+`}).then((r) => r.violations.map((v) =>
 		v.id + ": " + v.help + "\n" + v.nodes.slice(0, 3).map((n) => "    " + n.html.slice(0, 200) + "\n    " + n.failureSummary.replaceAll("\n", " ")).join("\n")))`)
