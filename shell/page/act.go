@@ -166,6 +166,10 @@ func (p *Page) showAct(w http.ResponseWriter, q *visit, a act, status int, field
 			}
 		}
 	}
+	q.nav = "/" + strings.Split(a.on, "/")[1]
+	if q.nav == "/recurring" {
+		q.nav = "/schedules"
+	}
 	p.render(w, q, status, view{Title: title, ActForm: f, Static: true, Crumbs: q.crumbsOf(a)})
 }
 
@@ -179,10 +183,13 @@ func (q *visit) crumbsOf(a act) []link {
 			continue
 		}
 		at := q.filledIn(path)
-		text := s
-		if strings.HasPrefix(s, "{") {
+		var text string
+		switch {
+		case strings.HasPrefix(s, "{"):
 			text = shortID(q.PathValue(strings.Trim(s, "{}")))
-		} else {
+		case s == "recurring": // their list is that of all schedules
+			at, text = "/schedules", navName("schedules")
+		default:
 			text = navName(s)
 		}
 		out = append(out, link{Text: text, Href: q.p.base + withQuery(at, q.scopeQuery())})

@@ -41,6 +41,10 @@ func (q *visit) read(l list, out any) (*table, error) {
 	f := &filter{Path: q.p.base + l.path}
 	for _, field := range fields {
 		field.Value = given.Get(field.Name)
+		if len(field.Options) > 0 && field.Options[0] == choice("")[0] {
+			field.Options = slices.Clone(field.Options)
+			field.Options[0].Text = "any"
+		}
 		f.Active = f.Active || field.Value != ""
 		if field.Value != "" {
 			v := field.Value

@@ -234,7 +234,7 @@ func (q *visit) isNew(later []block) bool {
 func (q *visit) firstSteps() block {
 	return block{
 		Title: "Nothing is here yet", Note: "Make a first schedule with the button above, or type:",
-		Text: &text{Plain: "orreryd recurring add '*/5 * * * *' --tool command --input '{\"argv\":[\"date\"]}'\norreryd recurring list"},
+		Text: &text{Plain: "orreryd recurring add --cron '*/5 * * * *' -- date\norreryd recurring list", Wrap: true},
 	}
 }
 

@@ -35,7 +35,7 @@ func scheduleActs() []act {
 		},
 		{
 			on: on, name: "skip-next", method: "POST", api: "/v1/recurring/{id}/skip-next", label: "Skip the next time", done: "The next time is to be skipped.",
-			says: "The next time that is not to be skipped already is skipped.", fields: []field{{Name: "reason", Label: "Reason"}},
+			says: "The next time that is not to be skipped already is skipped.",
 		},
 		{
 			on: on, name: "backfill", method: "POST", api: "/v1/backfills", label: "Backfill", done: "The backfill was created.",

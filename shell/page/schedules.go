@@ -74,7 +74,7 @@ func (q *visit) schedulesOf(kind, token string) (*table, string, error) {
 	l := list{
 		path: "/schedules", caption: "Schedules",
 		head:  []string{"Name", "When", "Status", "Next", "Last", "Runs", "Kind", "Tenant"},
-		empty: "There is no schedule. A recurring action makes an action at each of its times; make one here, or with: orreryd recurring add '0 9 * * MON-FRI' -- command …",
+		empty: "There is no schedule. A recurring action makes an action at each of its times; make one here, or with: orreryd recurring add --cron '0 9 * * MON-FRI' -- command …",
 	}
 	inner := *q
 	inner.Request = q.Clone(q.Context())
@@ -152,9 +152,6 @@ func (q *visit) recurringRow(r wire.RecurringSummary) []cell {
 	}
 	when := textOf(inWords(r.CronExpr, r.Timezone))
 	when.More = []cell{codeOf(r.CronExpr)}
-	if r.Timezone != "UTC" {
-		when.Hint = r.Timezone
-	}
 	return []cell{
 		textOf(name).to(q.page(pathOf("recurring", r.ID.String()))).wide(), when.wide(), enabled(r.Enabled), q.at(r.NextExecutionAt), q.at(r.LastExecutedAt),
 		textOf(strconv.FormatUint(r.ExecutionCount, 10)), textOf("recurring"), whose(r.Namespace, r.Tenant),
@@ -173,9 +170,6 @@ func (q *visit) jobScheduleRow(j wire.JobSummary) []cell {
 	if j.Schedule != "" {
 		when = textOf(inWords(j.Schedule, j.Timezone))
 		when.More = []cell{codeOf(j.Schedule)}
-		if j.Timezone != "" && j.Timezone != "UTC" {
-			when.Hint = j.Timezone
-		}
 	}
 	name := j.Name
 	if name == "" {
@@ -228,7 +222,11 @@ func (q *visit) recurring() (view, error) {
 	v.Acts = q.actLinks("/recurring/{id}", "trigger", pausing, "skip-next", "edit", "backfill", "delete")
 	v.More = []link{q.changesLink(core.KindRecurring, id)}
 	if !a.Enabled && a.DisabledReason != "" {
-		v.Body = append(v.Body, block{Notice: &notice{Text: "It is paused: " + a.DisabledReason, Tone: toneWait}})
+		text := "It is paused: " + a.DisabledReason
+		if strings.HasPrefix(a.DisabledReason, "paused ") {
+			text = "It is " + a.DisabledReason
+		}
+		v.Body = append(v.Body, block{Notice: &notice{Text: text, Tone: toneWait}})
 	}
 	for _, w := range p.Warnings {
 		v.Body = append(v.Body, block{Notice: &notice{Text: w, Tone: toneWait}})
@@ -258,7 +256,9 @@ func (q *visit) recurringFacts(a wire.RecurringAction, p wire.Preview) []fact {
 		return textOf(strconv.FormatUint(v, 10))
 	}
 	when := textOf(p.Description)
-	when.Hint = a.Timezone
+	if !strings.Contains(p.Description, a.Timezone) { // it names each zone but UTC
+		when.Hint = a.Timezone
+	}
 	return facts(
 		fact{"When", when}, fact{"Expression", codeOf(a.CronExpr)}, fact{"Next", q.at(a.NextExecutionAt)}, fact{"Last", q.at(a.LastExecutedAt)},
 		fact{"Last success", q.at(a.LastSuccessAt)}, fact{"Paused until", q.at(a.PausedUntil)},
@@ -398,7 +398,11 @@ func (q *visit) previewForm() (view, error) {
 		v.Body = []block{{Notice: &notice{Text: text, Tone: toneBad}}}
 		return v, nil
 	}
-	v.Body = []block{{Notice: &notice{Text: p.Description + " (" + p.Timezone + ")"}}}
+	text := p.Description
+	if !strings.Contains(text, p.Timezone) { // it names each zone but UTC
+		text += " (" + p.Timezone + ")"
+	}
+	v.Body = []block{{Notice: &notice{Text: text}}}
 	for _, w := range append(p.Warnings, q.clockChanges(p.Times, p.Timezone)...) {
 		v.Body = append(v.Body, block{Notice: &notice{Text: w, Tone: toneWait}})
 	}

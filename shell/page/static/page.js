@@ -20,10 +20,11 @@
   // Forms of schedules.
   for (const form of document.querySelectorAll("form[data-preview]")) {
     const out = document.getElementById("preview");
+    const asks = ["cron_expr", "timezone", "dst", "day_match"]; // no more of the form is to stand in an address
     let timer, asked = 0;
     const show = async () => {
       const n = ++asked;
-      const r = await fetch(form.dataset.preview + "?" + new URLSearchParams([...new FormData(form)].filter(([k]) => k !== "proof")), { headers: { Accept: "text/html" } });
+      const r = await fetch(form.dataset.preview + "?" + new URLSearchParams([...new FormData(form)].filter(([k]) => asks.includes(k))), { headers: { Accept: "text/html" } });
       const doc = new DOMParser().parseFromString(await r.text(), "text/html");
       const part = doc.getElementById("main");
       if (n === asked && part) out.replaceChildren(...part.querySelectorAll(".notice, .facts, .table, ul, p"));
@@ -85,14 +86,33 @@
     }
   }
 
-  // swap puts new parts in place of those that differ, so that what is the same stays as it is, with its scroll position.
+  // carry takes over what was typed, chosen and opened, of what has an id.
+  function carry(from, to) {
+    for (const a of from.querySelectorAll("input[id], select[id], textarea[id], details[id]")) {
+      const b = to.querySelector("#" + CSS.escape(a.id));
+      if (!b || b.localName !== a.localName) continue;
+      if (a.localName === "details") b.open = a.open;
+      else if (a.type === "checkbox" || a.type === "radio") { if (a.checked !== a.defaultChecked) b.checked = a.checked; }
+      else if (a.localName === "select") { if (a.selectedIndex !== Math.max([...a.options].findIndex((o) => o.defaultSelected), 0)) b.value = a.value; }
+      else if (a.value !== a.defaultValue) b.value = a.value;
+    }
+  }
+
+  // swap puts new parts in place of those that differ, so that what is the same stays as it is, with its scroll position. What
+  // an act has said about its end stays until the visitor goes on.
   function swap(to) {
-    const from = [...main.children], next = [...to.children];
+    const from = [...main.children].filter((n) => !n.hasAttribute("data-done")), next = [...to.children];
     const same = from.length === next.length && from.every((n, i) => n.tagName === next[i].tagName);
-    if (!same) { main.replaceChildren(...next); return; }
+    if (!same) {
+      carry(main, to);
+      from.forEach((n) => n.remove());
+      main.append(...next);
+      return;
+    }
     from.forEach((n, i) => {
       if (n.isEqualNode(next[i])) return;
       const places = [...n.querySelectorAll("pre, .wide, .diagram, .tail")].map((p) => [p.scrollLeft, p.scrollTop, p.scrollTop + p.clientHeight >= p.scrollHeight - 4]);
+      carry(n, next[i]);
       n.replaceWith(next[i]);
       [...next[i].querySelectorAll("pre, .wide, .diagram, .tail")].forEach((p, k) => {
         if (places[k]) { p.scrollLeft = places[k][0]; p.scrollTop = places[k][2] ? p.scrollHeight : places[k][1]; }
