@@ -76,14 +76,14 @@ func (q *visit) newJob() ([]field, error) {
 		{Name: "name", Label: "Name", Help: "What people call it."},
 		{Name: "schedule", Label: "Schedule", Help: "A cron expression such as 0 2 * * *; left out: it runs only when it is triggered."},
 		{Name: "timezone", Label: "Time zone", Help: "Such as Europe/Berlin; left out: UTC."},
-		{Name: "runner", Label: "Runner", List: q.runners(), Help: "Who runs it; left out: the default one."},
+		{Name: "runner", Label: "Runner", List: q.runnerNames(), Help: "Who runs it; left out: the default one."},
 		{Name: "pod_spec", Label: "Pod spec", Type: fieldJSON, Required: true, Value: firstPod, Help: "As Kubernetes has it, as JSON."},
 		{Name: "rest", Label: "Further settings", Type: fieldJSON, Help: `A JSON object with what else the job is to have, such as {"overlap": "skip", "retry_config": {"max_retries": 2}}.`},
 	}, q.homeFields()...), nil
 }
 
-// runners names the runners that the visitor may use, for suggestions.
-func (q *visit) runners() (names []string) {
+// runnerNames lists the runners that the visitor may use, for suggestions.
+func (q *visit) runnerNames() (names []string) {
 	var got wire.RunnerList
 	if err := q.get("/runners", nil, &got); err != nil {
 		return nil

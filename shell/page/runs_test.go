@@ -16,14 +16,14 @@ func TestTheMapOfARunHasEveryStateAndEveryWay(t *testing.T) {
 	p.apply(core.JobSpec{ID: "j"})
 	s := p.get("/runs/" + p.trigger("j").String())
 	for _, from := range core.OrchestratorStatuses() {
-		assert.Contains(t, s, ">"+strings.TrimSpace(mainText(from))+"<", from)
+		assert.Contains(t, s, ">"+strings.TrimSpace(stateWords(from))+"<", from)
 		for _, to := range core.OrchestratorTransitions(from) {
-			assert.Contains(t, s, "<title>"+mainText(from)+" → "+mainText(to)+"</title>")
+			assert.Contains(t, s, "<title>"+stateWords(from)+" → "+stateWords(to)+"</title>")
 		}
 	}
 }
 
-func mainText(s core.OrchestratorStatus) string { return strings.ReplaceAll(string(s), "_", " ") }
+func stateWords(s core.OrchestratorStatus) string { return strings.ReplaceAll(string(s), "_", " ") }
 
 // taken gives the ways that the map shows as this run's.
 func taken(s string) (out []string) {
