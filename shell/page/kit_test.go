@@ -26,11 +26,12 @@ import (
 
 // kit is the page over a running engine, as a browser on this machine sees it.
 type kit struct {
-	t    *testing.T
-	api  *httpapi.Server
-	page *page.Page
-	as   string            // the token of the browser; empty: none is configured
-	sess map[string]string // the sessions by token
+	t      *testing.T
+	api    *httpapi.Server
+	page   *page.Page
+	engine *shell.Engine
+	as     string            // the token of the browser; empty: none is configured
+	sess   map[string]string // the sessions by token
 }
 
 // terminal takes what is asked of a session, and does nothing.
@@ -41,6 +42,20 @@ func (terminal) Carry(context.Context, effects.Ref, effects.Outer) (json.RawMess
 }
 
 func newKit(t *testing.T, tokens ...httpapi.Token) *kit {
+	t.Helper()
+	return newKitWith(t, func(*httpapi.Options) {}, tokens...)
+}
+
+// setClock is a clock that a test sets.
+type setClock struct {
+	shell.SystemClock
+	now time.Time
+}
+
+func (c *setClock) Now() time.Time { return c.now }
+
+// newKitWith is newKit with other options of the API.
+func newKitWith(t *testing.T, change func(*httpapi.Options), tokens ...httpapi.Token) *kit {
 	t.Helper()
 	k := &kit{t: t, sess: make(map[string]string)}
 	hold := make(chan struct{}) // a tool that runs delays the engine's end
@@ -65,7 +80,10 @@ func newKit(t *testing.T, tokens ...httpapi.Token) *kit {
 		},
 	})
 	require.NoError(t, err)
-	k.api, err = httpapi.New(httpapi.Options{Engine: engine, Logger: log, Version: "v1.2.3", Tokens: tokens})
+	k.engine = engine
+	o := httpapi.Options{Engine: engine, Logger: log, Version: "v1.2.3", Tokens: tokens}
+	change(&o)
+	k.api, err = httpapi.New(o)
 	require.NoError(t, err)
 	k.page, err = page.New(page.Options{API: k.api, Logger: log})
 	require.NoError(t, err)
