@@ -82,7 +82,7 @@ func TestARecurringActionIsMadeEditedPausedTriggeredAndDeletedOnThePage(t *testi
 
 	k.act(at+"/trigger", url.Values{"payload": {`{"a": 2}`}})
 	require.Eventually(t, func() bool { return strings.Contains(k.text(at), "dispatched completed") }, 20*time.Second, 20*time.Millisecond)
-	assert.Contains(t, k.text(k.act(at+"/skip-next", url.Values{"reason": {"holiday"}})), "Next times to skip 1")
+	assert.Contains(t, k.text(k.act(at+"/skip-next", nil)), "Next times to skip 1")
 
 	to = k.act(at+"/delete", nil)
 	assert.Contains(t, k.text(to), "The recurring action was deleted.")
