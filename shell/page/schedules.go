@@ -177,7 +177,7 @@ func (q *visit) jobScheduleRow(j wire.JobSummary) []cell {
 	}
 	return []cell{
 		textOf(clip(name, 120)).to(q.scoped(pathOf("jobs", j.ID), j.Namespace, j.Tenant)).wide(), when.wide(), enabled(!j.Paused), q.at(j.NextRunAt), q.at(j.LastRun.EndedAt),
-		cell{}, textOf("job"), whose(j.Namespace, j.Tenant),
+		{}, textOf("job"), whose(j.Namespace, j.Tenant),
 	}
 }
 
@@ -328,7 +328,7 @@ func (q *visit) runningTimes(a wire.RecurringAction) block {
 		t.Rows = append(t.Rows, []cell{q.at(r.DueAt), badge("running"), q.at(r.StartedAt), codeOf(shortID(r.Action.String())).to(q.page(pathOf("actions", r.Action.String())))})
 	}
 	for _, w := range a.Waiting {
-		t.Rows = append(t.Rows, []cell{q.at(w.DueAt), badge("waiting"), q.at(w.Since), cell{}})
+		t.Rows = append(t.Rows, []cell{q.at(w.DueAt), badge("waiting"), q.at(w.Since), {}})
 	}
 	t.Empty = "Nothing runs, and nothing waits for its turn."
 	return block{Title: "Running and waiting", Table: t}

@@ -72,6 +72,8 @@ func TestARecurringActionIsCreatedPausedAndDeletedByKeyboard(t *testing.T) {
 	b.tabTo("input", "Type")
 	b.typed("water")
 	b.eventually(`document.getElementById("preview").textContent.includes("Sunday")`, patience, "the words of the expression, as it is typed")
+	assert.Less(t, js[float64](b, `document.getElementById("preview").getBoundingClientRect().top - document.querySelector("[name=cron_expr]").getBoundingClientRect().bottom`), 300.0,
+		"how far below the expression its words stand")
 	b.enter()
 	require.Equal(t, "The recurring action was created.", b.text("[role=status].notice"))
 	require.Contains(t, b.text("h1"), "Water the plants")

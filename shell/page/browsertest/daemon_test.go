@@ -105,7 +105,7 @@ func (d *daemon) start() {
 	require.NoError(d.t, err)
 	ui, err := page.New(page.Options{API: api, Version: "v1.2.3", Logger: quiet})
 	require.NoError(d.t, err)
-	listener, err := net.Listen("tcp", d.addr) //nolint:noctx // it is taken at once, or not at all
+	listener, err := net.Listen("tcp", d.addr)
 	require.NoError(d.t, err)
 	d.addr = listener.Addr().String()
 	d.url = "http://" + d.addr

@@ -36,7 +36,7 @@ func (b *tab) settled() {
 	b.t.Helper()
 	b.eventually(`document.readyState === "complete" && performance.getEntriesByType("resource").some((r) => r.initiatorType === "fetch" && r.responseEnd > 0)`,
 		patience, "that the page was loaded anew, as its stream began")
-	time.Sleep(200 * time.Millisecond) // it shows what it has loaded
+	js[bool](b, `new Promise((then) => setTimeout(() => then(true), 200))`) // it shows what it has loaded
 }
 
 // shows is an expression: the page shows a text.

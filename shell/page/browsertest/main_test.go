@@ -56,7 +56,7 @@ var theBrowser shared
 // shared is a browser that begins when the first test asks for it.
 type shared struct {
 	once  sync.Once
-	ctx   context.Context //nolint:containedctx // chromedp keeps the browser in its context
+	ctx   context.Context // chromedp keeps the browser in it
 	close func() error
 	err   error
 }
@@ -111,7 +111,7 @@ func (b *shared) start(program string) {
 func leftProcess() error {
 	mark := []byte(markOfProcess + "=" + strconv.Itoa(os.Getpid()) + "\x00")
 	var left []string
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Second); ; <-time.After(50 * time.Millisecond) {
 		left = nil
 		environments, _ := filepath.Glob("/proc/[0-9]*/environ")
 		for _, path := range environments {

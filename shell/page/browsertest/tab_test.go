@@ -20,7 +20,7 @@ import (
 // what the Content-Security-Policy forbids.
 type tab struct {
 	t      *testing.T
-	ctx    context.Context //nolint:containedctx // chromedp keeps the tab in its context
+	ctx    context.Context // chromedp keeps the tab in it
 	base   string          // of the addresses
 	closes func()
 
@@ -32,16 +32,16 @@ type tab struct {
 // newTab opens a tab with cookies of its own.
 func newTab(t *testing.T, d *daemon) *tab {
 	t.Helper()
-	return openTab(t, d, browser(t), chromedp.WithNewBrowserContext())
+	return openTab(browser(t), t, d, chromedp.WithNewBrowserContext())
 }
 
 // another opens one more tab beside a tab: it has the same cookies, and shares its worker.
 func (b *tab) another() *tab {
 	b.t.Helper()
-	return openTab(b.t, &daemon{url: b.base}, b.ctx)
+	return openTab(b.ctx, b.t, &daemon{url: b.base})
 }
 
-func openTab(t *testing.T, d *daemon, parent context.Context, options ...chromedp.ContextOption) *tab {
+func openTab(parent context.Context, t *testing.T, d *daemon, options ...chromedp.ContextOption) *tab {
 	t.Helper()
 	b := &tab{t: t, base: d.url}
 	ctx, cancel := chromedp.NewContext(parent, append(options, chromedp.WithListener(b.hear))...)
@@ -164,12 +164,6 @@ func (b *tab) text(selector string) string {
 func (b *tab) path() string {
 	b.t.Helper()
 	return js[string](b, "location.pathname + location.search")
-}
-
-// has reports whether an element is there.
-func (b *tab) has(selector string) bool {
-	b.t.Helper()
-	return js[bool](b, fmt.Sprintf("document.querySelector(%q) !== null", selector))
 }
 
 // eventually waits until an expression is true, at most for a time.

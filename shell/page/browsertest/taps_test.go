@@ -61,7 +61,7 @@ func TestOnATelephoneOneSeesWhatWasMissed(t *testing.T) {
 	d.make("POST", "/v1/recurring", `{"namespace":"default","tenant":"default","cron_expr":"@every 1s","provider":"echo","action_type":"x","description":"Heartbeat of the shop","start_deadline_seconds":1}`, "recurring_id")
 	d.until("/v1/actions", "completed")
 	d.stop()
-	time.Sleep(4 * time.Second)
+	<-time.After(4 * time.Second) // of its times, none of which may begin later than a second
 	d.start()
 	d.until("/v1/occurrences?verdict=missed", "missed")
 	b := telephone(t, d)

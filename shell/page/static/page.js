@@ -20,6 +20,7 @@
   // Forms of schedules.
   for (const form of document.querySelectorAll("form[data-preview]")) {
     const out = document.getElementById("preview");
+    if (!out) continue;
     const asks = ["cron_expr", "timezone", "dst", "day_match"]; // no more of the form is to stand in an address
     let timer, asked = 0;
     const show = async () => {
