@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"pgregory.net/rapid"
 
+	_ "github.com/orrery-go/orrery/effects/seedtest"
+
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 )
 

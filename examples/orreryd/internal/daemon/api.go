@@ -41,7 +41,8 @@ func (d *daemon) newAPI() (*http.Server, error) {
 		MaxWebhookBytesInFlight: c.HTTP.MaxWebhookBytesInFlight, MaxBodyBytesInFlight: c.HTTP.MaxBodyBytesInFlight,
 		MaxRequestsPerToken: c.HTTP.MaxRequestsPerToken, MaxListsPerToken: c.HTTP.MaxListsPerToken,
 		MaxStreamsPerToken: c.HTTP.MaxStreamsPerToken, MaxConnections: maxConnections(c.HTTP.MaxConnections, descriptors()),
-		Jobs: d.jobs, OpenRunners: c.OpenRunners(), JobUses: func(spec core.JobSpec) (jobs.Reach, error) { return constraints.Uses(&spec) },
+		Settings: c.Shown,
+		Jobs:     d.jobs, OpenRunners: c.OpenRunners(), JobUses: func(spec core.JobSpec) (jobs.Reach, error) { return constraints.Uses(&spec) },
 		ParsePodSpec: func(text []byte) (json.RawMessage, error) {
 			_, spec, err := podspec.Parse(text)
 			return spec, err
