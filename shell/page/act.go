@@ -166,10 +166,7 @@ func (p *Page) showAct(w http.ResponseWriter, q *visit, a act, status int, field
 			}
 		}
 	}
-	q.nav = "/" + strings.Split(a.on, "/")[1]
-	if q.nav == "/recurring" {
-		q.nav = "/schedules"
-	}
+	q.nav, _ = listOf(strings.Split(a.on, "/")[1])
 	p.render(w, q, status, view{Title: title, ActForm: f, Static: true, Crumbs: q.crumbsOf(a)})
 }
 
@@ -179,22 +176,28 @@ func (q *visit) crumbsOf(a act) []link {
 	path := ""
 	for _, s := range strings.Split(strings.Trim(a.on, "/"), "/") {
 		path += "/" + s
-		if !q.p.views[path] {
+		list, text := listOf(s)
+		if path != "/"+s {
+			list = path
+		}
+		if !q.p.views[list] {
 			continue
 		}
-		at := q.filledIn(path)
-		var text string
-		switch {
-		case strings.HasPrefix(s, "{"):
+		at := q.filledIn(list)
+		if strings.HasPrefix(s, "{") {
 			text = shortID(q.PathValue(strings.Trim(s, "{}")))
-		case s == "recurring": // their list is that of all schedules
-			at, text = "/schedules", navName("schedules")
-		default:
-			text = navName(s)
 		}
 		out = append(out, link{Text: text, Href: q.p.base + withQuery(at, q.scopeQuery())})
 	}
 	return out
+}
+
+// listOf gives the list in which things of a sort stand, by the first segment of their addresses, and its name.
+func listOf(segment string) (path, name string) {
+	if segment == "recurring" { // in the list of all schedules
+		segment = "schedules"
+	}
+	return "/" + segment, navName(segment)
 }
 
 func (p *Page) serveAct(a act) http.HandlerFunc {

@@ -30,7 +30,8 @@ func (q *visit) changes() (view, error) {
 	}
 	v := view{Kind: "Changes of", Title: kind + " " + shortID(id)}
 	if of := entityPages[effects.Kind(kind)]; of != "" {
-		v.Crumbs = []link{{Text: navName(of), Href: q.page("/" + of)}, {Text: shortID(id), Href: q.page(pathOf(of, id))}}
+		path, name := listOf(of)
+		v.Crumbs = []link{{Text: name, Href: q.page(path)}, {Text: shortID(id), Href: q.page(pathOf(of, id))}}
 	}
 	t := &table{Caption: "Changes, newest first", Head: []string{"When", "By", "What came", "What changed", "Batch"}}
 	for _, c := range got.Changes {

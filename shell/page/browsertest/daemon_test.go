@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/audit"
 	"github.com/orrery-go/orrery/shell/constraints"
 	"github.com/orrery-go/orrery/shell/httpapi"
 	"github.com/orrery-go/orrery/shell/jobs"
@@ -98,7 +99,10 @@ func (d *daemon) start() {
 	require.NoError(d.t, err)
 	d.engine, err = shell.New(eo)
 	require.NoError(d.t, err)
+	requests, err := audit.Open(audit.Options{Dir: filepath.Join(d.dir, "audit")})
+	require.NoError(d.t, err)
 	api, err := httpapi.New(httpapi.Options{
+		Audit: requests, AuditReads: true,
 		Engine: d.engine, Logger: quiet, Version: "v1.2.3", Tokens: d.tokens, Jobs: service, OpenRunners: []string{"fake"},
 		Webhooks: map[string]httpapi.WebhookAuth{"hook": {Scheme: httpapi.SchemeNone}},
 	})
@@ -129,6 +133,7 @@ func (d *daemon) start() {
 		assert.NoError(d.t, server.Close())
 		cancel()
 		all.Wait()
+		assert.NoError(d.t, requests.Close())
 		assert.NoError(d.t, store.Close())
 	})
 	require.Eventually(d.t, func() bool { status, _ := d.ask("GET", "/readyz", ""); return status == http.StatusOK }, patience, 10*time.Millisecond)

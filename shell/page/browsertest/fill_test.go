@@ -143,8 +143,8 @@ func (f *filler) queues() {
 	require.NoError(f.t, json.Unmarshal(taken, &got), "%s", taken)
 	require.NotEmpty(f.t, got.Items, "%s", taken)
 	f.post("/v1/queues/mail/items/"+got.Items[0].ID+"/fail"+inDefault, fmt.Sprintf(`{"holder":"{{mailer}}","attempt":%d,"error":"{{no such mailbox}}"}`, got.Items[0].Attempt), "")
-	f.put("/v1/queues/empty"+inDefault, `{}`)
-	f.put("/v1/workers/mailer"+inDefault, `{"queue":"none","do":{"run":{"tool":"echo","input":{"v":"{{letter}}"}}}}`)
+	f.put("/v1/queues/letters"+inDefault, `{}`)
+	f.put("/v1/workers/mailer"+inDefault, `{"queue":"letters","do":{"run":{"tool":"echo","input":{"v":"{{letter}}"}}}}`)
 }
 
 func (f *filler) leases() {

@@ -29,7 +29,9 @@ func TestThePagesAreDrawn(t *testing.T) {
 		{"overview", "/ui/"}, {"schedules", "/ui/schedules"}, {"schedule", "/ui/recurring/" + f.recurring}, {"schedule-paused", "/ui/recurring/" + f.paused},
 		{"schedule-new", "/ui/schedules/new"}, {"schedule-edit", "/ui/recurring/" + f.recurring + "/edit"}, {"schedule-delete", "/ui/recurring/" + f.recurring + "/delete"},
 		{"actions", "/ui/actions"}, {"action-failed", "/ui/actions/" + f.failed}, {"action-printed", "/ui/actions/" + f.printed}, {"occurrences", "/ui/occurrences"},
-		{"found", "/ui/find?q=re"}, {"not-found", "/ui/nowhere"},
+		{"calendar", "/ui/calendar"}, {"jobs", "/ui/jobs"}, {"job", "/ui/jobs/fails-backup" + inDefault}, {"runs", "/ui/runs"},
+		{"pipelines", "/ui/pipelines"}, {"pipeline", "/ui/pipelines/" + f.pipeline}, {"queues", "/ui/queues"}, {"queue", "/ui/queues/mail" + inDefault},
+		{"locks", "/ui/locks"}, {"system", "/ui/system"}, {"found", "/ui/find?q=re"}, {"not-found", "/ui/nowhere"},
 	} {
 		b.draw(dir, p.name, p.path)
 	}

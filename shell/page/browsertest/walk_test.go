@@ -13,12 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// notYet are the pages to which the menu or other pages lead, and which do not exist yet. Who adds one of them takes it off this
-// list: a page of the list that answers fails the test.
-var notYet = []string{
-	"/ui/calendar", "/ui/jobs", "/ui/runs", "/ui/pipelines", "/ui/tasks", "/ui/strategies", "/ui/queues", "/ui/workers", "/ui/locks", "/ui/backfills", "/ui/events", "/ui/system",
-}
-
 // eachShape bounds how many pages of one shape, such as /ui/actions/{id}, are opened in the browser: the others are only
 // asked for.
 const eachShape = 2
@@ -30,21 +24,17 @@ type walker struct {
 	seen  map[string]bool
 	shape map[string]int
 	next  []string
-	here  map[string]bool // the entries of notYet that answered, which they should not
 }
 
 // walk leads a visit to each page. An address is visited once.
 func walk(t *testing.T, d *daemon, visit func(b *tab, path string)) *walker {
 	t.Helper()
-	w := &walker{tab: newTab(t, d), d: d, seen: map[string]bool{}, shape: map[string]int{}, here: map[string]bool{}}
+	w := &walker{tab: newTab(t, d), d: d, seen: map[string]bool{}, shape: map[string]int{}}
 	w.found("/ui/")
 	for len(w.next) > 0 {
 		path := w.next[0]
 		w.next = w.next[1:]
 		status, header, body := d.request("GET", path, "")
-		if w.missing(path, status) {
-			continue
-		}
 		if !assert.Equal(t, http.StatusOK, status, "%s", path) || !strings.HasPrefix(header.Get("Content-Type"), "text/html") {
 			continue
 		}
@@ -60,20 +50,6 @@ func walk(t *testing.T, d *daemon, visit func(b *tab, path string)) *walker {
 	return w
 }
 
-// missing reports whether an address is one of the pages that do not exist yet.
-func (w *walker) missing(path string, status int) bool {
-	for _, p := range notYet {
-		if path == p || strings.HasPrefix(path, p+"/") || strings.HasPrefix(path, p+"?") {
-			if status == http.StatusOK && !w.here[p] {
-				w.here[p] = true
-				w.t.Errorf("%s exists: take it off the list notYet of walk_test.go", p)
-			}
-			return status == http.StatusNotFound
-		}
-	}
-	return false
-}
-
 // found notes an address, unless it was met before.
 func (w *walker) found(path string) {
 	if !w.seen[path] {
@@ -84,7 +60,7 @@ func (w *walker) found(path string) {
 
 // links notes what the page that is open leads to.
 func (w *walker) links() {
-	for _, href := range js[[]string](w.tab, `[...document.querySelectorAll("a[href]")].map((a) => a.href)`) {
+	for _, href := range js[[]string](w.tab, `[...document.querySelectorAll("a[href]")].map((a) => new URL(a.getAttribute("href"), document.baseURI).href)`) {
 		u, err := url.Parse(href)
 		require.NoError(w.t, err)
 		if u.Scheme+"://"+u.Host != w.d.url {
