@@ -109,7 +109,7 @@ func (d *daemon) url() string {
 	if host, port, err := net.SplitHostPort(addr); err == nil && (host == "::" || host == "0.0.0.0") {
 		addr = net.JoinHostPort("127.0.0.1", port)
 	}
-	if d.api.TLSConfig != nil {
+	if d.c.HTTP.TLS.Cert != "" {
 		return "https://" + strings.TrimSpace(addr)
 	}
 	return "http://" + strings.TrimSpace(addr)
@@ -118,7 +118,7 @@ func (d *daemon) url() string {
 // serve answers requests until shutdown.
 func (d *daemon) serve() error {
 	serve := d.api.Serve
-	if d.api.TLSConfig != nil {
+	if d.c.HTTP.TLS.Cert != "" {
 		serve = func(l net.Listener) error { return d.api.ServeTLS(l, "", "") }
 	}
 	if err := serve(d.listener); !errors.Is(err, http.ErrServerClosed) {
