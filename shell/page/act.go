@@ -173,9 +173,9 @@ func (p *Page) showAct(w http.ResponseWriter, q *visit, a act, status int, field
 // crumbsOf leads from the form of an act back to what it is done to, by the addresses on the way that have a page.
 func (q *visit) crumbsOf(a act) []link {
 	var out []link
-	path := ""
-	for _, s := range strings.Split(strings.Trim(a.on, "/"), "/") {
-		path += "/" + s
+	segments := strings.Split(strings.Trim(a.on, "/"), "/")
+	for i, s := range segments {
+		path := "/" + strings.Join(segments[:i+1], "/")
 		list, text := listOf(s)
 		if path != "/"+s {
 			list = path
@@ -227,7 +227,7 @@ func (p *Page) serveAct(a act) http.HandlerFunc {
 		if a.after != nil {
 			to = a.after(q, got)
 		}
-		http.Redirect(w, r, withDone(to, a), http.StatusSeeOther)
+		http.Redirect(w, r, withDone(to, a), http.StatusSeeOther) //nolint:gosec // it begins with the base of the page
 	}
 }
 

@@ -50,7 +50,7 @@ func (a *answer) Write(b []byte) (int, error) {
 // request makes a request of the API for the visitor, as from the browser itself: its bounds by
 // address hold.
 func (q *visit) request(method, path string, body []byte) (*http.Request, error) {
-	r, err := http.NewRequestWithContext(q.Context(), method, path, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(q.Context(), method, path, bytes.NewReader(body)) //nolint:gosec // it goes to a handler of this process
 	if err != nil {
 		return nil, err
 	}
@@ -130,8 +130,7 @@ func pathOf(segments ...string) string {
 
 // statusOf gives the HTTP status of an error, and what the visitor is told of it.
 func (p *Page) statusOf(err error) (status int, text string) {
-	var e *apiError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*apiError](err); ok {
 		return e.Status, e.Text
 	}
 	status, text = httpapi.StatusOf(err)

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
@@ -60,10 +61,7 @@ func matchText(m core.EventMatch) string {
 	if m.Component != "" {
 		out += " of " + m.Component
 	}
-	for _, line := range pairs(m.Data).Lines {
-		out += ", " + line
-	}
-	return clip(out, 300)
+	return clip(strings.Join(append([]string{out}, pairs(m.Data).Lines...), ", "), 300)
 }
 
 // reactionText says what a subscriber does.

@@ -28,7 +28,7 @@ func (p *Page) find(w http.ResponseWriter, r *http.Request) {
 		for _, kind := range byID {
 			switch err := q.get(pathOf(kind.api, for_), nil, nil); {
 			case err == nil:
-				http.Redirect(w, r, q.page(pathOf(kind.page, for_)), http.StatusSeeOther)
+				http.Redirect(w, r, q.page(pathOf(kind.page, for_)), http.StatusSeeOther) //nolint:gosec // it begins with the base of the page
 				return
 			case !notFound(err):
 				p.fail(w, q, err)

@@ -96,10 +96,10 @@ func (q *visit) body(fields []field, form url.Values) (map[string]any, error) {
 func (q *visit) value(f field, form url.Values) (v any, given bool, err error) {
 	raw := form.Get(f.Name)
 	trimmed := strings.TrimSpace(raw)
-	switch f.Type {
-	case fieldBool:
+	if f.Type == fieldBool {
 		return trimmed != "", true, nil
-	case fieldCheck:
+	}
+	if f.Type == fieldCheck {
 		return true, trimmed != "", nil
 	}
 	if trimmed == "" {

@@ -127,7 +127,6 @@ func (q *visit) comesNext() ([]tile, []block, error) {
 	}
 	var all []due
 	until := effects.TimeOf(q.now.Add(time.Hour))
-	more := false
 	var recurring wire.RecurringList
 	if err := q.get("/recurring", url.Values{"all": {"true"}, "enabled": {"true"}, "limit": {"1000"}}, &recurring); err != nil {
 		return nil, nil, err
@@ -148,7 +147,7 @@ func (q *visit) comesNext() ([]tile, []block, error) {
 			all = append(all, due{at, []cell{row[0], row[3], row[1], row[7]}})
 		}
 	}
-	more = recurring.NextPageToken != "" || jobs.NextPageToken != ""
+	more := recurring.NextPageToken != "" || jobs.NextPageToken != ""
 	slices.SortStableFunc(all, func(a, b due) int { return cmp.Compare(a.at, b.at) })
 	late := 0
 	t := &table{Caption: "Due in the next hour", Head: []string{"What", "At", "When", "Tenant"}, Empty: "No recurring action and no job is due in the next hour."}

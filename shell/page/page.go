@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -142,8 +143,8 @@ func (p *Page) asSent(r *http.Request) *http.Request {
 	}
 	r = r.Clone(r.Context())
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
-	for i := len(hops) - 1; i >= 0; i-- { // from the nearest on, as far as they are trusted
-		ip, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
+	for _, hop := range slices.Backward(hops) { // from the nearest on, as far as they are trusted
+		ip, err := netip.ParseAddr(strings.TrimSpace(hop))
 		if err != nil {
 			break
 		}

@@ -106,10 +106,10 @@ func (q *visit) pipelineLinks(p core.Pipeline) (out []link) {
 	case core.PhaseBlocked:
 		out = q.actLinks(on, "unblock")
 	case core.PhaseRunning:
-		switch {
-		case p.Waiting.For == core.WaitApproval:
+		switch p.Waiting.For { //nolint:exhaustive // for what is not here nobody is asked
+		case core.WaitApproval:
 			out = q.actLinks(on, "approve", "reject")
-		case p.Waiting.For == core.WaitManual:
+		case core.WaitManual:
 			q.SetPathValue("phase", p.Phase.Name)
 			out = q.actLinks(on+"/phases/{phase}", "complete", "fail")
 		}

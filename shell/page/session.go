@@ -84,7 +84,7 @@ func (p *Page) proven(w http.ResponseWriter, r *http.Request, q *visit) bool {
 
 // cookie makes a cookie of the page.
 func (p *Page) cookie(r *http.Request, name, value string, age time.Duration) *http.Cookie {
-	return &http.Cookie{
+	return &http.Cookie{ //nolint:gosec // Secure if the connection is
 		Name: name, Value: value, Path: p.base + "/", MaxAge: int(age.Seconds()),
 		HttpOnly: true, Secure: secure(r), SameSite: http.SameSiteLaxMode,
 	}
@@ -131,7 +131,7 @@ func (p *Page) signIn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	http.SetCookie(w, p.cookie(r, sessionCookie, sealed, httpapi.SessionTime))
-	http.Redirect(w, r, p.goesTo(to), http.StatusSeeOther)
+	http.Redirect(w, r, p.goesTo(to), http.StatusSeeOther) //nolint:gosec // goesTo gives addresses of the page alone
 }
 
 func (p *Page) signOut(w http.ResponseWriter, r *http.Request) {
@@ -155,7 +155,7 @@ func (p *Page) setZone(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	http.SetCookie(w, p.cookie(r, zoneCookie, url.QueryEscape(name), 365*24*time.Hour))
-	http.Redirect(w, r, p.goesTo(r.PostForm.Get("to")), http.StatusSeeOther)
+	http.Redirect(w, r, p.goesTo(r.PostForm.Get("to")), http.StatusSeeOther) //nolint:gosec // as in signIn
 }
 
 // zoneOf gives the zone that the browser has chosen: UTC unless it has.
