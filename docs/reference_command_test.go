@@ -81,7 +81,7 @@ func parseHelp(text string) helpText {
 		switch {
 		case strings.HasSuffix(line, ":") && !strings.HasPrefix(line, " "):
 			section = line
-		case section == "Usage:" || section == "Examples:" || section == "Global Flags:":
+		case section == "Usage:" || section == "Aliases:" || section == "Examples:" || section == "Global Flags:":
 		case section == "Flags:":
 			if m := flag.FindStringSubmatch(line); m != nil && m[1] != "--help" {
 				h.flags = append(h.flags, m[1])

@@ -46,13 +46,14 @@ type (
 // from any goroutine: they are all safe for concurrent use. A method that
 // changes something returns once the change is durable.
 type Engine struct {
-	o      Options
-	log    *slog.Logger
-	store  store.Store
-	loop   *engine.Engine
-	takes  takers
-	counts counts
-	usages usages
+	o       Options
+	log     *slog.Logger
+	store   store.Store
+	loop    *engine.Engine
+	takes   takers
+	counts  counts
+	usages  usages
+	changes changeFeed
 }
 
 // Run works until ctx ends, then stops cleanly: it takes nothing new, waits up
@@ -181,3 +182,6 @@ func fillID(id *uuid.UUID) (err error) {
 	}
 	return nil
 }
+
+// InstanceClaims begins the names of the claims of the instances that work on a store.
+const InstanceClaims = engine.ClaimPrefix

@@ -110,6 +110,7 @@ func (e *Engine) noteUsage(committed engine.Committed) {
 // observe counts and logs what a batch has made true.
 func (e *Engine) observe(committed engine.Committed) {
 	c := &commit{Committed: committed}
+	e.changes.tell(committed)
 	e.counts.count(c)
 	for _, ev := range c.Events {
 		o := observersByCategory[ev.Kind.Category]

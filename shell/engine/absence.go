@@ -91,7 +91,7 @@ func (l *loop) lastSign(tx store.Tx, p presence, now effects.Time) (at effects.T
 	if !p.Stopped.IsZero() {
 		return p.Stopped, core.AbsentStopped, nil
 	}
-	claims, err := tx.Claims(claimPrefix)
+	claims, err := tx.Claims(ClaimPrefix)
 	if err != nil {
 		return 0, "", err
 	}

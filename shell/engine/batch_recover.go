@@ -28,7 +28,7 @@ func (b *batch) recoverLost() error {
 	for _, name := range lanes {
 		b.waiting[name] = true
 	}
-	claims, err := b.tx.Claims(claimPrefix)
+	claims, err := b.tx.Claims(ClaimPrefix)
 	if err != nil {
 		return err
 	}

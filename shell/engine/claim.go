@@ -21,7 +21,7 @@ func (l *loop) register(ctx context.Context) error {
 			return err
 		}
 		for n := 0; ; n++ {
-			name := claimPrefix + strconv.Itoa(n)
+			name := ClaimPrefix + strconv.Itoa(n)
 			if c, err := tx.Claim(name); err == nil && c.Holder != "" {
 				continue // held, or its holder is gone: recoverLost deals with it
 			}

@@ -85,7 +85,8 @@ func (l *loop) init(e *Engine) {
 	l.cache.init()
 }
 
-const claimPrefix = "instance/" // of the claims of instances
+// ClaimPrefix begins the names of the claims of instances.
+const ClaimPrefix = "instance/"
 
 func (l *loop) run(ctx context.Context) {
 	now := l.now()

@@ -139,7 +139,7 @@ func (s *Server) actions() machines[core.Action, wire.ActionSummary] {
 	return machines[core.Action, wire.ActionSummary]{
 		what: "action", get: s.engine.Actions().Get, id: idOfPath,
 		listing: listing[core.Action, wire.ActionSummary]{
-			params: []string{"status", "tool", "label*"},
+			params: []string{"status", "tool", "label*", "recurs"},
 			wide:   []string{"tool_input", "result", "raw_payload", "attempts"},
 			omit:   omitOfAction,
 			check:  func(q query) error { _, err := statusOfAction(q); return err },
@@ -202,8 +202,16 @@ func (s *Server) findActions(q query, scope *shell.Scope) (source[core.Action], 
 	if err != nil {
 		return source[core.Action]{}, err
 	}
+	recurs, err := q.bool("recurs")
+	if err != nil {
+		return source[core.Action]{}, err
+	}
+	if recurs != nil && !*recurs {
+		return source[core.Action]{}, failf(http.StatusBadRequest, "recurs: only true is a filter: leave it out for all actions")
+	}
 	labels, err := q.labels()
-	return sourceOf(s.engine.Actions().List, shell.ActionFilter{Scope: scope, Tool: q.get("tool"), Status: status, Labels: labels}), err
+	f := shell.ActionFilter{Scope: scope, Tool: q.get("tool"), Status: status, Labels: labels, Recurs: recurs != nil}
+	return sourceOf(s.engine.Actions().List, f), err
 }
 
 func (s *Server) cancelAction(w http.ResponseWriter, r *http.Request, c *call, a core.Action) (any, error) {

@@ -80,6 +80,7 @@ type inFlight struct {
 	lists    slots         // lists
 	wide     slots         // lists with members that are left out unless they are asked for
 	streams  slots         // streams of events
+	live     slots         // pages that show changes
 	tails    slots         // logs that are followed
 	reads    slots         // logs that are read
 	audits   slots         // lists of the log of requests
@@ -119,6 +120,7 @@ func (s *Server) initInFlight() {
 		}
 		s.inFlight[name] = s.newInFlight(&t)
 	}
+	s.live.most = maxLive
 	s.streams.most, s.tails.most, s.reads.most, s.audits.most = maxStreams, maxTails, maxReads, maxAuditReads
 }
 
@@ -131,7 +133,7 @@ func (s *Server) newInFlight(t *Token) *inFlight {
 		whose:    strconv.Quote(t.Name),
 		requests: slots{most: s.o.MaxRequestsPerToken}, lists: slots{most: s.o.MaxListsPerToken},
 		wide:    slots{most: min(maxWideLists, s.o.MaxListsPerToken)},
-		streams: slots{most: most}, tails: slots{most: most}, reads: slots{most: most},
+		streams: slots{most: most}, live: slots{most: maxLiveEach}, tails: slots{most: most}, reads: slots{most: most},
 		audits: slots{most: maxAuditReadsPerToken},
 		bodies: share{most: s.o.MaxBodyBytesInFlight}, answers: share{most: s.o.MaxBodyBytesInFlight},
 		large: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),

@@ -126,6 +126,8 @@ type Options struct {
 	// Limits bound what tokens that are not an admin's may ask for (default: nothing is
 	// bound).
 	Limits Limits
+	// Settings gives the settings in force as text, without secrets, for admins (default: nothing is shown).
+	Settings func() string
 	// Clock tells when tokens expire and how long replayed webhooks are
 	// remembered (default [shell.SystemClock]). The timestamps of Standard
 	// Webhooks are always compared with the machine's clock.
@@ -145,6 +147,7 @@ type Server struct {
 	registry *prometheus.Registry
 	backup   chan struct{} // holds one element while no backup runs
 	streams  slots         // of events, that are open
+	live     slots         // of pages that show changes
 	tails    slots         // of logs, that are followed
 	reads    slots         // of logs, that are not
 	audits   slots         // of the log of requests, that is read

@@ -86,8 +86,10 @@ func (s *Server) routes() []route {
 			{"POST", "/v1/webhooks/{route}", webhookSender, s.receiveWebhook},
 
 			{"GET", "/v1/audit", anyToken | lists, s.listAudit},
+			{"GET", "/v1/changes/{kind}/{id}", anyToken, s.listChanges},
 			{"GET", "/v1/limits", anyToken, s.showLimits},
 			{"GET", "/v1/runners", anyToken, s.listRunners},
+			{"GET", "/v1/system", unboundToken, noQuery(s.showSystem)},
 			{"GET", "/v1/info", anyToken, noQuery(s.info)},
 			{"GET", "/v1/backup", adminToken | streams, noQuery(s.streamBackup)},
 			{"GET", "/healthz", anyone, s.healthz},

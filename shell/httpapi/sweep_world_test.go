@@ -131,7 +131,7 @@ func newSweepWorld(t *testing.T, kind string) *sweepWorld {
 	for _, of := range sweepOwners {
 		th := thing{
 			"tenant": of.tenant, "tool": of.tool, "secret": of.secret, "name": "thing-" + of.letter, "route": "route-" + of.letter,
-			"id": uuid.NewString(), "phase": "x", "token": "1", "item": uuid.NewString(), "occurrence": uuid.NewString(), "job": "thing-" + of.letter, "recurring": uuid.NewString(),
+			"id": uuid.NewString(), "phase": "x", "token": "1", "item": uuid.NewString(), "occurrence": uuid.NewString(), "job": "thing-" + of.letter, "recurring": uuid.NewString(), "kind": "action",
 		}
 		if make, ok := sweepMakers[kind]; ok && of.letter != "x" {
 			make(w, th)
@@ -166,6 +166,9 @@ const inTenant = "?namespace=ns&tenant={tenant}"
 // sweepMakers make a thing of each kind, by the first part of its path.
 var sweepMakers = map[string]func(*sweepWorld, thing){
 	"actions": func(w *sweepWorld, th thing) {
+		th["id"] = w.must(th, "POST /v1/actions", sweepBodies["createAction"], "id")
+	},
+	"changes": func(w *sweepWorld, th thing) {
 		th["id"] = w.must(th, "POST /v1/actions", sweepBodies["createAction"], "id")
 	},
 	"webhooks": func(w *sweepWorld, th thing) { // what redeliver is about

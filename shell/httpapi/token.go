@@ -196,6 +196,9 @@ func (s *Server) authenticate(r *http.Request) (*Token, error) {
 	if len(s.o.Tokens) == 0 {
 		return &loopback, nil
 	}
+	if t := s.visiting(r); t != nil {
+		return t, nil
+	}
 	given, err := bearer(r)
 	if err != nil {
 		return nil, unauthorized(`Bearer realm="orrery"`, "%s", err)

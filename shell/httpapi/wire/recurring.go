@@ -57,6 +57,8 @@ type RecurringSummary struct {
 	ExecutionCount  uint64            `json:"execution_count"`
 	CreatedAt       effects.Time      `json:"created_at"`
 	Labels          map[string]string `json:"labels"`
+	Namespace       string            `json:"namespace,omitempty"` // beyond 002, in a list of more than one tenant
+	Tenant          string            `json:"tenant,omitempty"`
 }
 
 // RecurringList is a page of GET /v1/recurring (002 section 4).

@@ -29,6 +29,7 @@ func (a *app) actionsCommand() *cobra.Command {
 func (a *app) actions() machine[core.Action] {
 	return machine[core.Action]{
 		a: a, path: "/v1/actions", arg: "ID", args: oneID, view: actionView,
+		id: func(ac core.Action) string { return ac.ID.String() }, ids: finder{path: "/v1/actions", field: "actions", what: "action"},
 		complete: completing(a, "/v1/actions", "actions", nil, func(ac core.Action) (name, about string) {
 			return ac.ID.String(), text.Clip(string(ac.Status.Type)+" "+ac.Label, 60)
 		}),
@@ -262,11 +263,12 @@ func (a *app) actionsList() *cobra.Command {
 				q.Set("include", "tool_input,result,raw_payload")
 			}
 		},
-		header: []string{"ID", "STATUS", "TOOL", "LABEL", "DUE (UTC)", "STARTED (UTC)", "NOTE"},
+		name:   func(ac core.Action) string { return ac.ID.String() },
+		header: []string{"ID", "STATUS:12", "TOOL:20", "LABEL:32", "DUE (UTC)", "STARTED (UTC)", "NOTE:48"},
 		row: func(ac core.Action) []string {
 			return []string{
-				ac.ID.String(), text.Clip(string(ac.Status.Type), 12), text.Clip(ac.ToolName, 20), cell(ac.Label, 32),
-				shortTime(ac.Trigger.KeyTime()), shortTime(ac.StartedAt), cell(note(ac), 48),
+				ac.ID.String(), string(ac.Status.Type), ac.ToolName, text.OrDash(ac.Label),
+				shortTime(ac.Trigger.KeyTime()), shortTime(ac.StartedAt), text.OrDash(note(ac)),
 			}
 		},
 	}.command(a)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+	"github.com/orrery-go/orrery/examples/orreryd/internal/version"
 )
 
 // Exit codes; see the comment of the command.
@@ -35,9 +36,11 @@ type app struct {
 	out, err io.Writer
 	env      func(string) string
 
-	json    bool   // --json
+	json    bool   // --json, or --output json
+	form    string // --output
 	server  string // --server
 	token   string // --token
+	ca      string // --ca
 	started bool   // a command was found and its arguments are well formed
 }
 
@@ -85,6 +88,14 @@ func Main(args []string, env func(string) string, in io.Reader, out, stderr io.W
 	return code
 }
 
+// otherNumber has for each command about many things its name in the other number: both do the same.
+var otherNumber = map[string]string{
+	"actions": "action", "calendars": "calendar", "occurrences": "occurrence", "events": "event", "limits": "limit", "runners": "runner",
+	"queue": "queues", "job": "jobs", "run": "runs", "webhook": "webhooks", "pipeline": "pipelines", "task": "tasks", "strategy": "strategies",
+	"worker": "workers", "lock": "locks", "semaphore": "semaphores", "backfill": "backfills", "subscriber": "subscribers",
+	"runbook": "runbooks",
+}
+
 func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "orreryd",
@@ -123,9 +134,15 @@ a second signal n.`,
 	} {
 		for _, c := range commands {
 			c.GroupID = group
+			if other := otherNumber[c.Name()]; other != "" {
+				c.Aliases = append(c.Aliases, other)
+			}
 			root.AddCommand(c)
 		}
 	}
+	root.Version = versionText(version.Read())
+	root.SetVersionTemplate("{{.Version}}")
+	root.Flags().Bool("version", false, "show what the command version shows") // the library's own would take -v
 	root.SetHelpCommand(helpCommand(root))
 	root.SetFlagErrorFunc(flagError)
 	root.SetOut(a.out) // the scripts of completion go where they are told to now

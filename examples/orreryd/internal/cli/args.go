@@ -38,6 +38,8 @@ func flagError(_ *cobra.Command, err error) error {
 		return usagef("--%s: %q is not a whole number in range", f.Name, value)
 	case "bool":
 		return usagef("--%s: %q is neither true nor false", f.Name, value)
+	case "form":
+		return usagef("--%s: %q is unknown: %w", f.Name, value, errors.Unwrap(bad))
 	case "duration":
 		return usagef("--%s: %q is not a duration such as 30s, 5m or 24h", f.Name, value)
 	}
@@ -68,12 +70,12 @@ func oneArg(name string) cobra.PositionalArgs {
 	}
 }
 
-// oneID is the argument of most commands.
+// oneID is the argument of most commands: an id, or the beginning of one.
 func oneID(cmd *cobra.Command, args []string) error {
 	if err := oneArg("ID")(cmd, args); err != nil {
 		return err
 	}
-	return checkID(args[0])
+	return checkIDOrPrefix(args[0])
 }
 
 // checkID looks at an id that the user typed.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -44,23 +43,29 @@ or not.`,
 		Example: "  orreryd audit --since 24h --status 4xx --all\n  orreryd audit --db /var/lib/orrery/orrery.db --by shop --json",
 		Args:    noArgs,
 	}
+	listed := a.addListFlags(cmd, formWide, formJSON)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := a.settleOutput(); err != nil {
+			return err
+		}
 		if f.page.limit < 1 || f.page.limit > 1000 {
 			return usagef("--limit: %d is not between 1 and 1000", f.page.limit)
 		}
 		if f.db != "" {
-			return a.auditFiles(cmd, &f)
+			return listed.print(cmd.Context(), cmd, func(ctx context.Context) (answered, error) { return a.auditFiles(ctx, cmd, &f) })
 		}
-		q, err := f.query(cmd)
-		if err != nil {
+		if _, err := f.query(cmd); err != nil {
 			return err
 		}
 		return a.withClient(func(ctx context.Context, c *client, _ []string) error {
-			_, entries, next, err := readPages[audit.Entry](ctx, c, request{method: http.MethodGet, path: "/v1/audit", query: q}, "entries", f.page)
-			if err != nil {
-				return err
-			}
-			return a.printAudit(entries, next)
+			return listed.print(ctx, cmd, func(ctx context.Context) (answered, error) {
+				q, err := f.query(cmd) // anew: --since may be a duration before now
+				if err != nil {
+					return answered{}, err
+				}
+				_, entries, next, err := readPages[audit.Entry](ctx, c, request{method: http.MethodGet, path: "/v1/audit", query: q}, "entries", f.page)
+				return a.auditAnswered(entries, next), err
+			})
 		})(cmd, nil)
 	}
 	flags := cmd.Flags()
@@ -137,30 +142,30 @@ func (f *auditFlags) query(cmd *cobra.Command) (url.Values, error) {
 }
 
 // auditFiles reads the log beside a database file.
-func (a *app) auditFiles(cmd *cobra.Command, f *auditFlags) error {
+func (a *app) auditFiles(ctx context.Context, cmd *cobra.Command, f *auditFlags) (out answered, err error) {
 	dir := config.AuditDir(f.db)
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
-		return &exitError{code: exitNotFound, err: fmt.Errorf("--db: there is no log of requests in %s", dir)}
+		return out, &exitError{code: exitNotFound, err: fmt.Errorf("--db: there is no log of requests in %s", dir)}
 	}
 	filter, err := f.filter(cmd)
 	if err != nil {
-		return err
+		return out, err
 	}
 	q := audit.Query{Limit: f.page.limit, Keep: filter.Keep}
 	if q.Since, q.Until, err = f.times(time.Now()); err != nil {
-		return err
+		return out, err
 	}
 	if f.page.token != "" {
 		if q.Before, err = strconv.ParseUint(f.page.token, 10, 64); err != nil {
-			return usagef("--page-token: %q is not one that this command printed with --db", text.Clip(f.page.token, 60))
+			return out, usagef("--page-token: %q is not one that this command printed with --db", text.Clip(f.page.token, 60))
 		}
 	}
 	var entries []audit.Entry
 	damaged, next := 0, ""
 	for {
-		p, err := audit.Read(cmd.Context(), dir, q)
+		p, err := audit.Read(ctx, dir, q)
 		if err != nil {
-			return fmt.Errorf("read the log of requests in %s: %w", dir, err)
+			return out, fmt.Errorf("read the log of requests in %s: %w", dir, err)
 		}
 		entries, damaged, q.Before = append(entries, p.Entries...), damaged+p.Damaged, p.Next
 		if p.Next == 0 {
@@ -174,12 +179,16 @@ func (a *app) auditFiles(cmd *cobra.Command, f *auditFlags) error {
 	if damaged > 0 {
 		text.Sayf(a.err, "%s of the log left out, being damaged: torn by a crash, or changed by somebody\n", counted(damaged, "line"))
 	}
-	return a.printAudit(entries, next)
+	return a.auditAnswered(entries, next), nil
 }
 
-// printAudit prints entries, and how to go on.
-func (a *app) printAudit(entries []audit.Entry, next string) error {
-	if a.json {
+// auditAnswered is a part of the log as it can be printed.
+func (a *app) auditAnswered(entries []audit.Entry, next string) answered {
+	l := listing[audit.Entry]{
+		none: "The log has no such requests", row: auditRow,
+		header: []string{"TIME", "STATUS", "COUNT", "WHO:30", "FROM:39", "OPERATION:30", "TENANT:40", "PATH:60", "REASON:80"},
+	}
+	return answered{next: next, people: func(s screen) string { return l.text(nil, entries, s) }, json: func() error {
 		enc := json.NewEncoder(a.out)
 		enc.SetEscapeHTML(false)
 		for i := range entries {
@@ -187,17 +196,8 @@ func (a *app) printAudit(entries []audit.Entry, next string) error {
 				return fmt.Errorf("print JSON: %w", err)
 			}
 		}
-	} else if len(entries) == 0 {
-		return a.printLine(nil, "The log has no such requests")
-	} else if _, err := io.WriteString(a.out, table{
-		[]string{"TIME", "STATUS", "COUNT", "WHO", "FROM", "OPERATION", "TENANT", "PATH", "REASON"}, rowsOf(entries, auditRow),
-	}.text()); err != nil {
-		return err
-	}
-	if next != "" {
-		text.Sayf(a.err, "There is more: --page-token %s, or --all\n", text.Clean(next))
-	}
-	return nil
+		return a.sayMore(next)
+	}}
 }
 
 func auditRow(e audit.Entry) []string {
@@ -209,6 +209,6 @@ func auditRow(e audit.Entry) []string {
 		tenant = e.Namespace + "/" + e.Tenant
 	}
 	return []string{
-		shortTime(e.At), strconv.Itoa(e.Status), number(e.Count), cell(who, 30), cell(e.Address, 39), cell(e.Operation, 30), cell(tenant, 40), cell(e.Path, 60), cell(e.Reason, 80),
+		shortTime(e.At), strconv.Itoa(e.Status), number(e.Count), text.OrDash(who), text.OrDash(e.Address), text.OrDash(e.Operation), text.OrDash(tenant), text.OrDash(e.Path), text.OrDash(e.Reason),
 	}
 }

@@ -24,6 +24,7 @@ func (a *app) backfillCommand() *cobra.Command {
 	b := &backfills{}
 	b.machine = machine[core.Backfill]{
 		a: a, path: "/v1/backfills", arg: "ID", args: oneID, scope: &b.scope, view: backfillView,
+		ids:   finder{path: "/v1/backfills", field: "backfills", scope: &b.scope, what: "backfill"},
 		id:    func(m core.Backfill) string { return m.ID.String() },
 		ended: func(m core.Backfill) bool { return m.Status.Ended() }, fails: backfillError,
 	}
@@ -128,11 +129,12 @@ func (b *backfills) list() *cobra.Command {
 	return listing[wire.BackfillSummary]{
 		path: b.path, field: "backfills", none: "no backfills", short: "List backfills, newest first",
 		filters: []filter{byStatus(core.BackfillRunning, core.BackfillCompleted, core.BackfillCancelled), {flag: "schedule-id", param: "schedule", usage: "only of the recurring action with that `id`, or the job with that key", check: checkID}},
-		header:  []string{"ID", "SCHEDULE", "STATUS", "TIMES", "RUNNING", "SUCCEEDED", "FAILED", "REFUSED", "CREATED (UTC)", "NOTE"},
+		name:    func(s wire.BackfillSummary) string { return s.ID.String() },
+		header:  []string{"ID", "SCHEDULE:32", "STATUS", "TIMES", "RUNNING", "SUCCEEDED", "FAILED", "REFUSED", "CREATED (UTC)", "NOTE:48"},
 		row: func(s wire.BackfillSummary) []string {
 			return []string{
-				s.ID.String(), cell(s.Name, 32), string(s.Status), number(s.Total), number(s.Running),
-				fmt.Sprint(s.Counts.Succeeded), fmt.Sprint(s.Counts.Failed), fmt.Sprint(s.Counts.Refused), shortTime(s.CreatedAt), cell(s.Held, 48),
+				s.ID.String(), text.OrDash(s.Name), string(s.Status), number(s.Total), number(s.Running),
+				fmt.Sprint(s.Counts.Succeeded), fmt.Sprint(s.Counts.Failed), fmt.Sprint(s.Counts.Refused), shortTime(s.CreatedAt), text.OrDash(s.Held),
 			}
 		},
 	}.command(b.a)
@@ -159,7 +161,7 @@ func backfillView(m core.Backfill) view {
 		running = append(running, []string{timeText(r.At), shortTime(r.StartedAt)})
 	}
 	for _, p := range m.Problems {
-		problems = append(problems, []string{timeText(p.At), string(p.Outcome), cell(p.Reason, 300)})
+		problems = append(problems, []string{timeText(p.At), string(p.Outcome), text.OrDash(p.Reason)})
 	}
 	return view{
 		fields: append([][2]string{
@@ -169,7 +171,7 @@ func backfillView(m core.Backfill) view {
 			{"succeeded", fmt.Sprint(n.Succeeded)}, {"failed", fmt.Sprint(n.Failed)}, {"cancelled", orEmpty(n.Cancelled, func(n uint64) string { return number(n) })},
 			{"refused", fmt.Sprint(n.Refused)}, {"to come", number(uint64(len(m.Times)) - min(uint64(m.Next), uint64(len(m.Times))))},
 		}, append(leftOut(m.AlreadyDispatched, m.Forgotten), [2]string{"created", timeText(m.CreatedAt)}, [2]string{"finished", timeText(m.FinishedAt)})...),
-		tables: []table{{[]string{"RUNNING", "STARTED (UTC)"}, running}, {[]string{"DID NOT SUCCEED", "OUTCOME", "REASON"}, problems}},
+		tables: []table{{[]string{"RUNNING", "STARTED (UTC)"}, running}, {[]string{"DID NOT SUCCEED", "OUTCOME", "REASON:300"}, problems}},
 	}
 }
 

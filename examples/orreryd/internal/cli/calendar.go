@@ -28,7 +28,10 @@ type calendars struct {
 
 func (a *app) calendarsCommand() *cobra.Command {
 	c := &calendars{}
-	c.machine = machine[wire.Calendar]{a: a, path: "/v1/calendars", arg: "NAME", args: oneArg("NAME"), scope: &c.scope, view: calendarView}
+	c.machine = machine[wire.Calendar]{
+		a: a, path: "/v1/calendars", arg: "NAME", args: oneArg("NAME"), scope: &c.scope, view: calendarView,
+		id: func(v wire.Calendar) string { return v.Name },
+	}
 	return a.addClientFlags(group("calendars", "Make, change and show the calendars of schedules",
 		"A calendar has named dates and weekly windows, in a zone, at which the schedules that name it dispatch nothing.",
 		a.withScope(&c.scope, c.list(), c.show("Show a calendar"), c.add(), c.update(), c.delete(), c.importing())...))
@@ -37,10 +40,11 @@ func (a *app) calendarsCommand() *cobra.Command {
 func (c *calendars) list() *cobra.Command {
 	return listing[wire.Calendar]{
 		path: c.path, field: "calendars", none: "no calendars", short: "List calendars, newest first",
-		header: []string{"NAME", "SCOPE", "ZONE", "DATES", "WINDOWS", "LAST DATE"},
+		name:   func(v wire.Calendar) string { return v.Name },
+		header: []string{"NAME:40", "SCOPE:40", "ZONE", "DATES", "WINDOWS", "LAST DATE"},
 		row: func(v wire.Calendar) []string {
 			return []string{
-				text.Clip(v.Name, 40), text.Clip(v.Namespace+"/"+v.Tenant, 40), v.Timezone, number(len(v.Exclude.Dates) + len(v.Include.Dates)),
+				v.Name, v.Namespace + "/" + v.Tenant, v.Timezone, number(len(v.Exclude.Dates) + len(v.Include.Dates)),
 				number(len(v.Exclude.Weekly) + len(v.Include.Weekly)), text.OrDash(v.LastDate),
 			}
 		},
@@ -54,10 +58,10 @@ func calendarView(v wire.Calendar) view {
 		core.CalendarDays
 	}{{"exclude", v.Exclude}, {"include", v.Include}} {
 		for _, d := range of.Dates {
-			rows = append(rows, []string{of.what, text.Clip(d.String(), 100)})
+			rows = append(rows, []string{of.what, d.String()})
 		}
 		for _, w := range of.Weekly {
-			rows = append(rows, []string{of.what, text.Clip(w.String(), 100)})
+			rows = append(rows, []string{of.what, w.String()})
 		}
 	}
 	return view{
@@ -65,7 +69,7 @@ func calendarView(v wire.Calendar) view {
 			{"name", v.Name}, {"scope", v.Namespace + "/" + v.Tenant}, {"zone", v.Timezone}, {"description", v.Description},
 			{"revision", number(v.Revision)}, {"used by", nonZero(v.Uses)}, {"last date", v.LastDate}, {"warning", strings.Join(v.Warnings, "; ")},
 		},
-		tables: []table{{[]string{"", "DATES AND WINDOWS"}, rows}},
+		tables: []table{{[]string{"", "DATES AND WINDOWS:100"}, rows}},
 	}
 }
 
@@ -105,9 +109,9 @@ The schedules whose next times change are printed, with these times.`,
 		}
 		var rows [][]string
 		for _, m := range changed.Moved {
-			rows = append(rows, []string{string(m.Kind), text.Clip(m.ID, 40), text.Clip(m.Name, 40), first(m.NextTimesBefore), first(m.NextTimes)})
+			rows = append(rows, []string{string(m.Kind), m.ID, m.Name, first(m.NextTimesBefore), first(m.NextTimes)})
 		}
-		v.tables = append(v.tables, table{[]string{"MOVED", "ID", "NAME", "NEXT BEFORE (UTC)", "NEXT NOW (UTC)"}, rows})
+		v.tables = append(v.tables, table{[]string{"MOVED", "ID:40", "NAME:40", "NEXT BEFORE (UTC)", "NEXT NOW (UTC)"}, rows})
 		return c.a.print(raw, v)
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +15,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -39,6 +42,7 @@ func (a *app) addClientFlags(cmd *cobra.Command) *cobra.Command {
 	f := cmd.PersistentFlags()
 	f.StringVar(&a.server, "server", "", "`URL` of the daemon (default $ORRERY_SERVER, else "+config.DefaultServer+")")
 	f.StringVar(&a.token, "token", "", "bearer `token` (default $ORRERY_TOKEN, which other users cannot see)")
+	f.StringVar(&a.ca, "ca", "", "`FILE` of the authorities, PEM, that sign the daemon's certificate (default $ORRERY_CA, else the system's)")
 	f.BoolVar(&a.json, "json", false, "print JSON, for programs")
 	return cmd
 }
@@ -57,7 +61,13 @@ func (a *app) client() (*client, error) {
 	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return nil, usagef("the token has white space or characters that are not ASCII: was it copied whole?")
 	}
+	trust, err := trusted(cmp.Or(a.ca, a.env("ORRERY_CA")))
+	if err != nil {
+		return nil, err
+	}
 	t := &http.Transport{
+		TLSClientConfig:       trust,
+		ForceAttemptHTTP2:     true,
 		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
 		TLSHandshakeTimeout:   10 * time.Second,
@@ -69,6 +79,24 @@ func (a *app) client() (*client, error) {
 			return http.ErrUseLastResponse // the API redirects nobody, and a token must not travel
 		},
 	}}, nil
+}
+
+// trusted gives what certificates of a daemon are trusted: those of the system, or those that the authorities of a file have
+// signed.
+func trusted(file string) (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if file == "" {
+		return c, nil
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, usagef("--ca: %w", err)
+	}
+	c.RootCAs = x509.NewCertPool()
+	if !c.RootCAs.AppendCertsFromPEM(b) {
+		return nil, usagef("--ca: %s has no certificate in PEM form", file)
+	}
+	return c, nil
 }
 
 // close drops the idle connections.
@@ -198,6 +226,9 @@ func (c *client) refused(resp *http.Response) error {
 // withClient runs a command's work with a client.
 func (a *app) withClient(run func(ctx context.Context, c *client, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
+		if err := a.settleOutput(); err != nil {
+			return err
+		}
 		c, err := a.client()
 		if err != nil {
 			return err

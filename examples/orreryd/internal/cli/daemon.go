@@ -137,15 +137,20 @@ func (a *app) versionCommand() *cobra.Command {
 		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			v := version.Read()
-			commit := v.Commit
-			if v.Modified {
-				commit += " (modified)"
-			}
-			return a.show(v, view{fields: [][2]string{
-				{"orreryd", v.Version}, {"commit", commit}, {"go", v.Go + " " + v.Platform}, {"core", v.Core}, {"tzdb", v.TZDB},
-			}}.text())
+			return a.show(v, versionText(v))
 		},
 	}
 	cmd.Flags().BoolVar(&a.json, "json", false, "print JSON, for programs")
 	return cmd
+}
+
+// versionText shows the versions for people.
+func versionText(v version.Versions) string {
+	commit := v.Commit
+	if v.Modified {
+		commit += " (modified)"
+	}
+	return view{fields: [][2]string{
+		{"orreryd", v.Version}, {"commit", commit}, {"go", v.Go + " " + v.Platform}, {"core", v.Core}, {"tzdb", v.TZDB},
+	}}.text(screen{})
 }

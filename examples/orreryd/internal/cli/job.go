@@ -28,7 +28,7 @@ type jobCommands struct {
 func (a *app) newJobs() *jobCommands {
 	j := &jobCommands{a: a}
 	j.jobs = machine[core.Job]{
-		a: a, path: "/v1/jobs", arg: "JOB", args: oneArg("JOB"), scope: &j.scope, view: jobView,
+		a: a, path: "/v1/jobs", arg: "JOB", args: oneArg("JOB"), scope: &j.scope, view: jobView, id: func(s core.Job) string { return s.ID },
 		complete: completing(a, "/v1/jobs", "jobs", &j.scope, func(s wire.JobSummary) (name, about string) {
 			return s.ID, text.Clip(s.Schedule+" "+s.Name, 60)
 		}),
@@ -38,6 +38,7 @@ func (a *app) newJobs() *jobCommands {
 		complete: completing(a, "/v1/runs", "runs", &j.scope, func(r wire.RunSummary) (name, about string) {
 			return r.ID.String(), text.Clip(string(r.State)+" "+r.RunID, 60)
 		}),
+		ids:   finder{path: "/v1/runs", field: "runs", scope: &j.scope, what: "run"},
 		id:    func(r wire.Run) string { return r.ID.String() },
 		ended: func(r wire.Run) bool { return r.State.Terminal() }, fails: func(r wire.Run) error { return runError(r.Orchestrator) },
 	}
@@ -60,10 +61,11 @@ func (a *app) jobCommand() *cobra.Command {
 func (j *jobCommands) list() *cobra.Command {
 	return listing[wire.JobSummary]{
 		path: "/v1/jobs", field: "jobs", none: "no jobs: make one with orreryd job apply -f FILE", short: "List jobs, newest first",
-		header: []string{"JOB", "SCOPE", "STATE", "SCHEDULE", "ZONE", "NEXT (UTC)", "ACTIVE", "LAST RUN", "ENDED (UTC)"},
+		name:   func(s wire.JobSummary) string { return s.ID },
+		header: []string{"JOB:40", "SCOPE:40", "STATE", "SCHEDULE:24", "ZONE:20", "NEXT (UTC)", "ACTIVE", "LAST RUN", "ENDED (UTC)"},
 		row: func(s wire.JobSummary) []string {
 			return []string{
-				text.Clip(s.ID, 40), text.Clip(s.Namespace+"/"+s.Tenant, 40), jobState(s.Paused), cell(s.Schedule, 24), text.Clip(s.Timezone, 20),
+				s.ID, s.Namespace + "/" + s.Tenant, jobState(s.Paused), text.OrDash(s.Schedule), s.Timezone,
 				shortTime(s.NextRunAt), number(s.ActiveRuns), text.OrDash(string(s.LastRun.State)), shortTime(s.LastRun.EndedAt),
 			}
 		},
@@ -171,8 +173,7 @@ func exitText(code *int32) string {
 }
 
 func (j *jobCommands) show() *cobra.Command {
-	var output string
-	cmd := j.jobs.sending(verb{
+	return j.a.addOutput(j.jobs.sending(verb{
 		use:   "show",
 		short: "Show a job, or with -o yaml the file that gives it",
 		long: `Show a job: its configuration, when it runs next, and the runs that have not ended.
@@ -180,29 +181,20 @@ With -o yaml it prints a job file, which "orreryd job apply -f" gives the same j
 		example: "  orreryd job show nightly-report\n  orreryd job show nightly-report -o yaml > nightly.yaml",
 		method:  http.MethodGet,
 	}, func(ctx context.Context, c *client, r request, _ []string) error {
-		if output != "" {
-			if err := checkOneOf("output", output, []string{"yaml", "json"}); err != nil {
-				return err
-			}
-		}
-		j.a.json = j.a.json || output == "json"
 		var s core.Job
 		raw, err := c.json(ctx, r, &s)
 		switch {
 		case err != nil:
 			return err
-		case output != "yaml":
-			return j.a.print(raw, jobView(s))
+		case j.a.form != formYAML:
+			return j.jobs.print(raw, s)
 		}
 		file, err := jobfile.Marshal(s.JobSpec)
 		if err == nil {
 			_, err = j.a.out.Write(file)
 		}
 		return err
-	})
-	cmd.Flags().StringVarP(&output, "output", "o", "", "`form`: yaml for a job file, json")
-	fixed(cmd, "output", []string{"yaml", "json"})
-	return cmd
+	}), formWide, formJSON, formName, formYAML)
 }
 
 func jobView(s core.Job) view {
@@ -230,7 +222,7 @@ func jobView(s core.Job) view {
 			{"ended", fmt.Sprintf("%d completed, %d failed, %d cancelled, %d orphaned", s.Counts.Completed, s.Counts.Failed, s.Counts.Cancelled, s.Counts.Orphaned)},
 			{"last run", lastRunText(s.LastRun)}, {"last success", timeText(s.LastSuccessAt)}, {"created", timeText(s.CreatedAt)}, {"updated", timeText(s.UpdatedAt)},
 		},
-		tables: []table{{[]string{"ACTIVE RUN", "STAGE", "BY", "SCHEDULED (UTC)"}, rowsOf(s.Active, func(r core.ActiveRun) []string {
+		tables: []table{{[]string{"ACTIVE RUN:80", "STAGE", "BY", "SCHEDULED (UTC)"}, rowsOf(s.Active, func(r core.ActiveRun) []string {
 			by := "schedule"
 			if r.Manual {
 				by = "hand"
@@ -238,7 +230,7 @@ func jobView(s core.Job) view {
 			if !r.Owner.IsZero() {
 				by = "backfill"
 			}
-			return []string{text.Clip(r.RunID, 80), string(r.Stage), by, shortTime(r.ScheduledAt)}
+			return []string{r.RunID, string(r.Stage), by, shortTime(r.ScheduledAt)}
 		})}},
 	}
 }

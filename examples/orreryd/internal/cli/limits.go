@@ -19,31 +19,39 @@ func (a *app) limitsCommand() *cobra.Command {
 many actions, runs, pipelines, tasks and strategies that have not ended, with its limits as
 [limits] has them; "-": none. Those that store the most come first.`,
 		Args: noArgs,
-		RunE: a.withClient(func(ctx context.Context, c *client, _ []string) error {
+	}
+	flags := a.addListFlags(cmd, formWide, formJSON)
+	cmd.RunE = a.withClient(func(ctx context.Context, c *client, _ []string) error {
+		return flags.print(ctx, cmd, func(ctx context.Context) (answered, error) {
 			var list wire.LimitsList
 			raw, err := c.json(ctx, request{method: http.MethodGet, path: "/v1/limits"}, &list)
-			if err != nil {
-				return err
-			}
-			if len(list.Tenants) == 0 {
-				return a.printLine(raw, "No tenant has anything")
-			}
-			out := table{
-				[]string{"NAMESPACE", "TENANT", "SCHEDULES", "LIVE ACTIONS", "RUNS", "PIPELINES", "TASKS", "STRATEGIES", "BYTES", "QUEUES", "REQUESTS/S", "INPUTS/S"}, rowsOf(list.Tenants, limitsRow),
-			}.text()
-			if list.LeftOut > 0 {
-				out += fmt.Sprintf("%s left out: those that store the least\n", counted(list.LeftOut, "tenant"))
-			}
-			if !list.Counted {
-				out += "The database is still being counted: there may be more than this\n"
-			}
-			if list.Gaps > 0 {
-				out += fmt.Sprintf("%d parts of the database could not be read and are not counted\n", list.Gaps)
-			}
-			return a.show(raw, out)
-		}),
-	}
+			return answered{
+				json:   func() error { return a.printJSON(raw) },
+				people: func(s screen) string { return limitsText(list, s) },
+			}, err
+		})
+	})
 	return a.addClientFlags(cmd)
+}
+
+// limitsText shows the tenants, and what is not said of them.
+func limitsText(list wire.LimitsList, s screen) string {
+	if len(list.Tenants) == 0 {
+		return "No tenant has anything\n"
+	}
+	out := table{
+		[]string{"NAMESPACE", "TENANT", "SCHEDULES", "LIVE ACTIONS", "RUNS", "PIPELINES", "TASKS", "STRATEGIES", "BYTES", "QUEUES", "REQUESTS/S", "INPUTS/S"}, rowsOf(list.Tenants, limitsRow),
+	}.text(s)
+	if list.LeftOut > 0 {
+		out += fmt.Sprintf("%s left out: those that store the least\n", counted(list.LeftOut, "tenant"))
+	}
+	if !list.Counted {
+		out += "The database is still being counted: there may be more than this\n"
+	}
+	if list.Gaps > 0 {
+		out += fmt.Sprintf("%d parts of the database could not be read and are not counted\n", list.Gaps)
+	}
+	return out
 }
 
 func limitsRow(t wire.TenantLimits) []string {

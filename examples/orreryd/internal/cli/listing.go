@@ -5,7 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -29,10 +29,12 @@ type listing[S any] struct {
 	scope   *scoped
 	filters []filter
 	narrow  func(url.Values) // changes what is asked for, after the filters; nil: nothing
+	whole   resolver         // puts the whole id in the place of the argument; nil: it is no id
 
 	lines bool // with --json it prints one element a line
 
-	none   string // printed if the list is empty; %s: the tenant, and the namespace
+	none   string         // printed if the list is empty; %s: the tenant, and the namespace
+	name   func(S) string // what other commands take for it: its id or its name
 	header []string
 	row    func(S) []string
 	// rows gives header and rows if they depend on the whole list, or on the argument.
@@ -139,25 +141,23 @@ func (l listing[S]) command(a *app) *cobra.Command {
 		cmd.Args = noArgs
 	}
 	var p page
+	flags := a.addListFlags(cmd, formWide, formJSON, formName)
 	cmd.RunE = a.withClient(func(ctx context.Context, c *client, args []string) error {
-		q := l.scope.query()
-		for _, f := range l.filters {
-			if err := f.set(cmd, q); err != nil {
-				return err
-			}
+		q, err := l.query(cmd)
+		if err == nil && l.whole != nil {
+			args, err = l.whole(ctx, c, args)
 		}
-		if l.narrow != nil {
-			l.narrow(q)
+		if err != nil {
+			return err
 		}
 		path := l.path
 		if l.of != "" {
 			path = machine[S]{path: path}.of(args[0], l.of)
 		}
-		raws, list, next, err := readPages[S](ctx, c, request{method: http.MethodGet, path: path, query: q}, l.field, p)
-		if err != nil {
-			return err
-		}
-		return l.print(a, args, raws, list, next)
+		return flags.print(ctx, cmd, func(ctx context.Context) (answered, error) {
+			raws, list, next, err := readPages[S](ctx, c, request{method: http.MethodGet, path: path, query: maps.Clone(q)}, l.field, p)
+			return l.answered(a, args, raws, list, next), err
+		})
 	})
 	for _, f := range l.filters {
 		f.add(cmd)
@@ -166,17 +166,40 @@ func (l listing[S]) command(a *app) *cobra.Command {
 	return cmd
 }
 
-// print prints a list, and how to go on.
-func (l listing[S]) print(a *app, args []string, raws []json.RawMessage, list []S, next string) error {
-	switch {
-	case a.json && l.lines:
+// query is what the flags of a command ask for.
+func (l listing[S]) query(cmd *cobra.Command) (url.Values, error) {
+	q := l.scope.query()
+	for _, f := range l.filters {
+		if err := f.set(cmd, q); err != nil {
+			return nil, err
+		}
+	}
+	if l.narrow != nil {
+		l.narrow(q)
+	}
+	return q, nil
+}
+
+// answered is a list as it can be printed.
+func (l listing[S]) answered(a *app, args []string, raws []json.RawMessage, list []S, next string) answered {
+	out := answered{next: next, names: make([]string, len(list)), people: func(s screen) string { return l.text(args, list, s) }}
+	for i, v := range list {
+		out.names[i] = l.name(v)
+	}
+	out.json = func() error {
+		if !l.lines {
+			return a.printJSON(map[string]any{l.field: raws, "next_page_token": next})
+		}
 		if err := a.printLines(raws); err != nil {
 			return err
 		}
 		return a.sayMore(next)
-	case a.json:
-		return a.printJSON(map[string]any{l.field: raws, "next_page_token": next})
 	}
+	return out
+}
+
+// text is a list for people.
+func (l listing[S]) text(args []string, list []S, s screen) string {
 	header := l.header
 	var rows [][]string
 	if l.rows != nil {
@@ -184,17 +207,14 @@ func (l listing[S]) print(a *app, args []string, raws []json.RawMessage, list []
 	} else {
 		rows = rowsOf(list, l.row)
 	}
-	if len(rows) == 0 {
-		none := l.none
-		if strings.Contains(none, "%s") {
-			none = fmt.Sprintf(none, text.Clean(l.scope.tenant), text.Clean(l.scope.namespace))
-		}
-		return a.printLine(nil, none)
+	if len(rows) > 0 {
+		return table{header, rows}.text(s)
 	}
-	if _, err := io.WriteString(a.out, table{header, rows}.text()); err != nil {
-		return err
+	none := l.none
+	if strings.Contains(none, "%s") {
+		none = fmt.Sprintf(none, text.Clean(l.scope.tenant), text.Clean(l.scope.namespace))
 	}
-	return a.sayMore(next)
+	return none + "\n"
 }
 
 // sayMore says how to go on, if there is more.

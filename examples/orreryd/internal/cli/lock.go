@@ -15,7 +15,7 @@ import (
 
 func (a *app) lockCommand() *cobra.Command {
 	var s scoped
-	m := machine[core.Lock]{a: a, path: "/v1/locks", arg: "NAME", args: oneArg("NAME"), scope: &s, view: lockView}
+	m := machine[core.Lock]{a: a, path: "/v1/locks", arg: "NAME", args: oneArg("NAME"), scope: &s, view: lockView, id: func(l core.Lock) string { return l.Name }}
 	return a.addClientFlags(group("lock", "Take, show and break locks",
 		"A lock is held by one holder at a time, and exists as long as somebody holds it.",
 		a.withScope(&s, a.lockList(), m.show("Show a lock and who waits for it"),
@@ -26,7 +26,7 @@ func (a *app) lockCommand() *cobra.Command {
 
 func (a *app) semaphoreCommand() *cobra.Command {
 	var s scoped
-	m := machine[core.Semaphore]{a: a, path: "/v1/semaphores", arg: "NAME", args: oneArg("NAME"), scope: &s, view: semaphoreView}
+	m := machine[core.Semaphore]{a: a, path: "/v1/semaphores", arg: "NAME", args: oneArg("NAME"), scope: &s, view: semaphoreView, id: func(s core.Semaphore) string { return s.Name }}
 	return a.addClientFlags(group("semaphore", "Declare semaphores, take, show and break their slots",
 		"A semaphore has a number of slots, of which each holder holds some.",
 		a.withScope(&s, a.semaphoreList(), m.show("Show a semaphore, who holds slots and who waits"),
@@ -132,10 +132,11 @@ func semaphoreAcquire(m machine[core.Semaphore]) *cobra.Command {
 func (a *app) lockList() *cobra.Command {
 	return listing[core.Lock]{
 		path: "/v1/locks", field: "locks", none: "no locks are held", short: "List the locks that are held, newest first",
-		header: []string{"NAME", "SCOPE", "HOLDER", "SINCE (UTC)", "UNTIL (UTC)", "WAITING"},
+		name:   func(l core.Lock) string { return l.Name },
+		header: []string{"NAME:40", "SCOPE:40", "HOLDER:48", "SINCE (UTC)", "UNTIL (UTC)", "WAITING"},
 		row: func(l core.Lock) []string {
 			return []string{
-				text.Clip(l.Name, 40), text.Clip(l.Namespace+"/"+l.Tenant, 40), cell(l.Holder, 48),
+				l.Name, l.Namespace + "/" + l.Tenant, text.OrDash(l.Holder),
 				shortTime(l.Since), shortTime(l.Until), number(len(l.Waiters)),
 			}
 		},
@@ -148,8 +149,8 @@ func lockView(l core.Lock) view {
 			{"name", l.Name}, {"scope", l.Namespace + "/" + l.Tenant}, {"holder", l.Holder}, {"by", l.By}, {"fencing", fencingText(l.Token)},
 			{"since", timeText(l.Since)}, {"until", timeText(l.Until)}, {"waiting", number(len(l.Waiters))},
 		},
-		tables: []table{{[]string{"WAITS", "SINCE (UTC)"}, rowsOf(l.Waiters, func(w core.LockWaiter) []string {
-			return []string{text.Clip(w.Holder, 60), shortTime(w.Since)}
+		tables: []table{{[]string{"WAITS:60", "SINCE (UTC)"}, rowsOf(l.Waiters, func(w core.LockWaiter) []string {
+			return []string{w.Holder, shortTime(w.Since)}
 		})}},
 	}
 }
@@ -166,10 +167,11 @@ func fencingText(token uint64) string {
 func (a *app) semaphoreList() *cobra.Command {
 	return listing[core.Semaphore]{
 		path: "/v1/semaphores", field: "semaphores", none: "no semaphores", short: "List semaphores, newest first",
-		header: []string{"NAME", "SCOPE", "HELD", "OF", "HOLDERS", "WAITING"},
+		name:   func(s core.Semaphore) string { return s.Name },
+		header: []string{"NAME:40", "SCOPE:40", "HELD", "OF", "HOLDERS", "WAITING"},
 		row: func(s core.Semaphore) []string {
 			return []string{
-				text.Clip(s.Name, 40), text.Clip(s.Namespace+"/"+s.Tenant, 40), number(s.Held()), number(s.Total),
+				s.Name, s.Namespace + "/" + s.Tenant, number(s.Held()), number(s.Total),
 				number(len(s.Holders)), number(len(s.Waiters)),
 			}
 		},
@@ -179,16 +181,16 @@ func (a *app) semaphoreList() *cobra.Command {
 func semaphoreView(s core.Semaphore) view {
 	var rows [][]string
 	for _, h := range s.Holders {
-		rows = append(rows, []string{text.Clip(h.Holder, 60), "holds", number(h.Slots), text.OrDash(fencingText(h.Token)), shortTime(h.Since), shortTime(h.Until)})
+		rows = append(rows, []string{h.Holder, "holds", number(h.Slots), text.OrDash(fencingText(h.Token)), shortTime(h.Since), shortTime(h.Until)})
 	}
 	for _, w := range s.Waiters {
-		rows = append(rows, []string{text.Clip(w.Holder, 60), "waits", number(w.Slots), "-", shortTime(w.Since), "-"})
+		rows = append(rows, []string{w.Holder, "waits", number(w.Slots), "-", shortTime(w.Since), "-"})
 	}
 	return view{
 		fields: [][2]string{
 			{"name", s.Name}, {"scope", s.Namespace + "/" + s.Tenant}, {"held", fmt.Sprintf("%d of %d", s.Held(), s.Total)},
 			{"waiting", number(len(s.Waiters))},
 		},
-		tables: []table{{[]string{"HOLDER", "STATE", "SLOTS", "FENCING", "SINCE (UTC)", "UNTIL (UTC)"}, rows}},
+		tables: []table{{[]string{"HOLDER:60", "STATE", "SLOTS", "FENCING", "SINCE (UTC)", "UNTIL (UTC)"}, rows}},
 	}
 }

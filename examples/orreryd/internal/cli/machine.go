@@ -23,9 +23,10 @@ type machine[S any] struct {
 	scope    *scoped              // added to each request about a machine that has a name in a tenant; else nil
 	complete cobra.CompletionFunc // completes the argument; nil: nothing does
 	view     func(S) view
+	id       func(S) string // what the argument names: its id, or its name
+	ids      finder         // for a machine that an id names
 
 	// For machines that end:
-	id    func(S) string
 	ended func(S) bool
 	fails func(S) error // the failure of a machine that has ended; nil if it has none
 }
@@ -40,6 +41,7 @@ type verb struct {
 	makes                bool                 // it is about no machine yet
 	fields               []field              // of the body; with body not set
 	body                 func() (any, error)  // nil and without fields: there is none
+	whole                resolver             // default: that of the machine's id
 }
 
 // of gives the path of a machine, or of something below it.
@@ -53,13 +55,7 @@ func (m machine[S]) of(name string, below ...string) string {
 
 // request makes a verb's request.
 func (m machine[S]) request(v verb, args []string) (r request, err error) {
-	r = request{method: cmp.Or(v.method, http.MethodPost), path: m.path, query: m.scope.query()}
-	if !v.makes {
-		r.path = m.of(args[0])
-	}
-	if v.path != "" {
-		r.path += "/" + strings.ReplaceAll(v.path, "{}", url.PathEscape(strings.Join(args[1:], "")))
-	}
+	r = request{method: cmp.Or(v.method, http.MethodPost), path: m.pathOf(v, args), query: m.scope.query()}
 	switch {
 	case v.body != nil:
 		r.body, err = v.body()
@@ -68,6 +64,18 @@ func (m machine[S]) request(v verb, args []string) (r request, err error) {
 		r.body = r.fields
 	}
 	return r, err
+}
+
+// pathOf gives the path of a verb's request.
+func (m machine[S]) pathOf(v verb, args []string) string {
+	path := m.path
+	if !v.makes {
+		path = m.of(args[0])
+	}
+	if v.path != "" {
+		path += "/" + strings.ReplaceAll(v.path, "{}", url.PathEscape(strings.Join(args[1:], "")))
+	}
+	return path
 }
 
 // verb is the command that sends a verb's request, and prints the machine that answers.
@@ -91,6 +99,14 @@ func (m machine[S]) send(ctx context.Context, c *client, r request, _ []string) 
 	case len(raw) == 0: // 204
 		return m.a.printLine(nil, "gone")
 	}
+	return m.print(raw, s)
+}
+
+// print prints a machine in the form that is asked for.
+func (m machine[S]) print(raw json.RawMessage, s S) error {
+	if m.a.form == formName {
+		return m.a.printNames([]string{m.id(s)})
+	}
 	return m.a.print(raw, m.view(s))
 }
 
@@ -108,6 +124,9 @@ func (m machine[S]) saying(v verb, sentence func(args []string) string) *cobra.C
 // sender does something with a request of a verb: mostly it sends it, and prints the answer.
 type sender func(ctx context.Context, c *client, r request, args []string) error
 
+// resolver puts whole ids in the place of their beginnings.
+type resolver func(ctx context.Context, c *client, args []string) ([]string, error)
+
 // sending is the command that makes a verb's request and gives it to send.
 func (m machine[S]) sending(v verb, send sender) *cobra.Command {
 	if !strings.Contains(v.use, " ") {
@@ -117,11 +136,22 @@ func (m machine[S]) sending(v verb, send sender) *cobra.Command {
 		v.args = m.args
 	}
 	cmd := &cobra.Command{Use: v.use, Short: v.short, Long: v.long, Example: v.example, Args: v.args, ValidArgsFunction: m.complete}
+	if v.whole == nil && !v.makes {
+		v.whole = m.ids.arg(0)
+	}
 	cmd.RunE = m.a.withClient(func(ctx context.Context, c *client, args []string) error {
-		r, err := m.request(v, args)
+		r, err := m.request(v, args) // refuses wrong flags before the daemon is asked
 		if err != nil {
 			return err
 		}
+		if v.whole == nil {
+			return send(ctx, c, r, args)
+		}
+		args, err = v.whole(ctx, c, args)
+		if err != nil {
+			return err
+		}
+		r.path = m.pathOf(v, args)
 		return send(ctx, c, r, args)
 	})
 	return addFlags(cmd, v.fields)
@@ -129,7 +159,7 @@ func (m machine[S]) sending(v verb, send sender) *cobra.Command {
 
 // show is the command that shows a machine.
 func (m machine[S]) show(short string) *cobra.Command {
-	return m.verb(verb{use: "show", short: short, method: http.MethodGet})
+	return m.a.addOutput(m.verb(verb{use: "show", short: short, method: http.MethodGet}), formWide, formJSON, formName)
 }
 
 // post is the command of a verb that has no body.

@@ -14,7 +14,10 @@ import (
 )
 
 func (a *app) occurrencesCommand() *cobra.Command {
-	m := machine[core.Occurrence]{a: a, path: "/v1/occurrences", arg: "ID", args: oneID, view: occurrenceView}
+	m := machine[core.Occurrence]{
+		a: a, path: "/v1/occurrences", arg: "ID", args: oneID, view: occurrenceView,
+		id: func(o core.Occurrence) string { return o.ID.String() }, ids: finder{path: "/v1/occurrences", field: "occurrences", what: "occurrence"},
+	}
 	return a.addClientFlags(group("occurrences", "List and show what was decided about the times of schedules",
 		"Each time of a recurring action, a job or an action that recurs has one verdict, and its reason. Times that follow one another and have the same are one entry.",
 		a.occurrencesList(), m.show("Show what was decided about a time")))
@@ -39,11 +42,12 @@ func (a *app) occurrencesList() *cobra.Command {
 			{flag: "from", usage: "only entries whose first time is that `time` or later, in RFC 3339", check: isTime},
 			{flag: "to", usage: "only entries whose first time is before that `time`, in RFC 3339", check: isTime},
 		},
-		header: []string{"ID", "DUE (UTC)", "UNTIL", "TIMES", "SCHEDULE", "NAME", "VERDICT", "OUTCOME", "TOOK", "REASON"},
+		name:   func(o core.Occurrence) string { return o.ID.String() },
+		header: []string{"ID", "DUE (UTC)", "UNTIL", "TIMES", "SCHEDULE", "NAME:30", "VERDICT:14", "OUTCOME:12", "TOOK", "REASON:60"},
 		row: func(o core.Occurrence) []string {
 			made := occurrenceRow(o, "")
 			return []string{
-				o.ID.String(), shortTime(o.DueAt), until(o), made[2], text.OrDash(string(o.Schedule)), cell(o.Name, 30), made[1], made[3], made[4], made[6],
+				o.ID.String(), shortTime(o.DueAt), until(o), made[2], text.OrDash(string(o.Schedule)), text.OrDash(o.Name), made[1], made[3], made[4], made[6],
 			}
 		},
 	}.command(a)

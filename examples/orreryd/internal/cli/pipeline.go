@@ -16,6 +16,7 @@ import (
 func (a *app) pipelineCommand() *cobra.Command {
 	m := machine[core.Pipeline]{
 		a: a, path: "/v1/pipelines", arg: "ID", args: oneID, view: pipelineView,
+		ids:   finder{path: "/v1/pipelines", field: "pipelines", what: "pipeline"},
 		id:    func(p core.Pipeline) string { return p.ID.String() },
 		ended: func(p core.Pipeline) bool { return p.Phase.Type.Ended() }, fails: pipelineError,
 	}
@@ -125,11 +126,12 @@ func (a *app) pipelineList() *cobra.Command {
 	return listing[wire.PipelineSummary]{
 		path: "/v1/pipelines", field: "pipelines", none: "no pipelines", short: "List pipelines, newest first",
 		filters: []filter{byStatus("init", "blocked", "running", "done", "failed", "cancelled")},
-		header:  []string{"ID", "PIPELINE", "LABEL", "STATUS", "PHASE", "WAITS FOR", "CREATED (UTC)", "NOTE"},
+		name:    func(p wire.PipelineSummary) string { return p.ID.String() },
+		header:  []string{"ID", "PIPELINE:24", "LABEL:24", "STATUS", "PHASE:24", "WAITS FOR", "CREATED (UTC)", "NOTE:48"},
 		row: func(p wire.PipelineSummary) []string {
 			return []string{
-				p.ID.String(), text.Clip(p.Name, 24), cell(p.Label, 24), string(p.Phase.Type), cell(p.Phase.Name, 24),
-				text.OrDash(string(p.WaitsFor)), shortTime(p.CreatedAt), cell(cmp.Or(p.Phase.Error, p.Phase.Reason), 48),
+				p.ID.String(), p.Name, text.OrDash(p.Label), string(p.Phase.Type), text.OrDash(p.Phase.Name),
+				text.OrDash(string(p.WaitsFor)), shortTime(p.CreatedAt), text.OrDash(cmp.Or(p.Phase.Error, p.Phase.Reason)),
 			}
 		},
 	}.command(a)
@@ -174,6 +176,6 @@ func idAnd(name string) cobra.PositionalArgs {
 		if len(args) != 2 || args[1] == "" {
 			return usagef("want ID and %s, as in: %s ID %s", name, cmd.CommandPath(), name)
 		}
-		return checkID(args[0])
+		return checkIDOrPrefix(args[0])
 	}
 }

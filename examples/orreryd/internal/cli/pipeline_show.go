@@ -35,9 +35,9 @@ func pipelineView(p core.Pipeline) view {
 			{"ends by", timeText(p.EndsBy)}, {"holds", holdsText(p.Holds)},
 		},
 		tables: []table{
-			{[]string{"PHASE", "DOES", "STATE", "ATTEMPTS", "STARTED (UTC)", "TOOK", "NOTE"}, phaseRows(p)},
-			{[]string{"CHECKPOINT (UTC)", "PHASE", "MESSAGE"}, rowsOf(p.Checkpoints, func(c core.Checkpoint) []string {
-				return []string{shortTime(c.Timestamp), cell(c.Phase, 32), cell(c.Message, 80)}
+			{[]string{"PHASE:32", "DOES", "STATE", "ATTEMPTS", "STARTED (UTC)", "TOOK", "NOTE:300"}, phaseRows(p)},
+			{[]string{"CHECKPOINT (UTC)", "PHASE:32", "MESSAGE:80"}, rowsOf(p.Checkpoints, func(c core.Checkpoint) []string {
+				return []string{shortTime(c.Timestamp), text.OrDash(c.Phase), text.OrDash(c.Message)}
 			})},
 		},
 	}
@@ -52,15 +52,15 @@ func phaseRows(p core.Pipeline) [][]string {
 	}
 	rows := make([][]string, 0, len(p.Definition.Phases))
 	for _, d := range p.Definition.Phases {
-		row := []string{text.Clip(d.Name, 32), d.Kind(), "-", "-", "-", "-", "-"}
+		row := []string{d.Name, d.Kind(), "-", "-", "-", "-", "-"}
 		h, gone := last[d.Name]
 		switch {
 		case p.Phase.Type == core.PhaseRunning && p.Phase.Name == d.Name:
 			row[2], row[3], row[4] = "running", number(p.Attempt), shortTime(p.PhaseStartedAt)
-			row[6] = cell(noteOf(p, d), 300)
+			row[6] = text.OrDash(noteOf(p, d))
 		case gone:
 			row[2], row[3], row[4], row[5] = string(h.Outcome), number(h.Attempts), shortTime(h.StartedAt), took(h.StartedAt, h.EndedAt)
-			row[6] = cell(h.Reason, 300)
+			row[6] = text.OrDash(h.Reason)
 		}
 		rows = append(rows, row)
 	}

@@ -22,7 +22,7 @@ import (
 type queue struct{ machine[wire.Queue] }
 
 func (a *app) queueCommand() *cobra.Command {
-	q := &queue{machine[wire.Queue]{a: a, path: "/v1/queues", arg: "NAME", args: oneQueue, scope: &scoped{}, view: queueView}}
+	q := &queue{machine[wire.Queue]{a: a, path: "/v1/queues", arg: "NAME", args: oneQueue, scope: &scoped{}, view: queueView, id: func(v wire.Queue) string { return v.Name }}}
 	q.complete = completing(a, q.path, "queues", q.scope, func(v wire.Queue) (name, about string) {
 		return text.Clean(v.Name), fmt.Sprintf("%d ready", v.Items.Ready)
 	})
@@ -77,10 +77,11 @@ func (q *queue) list() *cobra.Command {
 		example: "  orreryd queue list\n  orreryd queue list --paused --json",
 		path:    q.path, field: "queues", scope: q.scope, none: "no queues of tenant %s in namespace %s",
 		filters: []filter{switchedBy("paused")},
-		header:  []string{"NAME", "STATE", "READY", "WAITING", "DELAYED", "PROCESSING", "FAILED", "DEAD", "OLDEST"},
+		name:    func(v wire.Queue) string { return v.Name },
+		header:  []string{"NAME:40", "STATE", "READY", "WAITING", "DELAYED", "PROCESSING", "FAILED", "DEAD", "OLDEST"},
 		row: func(v wire.Queue) []string {
 			return []string{
-				text.Clip(v.Name, 40), queueState(v), number(v.Items.Ready), number(v.Items.Waiting), number(v.Items.Delayed),
+				v.Name, queueState(v), number(v.Items.Ready), number(v.Items.Waiting), number(v.Items.Delayed),
 				number(v.Items.Processing), number(v.Items.Failed), number(v.Items.Dead), text.OrDash(oldestReady(v)),
 			}
 		},

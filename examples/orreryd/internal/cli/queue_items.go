@@ -151,7 +151,7 @@ func oneLineJSON(v json.RawMessage) string {
 // heldItem is a command about an item that is held: a verb of an item, whose fields add to
 // what every answer of a holder says. done is what is printed.
 func (q *queue) heldItem(v verb, done string) *cobra.Command {
-	v.path, v.args = "items/{}/"+v.use, queueAndID
+	v.path, v.args, v.whole = "items/{}/"+v.use, queueAndID, q.wholeItem
 	v.use += " NAME ID"
 	attempt := flagField((*pflag.FlagSet).IntVar, "attempt", 0, "`number` of the attempt, as take printed it", func(_ *app, n int) (any, error) {
 		if n < 1 {
@@ -197,7 +197,7 @@ func queueAndID(cmd *cobra.Command, args []string) error {
 	if err := checkQueueName(args[0]); err != nil {
 		return err
 	}
-	return checkID(args[1])
+	return checkIDOrPrefix(args[1])
 }
 
 func (q *queue) items() *cobra.Command {
@@ -212,11 +212,12 @@ func (q *queue) items() *cobra.Command {
 			words: []string{"pending", "ready", "waiting", "delayed", "processing", "failed", "completed", "dead"},
 		}},
 		narrow: func(q url.Values) { q.Set("include", "data,result") },
-		header: []string{"ID", "STATE", "PRIORITY", "ATTEMPTS", "KEY", "UNTIL (UTC)", "HOLDER", "DATA", "NOTE"},
+		name:   func(i core.QueueItem) string { return i.ID.String() },
+		header: []string{"ID", "STATE", "PRIORITY", "ATTEMPTS", "KEY:20", "UNTIL (UTC)", "HOLDER:24", "DATA:40", "NOTE:40"},
 		row: func(i core.QueueItem) []string {
 			return []string{
-				i.ID.String(), string(i.State.Type), strconv.Itoa(int(i.Priority)), number(i.Attempts), cell(i.Key, 20),
-				shortTime(i.State.Until), cell(i.State.Holder, 24), text.Clip(oneLineJSON(i.Data), 40), cell(itemNote(i), 40),
+				i.ID.String(), string(i.State.Type), strconv.Itoa(int(i.Priority)), number(i.Attempts), text.OrDash(i.Key),
+				shortTime(i.State.Until), text.OrDash(i.State.Holder), oneLineJSON(i.Data), text.OrDash(itemNote(i)),
 			}
 		},
 	}.command(q.a)
@@ -227,24 +228,32 @@ func itemNote(i core.QueueItem) string {
 	return cmp.Or(i.State.Reason, i.State.Error, jsonOr(i.State.Result), i.LastError)
 }
 
+// wholeItem puts the whole id of an item in the place of its beginning.
+func (q *queue) wholeItem(ctx context.Context, c *client, args []string) ([]string, error) {
+	return finder{path: q.of(args[0], "items"), field: "items", scope: q.scope, what: "item"}.arg(1)(ctx, c, args)
+}
+
 // item are the commands about one item, whoever holds it.
 func (q *queue) item() *cobra.Command {
-	shows := q.sending(verb{
+	shows := q.a.addOutput(q.sending(verb{
 		use: "show NAME ID", short: "Show an item: its data, its state, and why it is in it", args: queueAndID,
 		example: "  orreryd queue item show mail 0193f2a4-5b6c-7d8e-9f01-23456789abcd",
-		method:  http.MethodGet, path: "items/{}",
+		method:  http.MethodGet, path: "items/{}", whole: q.wholeItem,
 	}, func(ctx context.Context, c *client, r request, args []string) error {
 		var i core.QueueItem
 		raw, err := c.json(ctx, r, &i)
 		if err != nil {
 			return err
 		}
+		if q.a.form == formName {
+			return q.a.printNames([]string{i.ID.String()})
+		}
 		return q.a.print(raw, itemView(args[0], i))
-	})
+	}), formWide, formJSON, formName)
 	removes := q.saying(verb{
 		use: "remove NAME ID", short: "Remove an item that is pending, failed or dead", args: queueAndID,
 		example: "  orreryd queue item remove mail 0193f2a4-5b6c-7d8e-9f01-23456789abcd",
-		method:  http.MethodDelete, path: "items/{}",
+		method:  http.MethodDelete, path: "items/{}", whole: q.wholeItem,
 	}, itemIs("is removed"))
 	return group("item", "Show or remove one item of a queue",
 		`Show or remove one item of a queue. Who holds an item speaks of it with complete, fail,

@@ -26,11 +26,16 @@ import (
 type recurring struct{ machine[core.RecurringAction] }
 
 func (a *app) recurringCommand() *cobra.Command {
-	r := &recurring{machine[core.RecurringAction]{a: a, path: "/v1/recurring", arg: "ID", args: oneID, scope: &scoped{}, view: recurringView}}
+	scope := &scoped{}
+	r := &recurring{machine[core.RecurringAction]{
+		a: a, path: "/v1/recurring", arg: "ID", args: oneID, scope: scope, view: recurringView,
+		id:  func(ra core.RecurringAction) string { return ra.ID.String() },
+		ids: finder{path: "/v1/recurring", field: "recurring_actions", scope: scope, what: "recurring action"},
+	}}
 	r.complete = completing(a, r.path, "recurring_actions", r.scope, func(s wire.RecurringSummary) (name, about string) {
 		return s.ID.String(), text.Clip(s.CronExpr+" "+deref(s.Description), 60)
 	})
-	states := machine[wire.RecurringState]{a: a, path: r.path, arg: r.arg, args: r.args, scope: r.scope, view: stateView, complete: r.complete}
+	states := machine[wire.RecurringState]{a: a, path: r.path, arg: r.arg, args: r.args, scope: r.scope, view: stateView, complete: r.complete, ids: r.ids}
 	return a.addClientFlags(r.scope.addFlags(a, group("recurring", "Add, list, show, change, pause and delete recurring actions",
 		"A recurring action makes an action at each time of its cron expression.",
 		r.add(), r.list(), r.show("Show a recurring action"), r.update(),
@@ -260,15 +265,16 @@ func (r *recurring) list() *cobra.Command {
 		example: "  orreryd recurring list\n  orreryd recurring list --enabled=false\n  orreryd recurring list --namespace notifications --tenant tenant-1 --json",
 		path:    r.path, field: "recurring_actions", scope: r.scope, none: "no recurring actions of tenant %s in namespace %s",
 		filters: []filter{switchedBy("enabled")},
-		header:  []string{"ID", "STATE", "CRON", "ZONE", "TOOL", "NEXT (UTC)", "LAST (UTC)", "RUNS", "DESCRIPTION"},
+		name:    func(s wire.RecurringSummary) string { return s.ID.String() },
+		header:  []string{"ID", "STATE", "CRON:30", "ZONE:24", "TOOL:20", "NEXT (UTC)", "LAST (UTC)", "RUNS", "DESCRIPTION:40"},
 		row: func(s wire.RecurringSummary) []string {
 			state := "enabled"
 			if !s.Enabled {
 				state = "disabled"
 			}
 			return []string{
-				s.ID.String(), state, text.Clip(s.CronExpr, 30), text.Clip(s.Timezone, 24), text.Clip(s.Provider, 20),
-				shortTime(s.NextExecutionAt), shortTime(s.LastExecutedAt), number(s.ExecutionCount), cell(deref(s.Description), 40),
+				s.ID.String(), state, s.CronExpr, s.Timezone, s.Provider,
+				shortTime(s.NextExecutionAt), shortTime(s.LastExecutedAt), number(s.ExecutionCount), text.OrDash(deref(s.Description)),
 			}
 		},
 	}.command(r.a)
@@ -292,10 +298,11 @@ func (r *recurring) history() *cobra.Command {
 // what came of one, in a column of its own, and length is the column of how long that took.
 func history[S any](m machine[S], column, length, short string, made func(name string, o core.Occurrence) string) listing[core.Occurrence] {
 	return listing[core.Occurrence]{
-		use: "history " + m.arg, short: short, args: m.args, complete: m.complete,
+		use: "history " + m.arg, short: short, args: m.args, complete: m.complete, whole: m.ids.arg(0),
 		path: m.path, of: "history", field: "history", scope: m.scope, none: "nothing has been due yet",
+		name: func(o core.Occurrence) string { return o.ID.String() },
 		rows: func(args []string, list []core.Occurrence) ([]string, [][]string) {
-			return []string{"DUE (UTC)", "VERDICT", "TIMES", "OUTCOME", length, column, "NOTE"},
+			return []string{"DUE (UTC)", "VERDICT:14", "TIMES", "OUTCOME:12", length, column, "NOTE:60"},
 				rowsOf(list, func(o core.Occurrence) []string { return occurrenceRow(o, made(args[0], o)) })
 		},
 	}
@@ -315,7 +322,7 @@ func occurrenceRow(o core.Occurrence, made string) []string {
 		reason = strings.TrimSpace("backfilled " + reason)
 	}
 	return []string{
-		shortTime(o.DueAt), text.Clip(string(o.Verdict), 14), count, cell(o.Outcome, 12), took(o.StartedAt, o.FinishedAt), text.OrDash(made), cell(reason, 60),
+		shortTime(o.DueAt), string(o.Verdict), count, text.OrDash(o.Outcome), took(o.StartedAt, o.FinishedAt), text.OrDash(made), text.OrDash(reason),
 	}
 }
 
@@ -357,6 +364,10 @@ those of an expression.`,
 			return r.a.printPreview(p)
 		}
 		return r.a.withClient(func(ctx context.Context, c *client, args []string) error {
+			args, err := r.ids.arg(0)(ctx, c, args)
+			if err != nil {
+				return err
+			}
 			q := r.scope.query()
 			q.Set("n", number(n))
 			var p wire.Preview
@@ -405,7 +416,7 @@ func (a *app) printPreview(p wire.Preview) error {
 	})
 	times := "it never fires\n"
 	if len(rows) > 0 {
-		times = table{[]string{"UTC", text.Clip(p.Timezone, 40)}, rows}.text()
+		times = table{[]string{"UTC", text.Clip(p.Timezone, 40)}, rows}.text(a.screen())
 	}
 	return a.show(p, text.Clean(p.Description)+"\n"+times)
 }

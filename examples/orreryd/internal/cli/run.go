@@ -58,19 +58,20 @@ func (a *app) runListing() listing[wire.RunSummary] {
 				q.Set("tenant", cmp.Or(q.Get("tenant"), home.tenant))
 			}
 		},
+		name: func(r wire.RunSummary) string { return r.RunID },
 		rows: func(_ []string, list []wire.RunSummary) ([]string, [][]string) {
-			header := []string{"RUN", "STATE", "RETRY", "EXIT", "STARTED (UTC)", "TOOK", "NOTE"}
+			header := []string{"RUN:80", "STATE", "RETRY", "EXIT", "STARTED (UTC)", "TOOK", "NOTE:60"}
 			away := slices.ContainsFunc(list, func(r wire.RunSummary) bool { return scoped{r.Namespace, r.Tenant} != home })
 			if away {
-				header = slices.Insert(header, 1, "SCOPE")
+				header = slices.Insert(header, 1, "SCOPE:40")
 			}
 			return header, rowsOf(list, func(r wire.RunSummary) []string {
 				row := []string{
-					text.Clip(r.RunID, 80), string(r.State), number(r.RetryAttempt), exitText(r.Pod.ExitCode),
+					r.RunID, string(r.State), number(r.RetryAttempt), exitText(r.Pod.ExitCode),
 					shortTime(r.Ran.StartedAt), took(r.Ran.StartedAt, r.Ran.EndedAt), text.OrDash(runNote(r)),
 				}
 				if away {
-					row = slices.Insert(row, 1, text.Clip(r.Namespace+"/"+r.Tenant, 40))
+					row = slices.Insert(row, 1, r.Namespace+"/"+r.Tenant)
 				}
 				return row
 			})
@@ -93,8 +94,8 @@ func runView(r wire.Run) view {
 			{"next attempt", timeText(r.RetryAt)}, {"ended", timeText(r.CompletedAt)},
 		},
 		tables: []table{
-			{[]string{"ATTEMPT", "POD", "NODE", "STARTED (UTC)", "TOOK", "TIMES", "EXIT", "CAUSE"}, attemptRows(r.Orchestrator)},
-			{[]string{"CONSTRAINT", "PHASE", "ATTEMPT", "VERDICT", "NOTE"}, checkRows(r.Orchestrator)},
+			{[]string{"ATTEMPT", "POD:80", "NODE:80", "STARTED (UTC)", "TOOK", "TIMES", "EXIT", "CAUSE:300"}, attemptRows(r.Orchestrator)},
+			{[]string{"CONSTRAINT:40", "PHASE", "ATTEMPT", "VERDICT", "NOTE:300"}, checkRows(r.Orchestrator)},
 		},
 	}
 }
@@ -112,7 +113,7 @@ func runNote(r wire.RunSummary) string {
 	case !c.AbandonedAt.IsZero() && r.Error == "":
 		stays = "what is left of its pod was abandoned"
 	}
-	return text.Clip(cmp.Or(stays, r.Error, r.Note, waits, skipped(r.State, r.StartedAt)), 60)
+	return cmp.Or(stays, r.Error, r.Note, waits, skipped(r.State, r.StartedAt))
 }
 
 // cleanupText says since when something in the cluster cannot be deleted, and why.
@@ -176,14 +177,14 @@ func checkRows(r core.Orchestrator) [][]string {
 		case c.Met:
 			verdict = "met"
 		}
-		rows = append(rows, []string{text.Clip(c.Name, 40), string(c.Phase), number(c.Attempt), verdict, cell(cmp.Or(c.Error, c.Message), 300)})
+		rows = append(rows, []string{c.Name, string(c.Phase), number(c.Attempt), verdict, text.OrDash(cmp.Or(c.Error, c.Message))})
 	}
 	for _, t := range r.Actions {
 		verdict := "taken"
 		if t.Error != "" {
 			verdict = "failed"
 		}
-		rows = append(rows, []string{text.Clip(t.Constraint+" → "+t.Type, 40), string(t.Phase), number(t.Attempt), verdict, cell(t.Error, 300)})
+		rows = append(rows, []string{t.Constraint + " → " + t.Type, string(t.Phase), number(t.Attempt), verdict, text.OrDash(t.Error)})
 	}
 	return rows
 }

@@ -49,7 +49,7 @@ func unknownAttempts(first uint32) string {
 
 func attemptRow(n uint32, p core.Pod, ran core.PodTimes, cause string) []string {
 	return []string{
-		number(n), cell(p.Name, 80), cell(p.Node, 80), shortTime(ran.StartedAt), took(ran.StartedAt, ran.EndedAt), timesText(ran), exitText(p.ExitCode), cell(cause, 300),
+		number(n), text.OrDash(p.Name), text.OrDash(p.Node), shortTime(ran.StartedAt), took(ran.StartedAt, ran.EndedAt), timesText(ran), exitText(p.ExitCode), text.OrDash(cause),
 	}
 }
 

@@ -40,7 +40,7 @@ func TestRunShowListsEachAttemptAndSaysWhoseTheTimesAre(t *testing.T) {
 	shown := runView(wire.Run{Orchestrator: core.Orchestrator{
 		Ran:    ran(0, 8, core.TimeShifted, core.TimeShifted),
 		Checks: []core.ConstraintCheck{{Name: "maxAllowedRunTime", Phase: effects.CheckPost, Message: "it ran for 8s, and 5s is allowed"}},
-	}}).text()
+	}}).text(screen{})
 	assert.Regexp(t, `started +\S+ \(shifted\)\n`, shown)
 	assert.Regexp(t, `maxAllowedRunTime +post +0 +violated +it ran for 8s, and 5s is allowed`, shown)
 }

@@ -20,18 +20,21 @@ watch last heard of what it runs pods in, how many pods live and wait, and what 
 down says that nobody sees what becomes of its pods, degraded that something else does not
 work. What nobody counts or knows is "-".`,
 		Args: noArgs,
-		RunE: a.withClient(func(ctx context.Context, c *client, _ []string) error {
+	}
+	l := listing[wire.Runner]{
+		none: "No runner", name: func(r wire.Runner) string { return r.Name },
+		header: []string{"RUNNER", "STATUS", "SINCE (UTC)", "SEEN", "PODS", "WAITING", "NOTE:200"}, row: runnerRow,
+	}
+	flags := a.addListFlags(cmd, formWide, formJSON, formName)
+	cmd.RunE = a.withClient(func(ctx context.Context, c *client, _ []string) error {
+		return flags.print(ctx, cmd, func(ctx context.Context) (answered, error) {
 			var list wire.RunnerList
 			raw, err := c.json(ctx, request{method: http.MethodGet, path: "/v1/runners"}, &list)
-			if err != nil {
-				return err
-			}
-			if len(list.Runners) == 0 {
-				return a.printLine(raw, "No runner")
-			}
-			return a.show(raw, table{[]string{"RUNNER", "STATUS", "SINCE (UTC)", "SEEN", "PODS", "WAITING", "NOTE"}, rowsOf(list.Runners, runnerRow)}.text())
-		}),
-	}
+			out := l.answered(a, nil, nil, list.Runners, "")
+			out.json = func() error { return a.printJSON(raw) }
+			return out, err
+		})
+	})
 	return a.addClientFlags(cmd)
 }
 
@@ -43,5 +46,5 @@ func runnerRow(r wire.Runner) []string {
 	if r.MaxPods > 0 {
 		pods, waiting = number(r.Pods)+" of "+number(r.MaxPods), number(r.PodsWaiting)
 	}
-	return []string{r.Name, r.Status, shortTime(r.Since), seen, pods, waiting, text.OrDash(text.Clip(r.Error, 200))}
+	return []string{r.Name, r.Status, shortTime(r.Since), seen, pods, waiting, text.OrDash(r.Error)}
 }

@@ -14,6 +14,7 @@ import (
 func (a *app) strategyCommand() *cobra.Command {
 	m := machine[core.Strategy]{
 		a: a, path: "/v1/strategies", arg: "ID", args: oneID, view: strategyView,
+		ids:   finder{path: "/v1/strategies", field: "strategies", what: "strategy"},
 		id:    func(s core.Strategy) string { return s.ID.String() },
 		ended: func(s core.Strategy) bool { return s.Status.Ended() }, fails: strategyError,
 	}
@@ -28,11 +29,12 @@ func (a *app) strategyList() *cobra.Command {
 	return listing[wire.StrategySummary]{
 		path: "/v1/strategies", field: "strategies", none: "no strategies", short: "List strategies, newest first",
 		filters: []filter{byStatus("running", "succeeded", "exhausted", "cancelled")},
-		header:  []string{"ID", "LABEL", "STATUS", "APPROACH", "OF", "CREATED (UTC)", "NOTE"},
+		name:    func(s wire.StrategySummary) string { return s.ID.String() },
+		header:  []string{"ID", "LABEL:32", "STATUS", "APPROACH:32", "OF", "CREATED (UTC)", "NOTE:48"},
 		row: func(s wire.StrategySummary) []string {
 			return []string{
-				s.ID.String(), cell(s.Label, 32), string(s.Status), cell(s.Approach, 32),
-				fmt.Sprintf("%d/%d", s.Current+1, s.Approaches), shortTime(s.CreatedAt), cell(s.Error, 48),
+				s.ID.String(), text.OrDash(s.Label), string(s.Status), text.OrDash(s.Approach),
+				fmt.Sprintf("%d/%d", s.Current+1, s.Approaches), shortTime(s.CreatedAt), text.OrDash(s.Error),
 			}
 		},
 	}.command(a)
@@ -53,10 +55,10 @@ func strategyView(s core.Strategy) view {
 	return view{
 		fields: [][2]string{
 			{"id", s.ID.String()}, {"label", s.Label}, {"scope", s.Namespace + "/" + s.Tenant}, {"pipeline", idOr(s.PipelineID)},
-			{"status", string(s.Status)}, {"reason", s.Error}, {"output", text.Clip(jsonOr(s.Output), 400)}, {"waits for", child},
+			{"status", string(s.Status)}, {"reason", s.Error}, {"output:400", jsonOr(s.Output)}, {"waits for", child},
 			{"created", timeText(s.CreatedAt)}, {"finished", timeText(s.FinishedAt)},
 		},
-		tables: []table{{[]string{"APPROACH", "OUTCOME", "STARTED (UTC)", "TOOK", "NOTE"}, approachRows(s)}},
+		tables: []table{{[]string{"APPROACH:32", "OUTCOME", "STARTED (UTC)", "TOOK", "NOTE:300"}, approachRows(s)}},
 	}
 }
 
@@ -65,11 +67,11 @@ func strategyView(s core.Strategy) view {
 func approachRows(s core.Strategy) [][]string {
 	rows := make([][]string, 0, len(s.Approaches))
 	for i, ap := range s.Approaches {
-		row := []string{text.Clip(ap.Name, 32), "-", "-", "-", "-"}
+		row := []string{ap.Name, "-", "-", "-", "-"}
 		switch {
 		case i < len(s.Outcomes):
 			o := s.Outcomes[i]
-			row = []string{row[0], string(o.Outcome), shortTime(o.StartedAt), took(o.StartedAt, o.FinishedAt), cell(o.Error, 300)}
+			row = []string{row[0], string(o.Outcome), shortTime(o.StartedAt), took(o.StartedAt, o.FinishedAt), text.OrDash(o.Error)}
 		case i == int(s.Current) && !s.StartedAt.IsZero():
 			row[1], row[2] = "running", shortTime(s.StartedAt)
 		}

@@ -17,7 +17,7 @@ import (
 const subscribersPath = "/v1/subscribers"
 
 func (a *app) subscriberCommand() *cobra.Command {
-	m := machine[core.Subscription]{a: a, path: subscribersPath, arg: "NAME", args: oneArg("NAME"), view: subscriberView}
+	m := machine[core.Subscription]{a: a, path: subscribersPath, arg: "NAME", args: oneArg("NAME"), view: subscriberView, id: subscriberName}
 	return a.addClientFlags(group("subscriber", "Declare, list and delete subscribers of the event bus",
 		"A subscriber does something when an event is announced: it wakes a worker, pushes\nthe event, signals a pipeline or starts one. The bus is over all tenants: all of\nthis takes a token that is bound to nothing.",
 		a.subscriberList(), a.subscriberShow(m), subscriberDeclare(m),
@@ -42,28 +42,27 @@ func subscribers(ctx context.Context, c *client) (raws []json.RawMessage, list [
 }
 
 func (a *app) subscriberList() *cobra.Command {
-	return &cobra.Command{
-		Use: "list", Short: "List all subscribers, in the order in which they are told", Args: noArgs,
-		RunE: a.withClient(func(ctx context.Context, c *client, _ []string) error {
-			raws, list, err := subscribers(ctx, c)
-			switch {
-			case err != nil:
-				return err
-			case a.json:
-				return a.printJSON(map[string]any{"subscribers": raws})
-			}
-			return listing[core.Subscription]{
-				none: "no subscribers", header: []string{"NAME", "EVENT", "DOES"},
-				row: func(s core.Subscription) []string {
-					return []string{text.Clip(s.Name, 60), text.Clip(eventText(s.Match), 60), reactionText(s.Do)}
-				},
-			}.print(a, nil, raws, list, "")
-		}),
+	l := listing[core.Subscription]{
+		none: "no subscribers", name: subscriberName, header: []string{"NAME:60", "EVENT:60", "DOES"},
+		row: func(s core.Subscription) []string {
+			return []string{s.Name, eventText(s.Match), reactionText(s.Do)}
+		},
 	}
+	cmd := &cobra.Command{Use: "list", Short: "List all subscribers, in the order in which they are told", Args: noArgs}
+	flags := a.addListFlags(cmd, formWide, formJSON, formName)
+	cmd.RunE = a.withClient(func(ctx context.Context, c *client, _ []string) error {
+		return flags.print(ctx, cmd, func(ctx context.Context) (answered, error) {
+			raws, list, err := subscribers(ctx, c)
+			out := l.answered(a, nil, raws, list, "")
+			out.json = func() error { return a.printJSON(map[string]any{"subscribers": raws}) }
+			return out, err
+		})
+	})
+	return cmd
 }
 
 func (a *app) subscriberShow(m machine[core.Subscription]) *cobra.Command {
-	return m.sending(verb{use: "show", short: "Show a subscriber: which events it is told of, and what it does"}, func(ctx context.Context, c *client, _ request, args []string) error {
+	return a.addOutput(m.sending(verb{use: "show", short: "Show a subscriber: which events it is told of, and what it does"}, func(ctx context.Context, c *client, _ request, args []string) error {
 		raws, list, err := subscribers(ctx, c)
 		if err != nil {
 			return err
@@ -72,9 +71,11 @@ func (a *app) subscriberShow(m machine[core.Subscription]) *cobra.Command {
 		if i < 0 {
 			return &exitError{code: exitNotFound, err: fmt.Errorf("there is no subscriber %q", text.Clip(args[0], 60))}
 		}
-		return a.print(raws[i], subscriberView(list[i]))
-	})
+		return m.print(raws[i], list[i])
+	}), formWide, formJSON, formName)
 }
+
+func subscriberName(s core.Subscription) string { return s.Name }
 
 func subscriberDeclare(m machine[core.Subscription]) *cobra.Command {
 	const missing = "say which events, and what is done then"
@@ -107,13 +108,13 @@ func eventText(m core.EventMatch) string { return m.Category + ":" + cmp.Or(m.Ac
 func reactionText(r core.Reaction) string {
 	switch {
 	case r.WakeWorker != nil:
-		return "wake worker " + text.Clip(r.WakeWorker.Name, 60)
+		return "wake worker " + r.WakeWorker.Name
 	case r.Push != nil:
-		return "push to queue " + text.Clip(r.Push.Name, 60)
+		return "push to queue " + r.Push.Name
 	case r.Signal != nil:
-		return "signal " + text.Clip(r.Signal.Name, 60) + " to pipeline " + r.Signal.Pipeline.String()
+		return "signal " + r.Signal.Name + " to pipeline " + r.Signal.Pipeline.String()
 	case r.StartPipeline != nil:
-		return "start pipeline " + text.Clip(r.StartPipeline.Definition.Name, 60)
+		return "start pipeline " + r.StartPipeline.Definition.Name
 	}
 	return "-"
 }

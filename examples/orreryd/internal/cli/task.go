@@ -18,6 +18,7 @@ import (
 func (a *app) taskCommand() *cobra.Command {
 	m := machine[core.Task]{
 		a: a, path: "/v1/tasks", arg: "ID", args: oneID, view: taskView,
+		ids:   finder{path: "/v1/tasks", field: "tasks", what: "task"},
 		id:    func(t core.Task) string { return t.ID.String() },
 		ended: func(t core.Task) bool { return t.State.Type == core.TaskDone }, fails: taskError,
 	}
@@ -59,11 +60,12 @@ func (a *app) taskList() *cobra.Command {
 	return listing[wire.TaskSummary]{
 		path: "/v1/tasks", field: "tasks", none: "no tasks", short: "List tasks, newest first",
 		filters: []filter{byStatus("pending", "running", "stuck", "done")},
-		header:  []string{"ID", "LABEL", "STATE", "SESSION", "HEARTBEAT (UTC)", "RECOVERIES", "CREATED (UTC)", "NOTE"},
+		name:    func(t wire.TaskSummary) string { return t.ID.String() },
+		header:  []string{"ID", "LABEL:32", "STATE", "SESSION:40", "HEARTBEAT (UTC)", "RECOVERIES", "CREATED (UTC)", "NOTE:48"},
 		row: func(t wire.TaskSummary) []string {
 			return []string{
-				t.ID.String(), cell(t.Label, 32), taskState(t.State), cell(t.SessionID, 40), shortTime(t.LastHeartbeat),
-				number(t.RecoveryAttempts), shortTime(t.CreatedAt), cell(cmp.Or(taskReason(t.State), t.Progress), 48),
+				t.ID.String(), text.OrDash(t.Label), taskState(t.State), text.OrDash(t.SessionID), shortTime(t.LastHeartbeat),
+				number(t.RecoveryAttempts), shortTime(t.CreatedAt), text.OrDash(cmp.Or(taskReason(t.State), t.Progress)),
 			}
 		},
 	}.command(a)
@@ -103,8 +105,8 @@ func taskView(t core.Task) view {
 	}
 	return view{fields: [][2]string{
 		{"id", t.ID.String()}, {"label", t.Label}, {"scope", t.Namespace + "/" + t.Tenant}, {"pipeline", idOr(t.PipelineID)},
-		{"state", taskState(t.State)}, {taskReasonLabel(t.State), text.Clip(taskReason(t.State), 400)}, {"progress", t.Progress},
-		{"session", t.SessionID}, {"workspace", t.Workspace}, {"command", command}, {"prompt", text.Clip(t.Prompt, 200)},
+		{"state", taskState(t.State)}, {taskReasonLabel(t.State) + ":400", taskReason(t.State)}, {"progress", t.Progress},
+		{"session", t.SessionID}, {"workspace", t.Workspace}, {"command", command}, {"prompt:200", t.Prompt},
 		{"heartbeat", timeText(t.LastHeartbeat)}, {"moved", timeText(t.LastProgress)},
 		{"recoveries", fmt.Sprintf("%d of %d, %d restarts", t.RecoveryAttempts, recoveries(t.Config), t.Restarts)},
 		{"next step", timeText(t.RecoverAt)},

@@ -21,18 +21,19 @@ import (
 // view is what people are shown of something: a line, or fields, and tables below them.
 type view struct {
 	line   string
-	fields [][2]string // names and values; those with an empty value are left out
+	fields [][2]string // names and values; those with an empty value are left out; a name may have a limit, see table
 	tables []table     // those without a row are left out
 }
 
-// table has cells that are clean.
+// table has the names of columns and rows of cells. A name that ends with a colon and a number has a
+// limit: the cells of "LABEL:32" are cut after 32 characters.
 type table struct {
 	header []string
 	rows   [][]string
 }
 
 // print prints an answer: for programs as it came, for people what is to be seen of it.
-func (a *app) print(raw json.RawMessage, v view) error { return a.show(raw, v.text()) }
+func (a *app) print(raw json.RawMessage, v view) error { return a.show(raw, v.text(a.screen())) }
 
 // show prints a value for programs, or a text for people.
 func (a *app) show(v any, people string) error {
@@ -44,26 +45,106 @@ func (a *app) show(v any, people string) error {
 }
 
 // text is the view for people.
-func (v view) text() string {
+func (v view) text(s screen) string {
 	if v.line != "" {
 		return v.line + "\n"
 	}
 	var fields [][]string
 	for _, f := range v.fields {
 		if f[1] != "" {
-			fields = append(fields, []string{f[0], text.Clean(f[1])})
+			name, most := limitOf(f[0])
+			fields = append(fields, []string{name, s.clip(f[1], most)})
 		}
 	}
-	parts := []string{columns(fields)}
+	parts := []string{fieldLines(fields, s)}
 	for _, t := range v.tables {
 		if len(t.rows) > 0 {
-			parts = append(parts, t.text())
+			parts = append(parts, t.text(s))
 		}
 	}
 	return strings.Join(parts, "\n")
 }
 
-func (t table) text() string { return columns(append([][]string{t.header}, t.rows...)) }
+// fieldLines sets names and values side by side; on a terminal a state has its colour.
+func fieldLines(fields [][]string, s screen) string {
+	if !s.colours {
+		return columns(fields)
+	}
+	widths := make([]int, 2)
+	for _, f := range fields {
+		widths[0] = max(widths[0], text.Width(f[0]))
+	}
+	var b strings.Builder
+	for _, f := range fields {
+		isState := slices.Contains(stateColumns, strings.ToUpper(f[0]))
+		b.WriteString(s.line(f, widths, func(i int) bool { return i == 1 && isState }))
+	}
+	return b.String()
+}
+
+// text is the table for people: as it is for a pipe or a file, and on a terminal as it has room for.
+func (t table) text(s screen) string {
+	cols := t.columns(s)
+	if !s.terminal {
+		rows := make([][]string, len(t.rows)+1)
+		for _, c := range cols {
+			for i, cell := range append([]string{c.name}, c.cells...) {
+				rows[i] = append(rows[i], cell)
+			}
+		}
+		return columns(rows)
+	}
+	cols = s.fit(cols)
+	var b strings.Builder
+	widths := make([]int, len(cols))
+	for i, c := range cols {
+		widths[i] = c.width
+	}
+	for row := -1; row < len(t.rows); row++ {
+		cells := make([]string, len(cols))
+		for i, c := range cols {
+			cells[i] = c.title
+			if row >= 0 {
+				cells[i] = c.cells[row]
+			}
+		}
+		b.WriteString(s.line(cells, widths, func(i int) bool { return row >= 0 && slices.Contains(stateColumns, cols[i].name) }))
+	}
+	return b.String()
+}
+
+// limitOf takes a name and a limit apart: "LABEL:32"; the limit is 0 if there is none.
+func limitOf(name string) (alone string, most int) {
+	alone, digits, _ := strings.Cut(name, ":")
+	most, _ = strconv.Atoi(digits)
+	return alone, most
+}
+
+// clip gives a clean text, cut after so many characters unless it is to be whole.
+func (s screen) clip(v string, most int) string {
+	if most == 0 || s.whole {
+		return text.Clean(v)
+	}
+	return text.Clip(v, most)
+}
+
+// columns gives the table column by column, with clean cells.
+func (t table) columns(s screen) []fitColumn {
+	cols := make([]fitColumn, len(t.header))
+	for i, h := range t.header {
+		name, most := limitOf(h)
+		c := fitColumn{name: name, title: name, cells: make([]string, 0, len(t.rows))}
+		for _, row := range t.rows {
+			if s.columns > 0 { // fit cuts it
+				most = 0
+			}
+			c.cells = append(c.cells, s.clip(row[i], most))
+		}
+		c.measure()
+		cols[i] = c
+	}
+	return cols
+}
 
 // columns sets rows below one another.
 func columns(rows [][]string) string {
@@ -101,9 +182,6 @@ func (a *app) printJSON(v any) error {
 	_, err = fmt.Fprintf(a.out, "%s\n", b)
 	return err
 }
-
-// cell is a text in a table, cut after some runes; "-" if it is empty.
-func cell(s string, most int) string { return text.OrDash(text.Clip(s, most)) }
 
 // number shows a count.
 func number[N int | uint32 | uint64](n N) string { return strconv.FormatUint(uint64(n), 10) }

@@ -7,12 +7,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orrery-go/orrery/core"
-	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 )
 
 func (a *app) workerCommand() *cobra.Command {
 	var s scoped
-	m := machine[core.Worker]{a: a, path: "/v1/workers", arg: "NAME", args: oneArg("NAME"), scope: &s, view: workerView}
+	m := machine[core.Worker]{a: a, path: "/v1/workers", arg: "NAME", args: oneArg("NAME"), scope: &s, view: workerView, id: func(w core.Worker) string { return w.Name }}
 	return a.addClientFlags(group("worker", "Declare, watch and pause workers",
 		"A worker takes items of a queue and does something for each, inside the daemon.",
 		a.withScope(&s, a.workerList(), m.show("Show a worker and what it has in hand"), workerDeclare(m),
@@ -23,10 +22,11 @@ func (a *app) workerCommand() *cobra.Command {
 func (a *app) workerList() *cobra.Command {
 	return listing[core.Worker]{
 		path: "/v1/workers", field: "workers", none: "no workers", short: "List workers, newest first",
-		header: []string{"NAME", "SCOPE", "STATE", "QUEUE", "DOES", "IN HAND", "COMPLETED", "FAILED"},
+		name:   func(w core.Worker) string { return w.Name },
+		header: []string{"NAME:40", "SCOPE:40", "STATE", "QUEUE:40", "DOES:33", "IN HAND", "COMPLETED", "FAILED"},
 		row: func(w core.Worker) []string {
 			return []string{
-				text.Clip(w.Name, 40), text.Clip(w.Namespace+"/"+w.Tenant, 40), w.Status(), text.Clip(w.Queue, 40), workerDoes(w.Do),
+				w.Name, w.Namespace + "/" + w.Tenant, w.Status(), w.Queue, workerDoes(w.Do),
 				fmt.Sprintf("%d/%d", len(w.Running), w.Concurrency), number(w.Completed), number(w.Failed),
 			}
 		},
@@ -36,9 +36,9 @@ func (a *app) workerList() *cobra.Command {
 func workerDoes(d core.WorkerDo) string {
 	switch {
 	case d.Pipeline != nil:
-		return "pipeline " + text.Clip(d.Pipeline.Name, 24)
+		return "pipeline " + d.Pipeline.Name
 	case d.Run != nil:
-		return "run " + text.Clip(d.Run.Tool, 24)
+		return "run " + d.Run.Tool
 	case d.Strategy != nil:
 		return "strategy"
 	case d.Task != nil:

@@ -43,6 +43,7 @@ type Config struct {
 	Retention  retentionConfig          `toml:"retention"`
 	Redact     redactConfig             `toml:"redact"`
 	HTTP       httpConfig               `toml:"http"`
+	Page       pageConfig               `toml:"page"`
 	Audit      auditConfig              `toml:"audit"`
 	Limits     limitsConfig             `toml:"limits"`
 	Sessions   sessionsConfig           `toml:"sessions"`
@@ -115,6 +116,21 @@ type httpConfig struct {
 	MaxListsPerToken        int   `toml:"max_lists_per_token"`
 	MaxStreamsPerToken      int   `toml:"max_streams_per_token"`
 	MaxConnections          int   `toml:"max_connections"` // 0: half of the descriptors
+
+	TLS tlsConfig `toml:"tls"`
+}
+
+// tlsConfig names the files of a certificate and its key; both empty: connections are not encrypted.
+type tlsConfig struct {
+	Cert string `toml:"cert"`
+	Key  string `toml:"key"`
+}
+
+func (t tlsConfig) validate() error {
+	if (t.Cert == "") != (t.Key == "") {
+		return errors.New("http.tls: cert and key belong together: name the files of both, or of neither")
+	}
+	return nil
 }
 
 func defaultHTTP() httpConfig {
@@ -140,6 +156,7 @@ func defaultConfig() Config {
 		Retention:       retentionConfig{ActionsDays: 7, HistoryDays: 7, Occurrences: 100_000, JournalDays: 7, JournalSize: 16 << 30, RedoSize: 16 << 30},
 		Redact:          redactConfig{Names: true, Paths: []string{}},
 		HTTP:            defaultHTTP(),
+		Page:            pageConfig{Enabled: true},
 		Audit:           defaultAudit(),
 		Sessions:        sessionsConfig{Columns: 200, Rows: 50, KillGraceSeconds: 5, WatchSeconds: 2},
 		Git:             gitConfig{LockWaitSeconds: 10},
@@ -368,6 +385,7 @@ func (c *Config) validateDaemon() error {
 		keyed("log_level", c.checkLogLevel()),
 		keyed("log_format", c.checkLogFormat()),
 		c.validateHTTP(),
+		c.Page.validate(),
 	)
 }
 
@@ -384,6 +402,7 @@ func (c *Config) validateHTTP() error {
 		checkBetween("http.max_requests_per_token", &h.MaxRequestsPerToken, 1, 1<<16),
 		checkBetween("http.max_lists_per_token", &h.MaxListsPerToken, 1, 1<<10),
 		checkBetween("http.max_streams_per_token", &h.MaxStreamsPerToken, 1, 64),
+		h.TLS.validate(),
 		checkBetween("http.max_connections", &h.MaxConnections, 0, 1<<20),
 	)
 }

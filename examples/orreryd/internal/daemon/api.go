@@ -17,6 +17,7 @@ import (
 	"github.com/orrery-go/orrery/shell/constraints"
 	"github.com/orrery-go/orrery/shell/httpapi"
 	"github.com/orrery-go/orrery/shell/jobs"
+	"github.com/orrery-go/orrery/shell/page"
 	"github.com/orrery-go/orrery/shell/podspec"
 )
 
@@ -40,7 +41,8 @@ func (d *daemon) newAPI() (*http.Server, error) {
 		MaxWebhookBytesInFlight: c.HTTP.MaxWebhookBytesInFlight, MaxBodyBytesInFlight: c.HTTP.MaxBodyBytesInFlight,
 		MaxRequestsPerToken: c.HTTP.MaxRequestsPerToken, MaxListsPerToken: c.HTTP.MaxListsPerToken,
 		MaxStreamsPerToken: c.HTTP.MaxStreamsPerToken, MaxConnections: maxConnections(c.HTTP.MaxConnections, descriptors()),
-		Jobs: d.jobs, OpenRunners: c.OpenRunners(), JobUses: func(spec core.JobSpec) (jobs.Reach, error) { return constraints.Uses(&spec) },
+		Settings: c.Shown,
+		Jobs:     d.jobs, OpenRunners: c.OpenRunners(), JobUses: func(spec core.JobSpec) (jobs.Reach, error) { return constraints.Uses(&spec) },
 		ParsePodSpec: func(text []byte) (json.RawMessage, error) {
 			_, spec, err := podspec.Parse(text)
 			return spec, err
@@ -50,7 +52,41 @@ func (d *daemon) newAPI() (*http.Server, error) {
 		return nil, err
 	}
 	d.listener = api.Listener(d.listener)
-	return api.HTTPServer(c.Listen), nil
+	server := api.HTTPServer(c.Listen)
+	if c.HTTP.TLS.Cert != "" {
+		pair, err := loadCertificate(c.HTTP.TLS.Cert, c.HTTP.TLS.Key, d.log)
+		if err != nil {
+			return nil, err
+		}
+		server.TLSConfig = pair.config()
+	}
+	if c.Page.Enabled {
+		server.Handler, err = d.withPage(api)
+	}
+	return server, err
+}
+
+// withPage serves the page beside the API, and leads browsers from the root to it.
+func (d *daemon) withPage(api *httpapi.Server) (http.Handler, error) {
+	proxies, err := d.c.Page.Proxies()
+	if err != nil {
+		return nil, err
+	}
+	ui, err := page.New(page.Options{API: api, BasePath: d.c.Page.BasePath, TrustedProxies: proxies, Version: version.String(), Logger: d.log})
+	if err != nil {
+		return nil, err
+	}
+	const mount = page.DefaultMount
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch path := r.URL.Path; {
+		case path == mount, strings.HasPrefix(path, mount+"/"):
+			ui.ServeHTTP(w, r)
+		case path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead) && strings.Contains(r.Header.Get("Accept"), "text/html"):
+			http.Redirect(w, r, d.c.Page.BasePath+mount+"/", http.StatusSeeOther)
+		default:
+			api.Handler().ServeHTTP(w, r)
+		}
+	}), nil
 }
 
 // openAudit opens the log of requests; nil if there is to be none.
@@ -73,12 +109,19 @@ func (d *daemon) url() string {
 	if host, port, err := net.SplitHostPort(addr); err == nil && (host == "::" || host == "0.0.0.0") {
 		addr = net.JoinHostPort("127.0.0.1", port)
 	}
+	if d.c.HTTP.TLS.Cert != "" {
+		return "https://" + strings.TrimSpace(addr)
+	}
 	return "http://" + strings.TrimSpace(addr)
 }
 
 // serve answers requests until shutdown.
 func (d *daemon) serve() error {
-	if err := d.api.Serve(d.listener); !errors.Is(err, http.ErrServerClosed) {
+	serve := d.api.Serve
+	if d.c.HTTP.TLS.Cert != "" {
+		serve = func(l net.Listener) error { return d.api.ServeTLS(l, "", "") }
+	}
+	if err := serve(d.listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve the HTTP API: %w", err)
 	}
 	return nil

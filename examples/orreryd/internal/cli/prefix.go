@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+)
+
+// searched is how many of a list's newest are looked at for what an id begins with.
+const searched = 10_000
+
+// beginsID matches the beginning of an id, in the form in which lists print ids.
+var beginsID = regexp.MustCompile(`^[0-9a-f]{8}(-([0-9a-f]{0,4}|[0-9a-f]{4}-([0-9a-f]{0,4}|[0-9a-f]{4}-([0-9a-f]{0,4}|[0-9a-f]{4}-[0-9a-f]{0,12}))))?$`)
+
+// isPrefix reports whether a text may be the beginning of an id, and is no whole one.
+func isPrefix(s string) bool {
+	return beginsID.MatchString(strings.ToLower(s)) && uuid.Validate(s) != nil
+}
+
+// checkIDOrPrefix looks at an id, or the beginning of one, that the user typed as an argument.
+func checkIDOrPrefix(s string) error {
+	if isPrefix(s) {
+		return nil
+	}
+	if err := checkID(s); err != nil {
+		return fmt.Errorf("%w, or its first %d characters or more", err, shortestID)
+	}
+	return nil
+}
+
+// finder is the list in which the ids of one kind are looked up.
+type finder struct {
+	path  string // of the API
+	field string // of the answer
+	scope *scoped
+	what  string // "action"
+}
+
+// find gives the whole id for an id or the beginning of one, which must be that of one alone among
+// the newest of the list.
+func (f finder) find(ctx context.Context, c *client, id string) (string, error) {
+	if !isPrefix(id) {
+		return id, nil
+	}
+	id = strings.ToLower(id)
+	var found []string
+	seen, p := 0, page{limit: 1000}
+	for {
+		type one struct {
+			ID string `json:"id"`
+		}
+		_, list, next, err := readPages[one](ctx, c, request{method: http.MethodGet, path: f.path, query: f.scope.query()}, f.field, p)
+		if err != nil {
+			return "", err
+		}
+		for _, v := range list {
+			if strings.HasPrefix(v.ID, id) {
+				found = append(found, v.ID)
+			}
+		}
+		if seen += len(list); next == "" || seen >= searched {
+			return f.only(id, found, next == "")
+		}
+		p.token = next
+	}
+}
+
+// only gives the id that was found, if there is one and no other.
+func (f finder) only(id string, found []string, all bool) (string, error) {
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) > 1:
+		const most = 4
+		shown := strings.Join(found[:min(len(found), most)], ", ")
+		if len(found) > most {
+			shown += fmt.Sprintf(" and %d more", len(found)-most)
+		}
+		return "", usagef("%q is the beginning of %s: %s: give more of the one that is meant", id, counted(len(found), "id"), text.Clean(shown))
+	case all:
+		return "", &exitError{code: exitNotFound, err: fmt.Errorf("there is no %s whose id begins with %q", f.what, id)}
+	}
+	return "", &exitError{code: exitNotFound, err: fmt.Errorf("none of the newest %d of the list has an id that begins with %q: give the whole id", searched, id)}
+}
+
+// arg resolves the argument with that index; nil if the machine is none that an id names.
+func (f finder) arg(i int) resolver {
+	if f.path == "" {
+		return nil
+	}
+	return func(ctx context.Context, c *client, args []string) ([]string, error) {
+		id, err := f.find(ctx, c, args[i])
+		if err != nil {
+			return nil, err
+		}
+		args = append([]string{}, args...)
+		args[i] = id
+		return args, nil
+	}
+}

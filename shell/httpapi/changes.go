@@ -1,0 +1,111 @@
+package httpapi
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
+	"github.com/orrery-go/orrery/shell/replay"
+	"github.com/orrery-go/orrery/store"
+)
+
+// Bounds of a list of changes: each may have what a state has.
+const (
+	defaultChanges = 20
+	maxChanges     = 100
+)
+
+// listChanges tells what has changed a machine, from the journal.
+func (s *Server) listChanges(w http.ResponseWriter, r *http.Request, c *call) error {
+	q, err := readQuery(r, "limit")
+	if err != nil {
+		return err
+	}
+	limit, err := q.number("limit", defaultChanges, maxChanges)
+	if err != nil {
+		return err
+	}
+	text := r.PathValue("id")
+	id, err := idOf("id", &text)
+	if err != nil {
+		return err
+	}
+	ref := effects.Ref{Kind: effects.Kind(r.PathValue("kind")), ID: id}
+	if err := s.mayReadChanges(r, c, ref); err != nil {
+		return err
+	}
+	trail, err := replay.History(r.Context(), s.engine.Store(), ref, replay.HistoryOptions{Limit: limit})
+	if err != nil {
+		return err
+	}
+	out := wire.ChangeList{Changes: []wire.Change{}, Before: trail.Before, JournalEnds: trail.Reached}
+	for _, step := range trail.Steps {
+		out.Changes = append(out.Changes, changeOf(step))
+	}
+	return writeJSON(w, http.StatusOK, out)
+}
+
+func changeOf(s replay.Step) wire.Change {
+	out := wire.Change{Batch: s.Seq, At: s.At, Instance: s.Instance, Inputs: []wire.ChangeInput{}, Fields: []wire.ChangedField{}}
+	for _, in := range s.Inputs {
+		out.Inputs = append(out.Inputs, wire.ChangeInput{Actor: in.Actor, Event: in.Event.EventType(), Data: core.AppendEvent(nil, in.Event)})
+	}
+	null := []byte("null")
+	for _, f := range s.Fields {
+		v := wire.ChangedField{Field: f.Name, Before: f.Before, After: f.After}
+		if v.Before == nil {
+			v.Before = null
+		}
+		if v.After == nil {
+			v.After = null
+		}
+		out.Fields = append(out.Fields, v)
+	}
+	return out
+}
+
+// mayReadChanges refuses the changes of a machine that does not exist for the token: one of another tenant, and, for a token
+// that is bound to tools, any but the actions and recurring actions of its tools.
+func (s *Server) mayReadChanges(r *http.Request, c *call, ref effects.Ref) error {
+	gone := notFound(cmp.Or(string(ref.Kind), "machine"), shell.ErrNotFound)
+	if !plainName(string(ref.Kind)) {
+		return failf(http.StatusNotFound, "kind: %q is no kind of machine", clip(string(ref.Kind)))
+	}
+	var rec store.Record
+	err := s.engine.Store().View(r.Context(), func(tx store.ReadTx) (err error) {
+		rec, err = tx.Get(ref.Kind, ref.ID)
+		return err
+	})
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return gone
+	case err != nil:
+		return err
+	}
+	state, err := core.DecodeState(ref.Kind, rec.State)
+	if err != nil {
+		return err
+	}
+	of := core.ScopeOf(state)
+	seen := c.token.seesScope(of.Namespace, of.Tenant)
+	if of == (core.Scope{}) { // it belongs to all tenants
+		seen = c.token.unbound()
+	}
+	switch v := state.(type) {
+	case core.Action:
+		seen = seen && in(c.token.Tools, v.ToolName)
+	case core.RecurringAction:
+		seen = seen && in(c.token.Tools, v.ActionTemplate.Provider)
+	default:
+		seen = seen && len(c.token.Tools) == 0
+	}
+	if !seen {
+		return gone
+	}
+	c.about(of.Namespace, of.Tenant)
+	return nil
+}

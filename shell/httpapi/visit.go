@@ -1,0 +1,240 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/orrery-go/orrery/shell"
+)
+
+// Visitor is somebody who uses the API through a page in a browser: the holder of a token who
+// has signed in, or, while no token is configured, whoever connects from loopback. It is what package page
+// knows of tokens. A Visitor is good for one request, and safe for concurrent use.
+type Visitor struct {
+	token  *Token
+	sealed string
+	proof  string
+}
+
+// ErrSignIn says that a browser has no session, or that its session or its token has ended.
+var ErrSignIn = errors.New("sign in with a token")
+
+// SessionTime is how long a session lasts. It ends before that with its token.
+const SessionTime = 7 * 24 * time.Hour
+
+// sessionVersion is the first byte of what is sealed in a session.
+const sessionVersion = 1
+
+// sessionBound keeps what is sealed for a session from being taken for a page token, and the
+// reverse.
+var sessionBound = []byte("httpapi/session")
+
+// SignIn makes a session for the holder of a token: a text for a cookie, good on each instance over the
+// same store. It holds no token, and says nothing to who reads it. A wrong token gives an error with the status 401, or,
+// after many from one address, 429: see [StatusOf].
+func (s *Server) SignIn(r *http.Request, token string) (sealed string, err error) {
+	asked := r.Clone(r.Context())
+	asked.Header = http.Header{"Authorization": {"Bearer " + token}}
+	t, err := s.authenticate(asked)
+	if err != nil {
+		return "", s.slowed(r, err)
+	}
+	if t.Metrics {
+		return "", failf(http.StatusForbidden, "token: %q may read /metrics and nothing else", t.Name)
+	}
+	aead, err := s.sealer(r.Context())
+	if err != nil {
+		return "", err
+	}
+	plain := append([]byte{sessionVersion}, t.SHA256[:]...)
+	plain = binary.BigEndian.AppendUint64(plain, uint64(max(s.o.Clock.Now().Unix(), 0)))
+	return base64.RawURLEncoding.EncodeToString(aead.Seal(nil, nil, plain, sessionBound)), nil //nolint:gosec // the cipher makes a random nonce itself
+}
+
+// Visitor gives who sends a request with that session. It is [ErrSignIn] if the session is none, or has ended. While
+// no token is configured it needs no session.
+func (s *Server) Visitor(r *http.Request, sealed string) (*Visitor, error) {
+	if !s.NeedsSignIn() {
+		return s.visitor(r.Context(), &loopback, "")
+	}
+	b, err := base64.RawURLEncoding.DecodeString(sealed)
+	if err != nil || sealed == "" {
+		return nil, ErrSignIn
+	}
+	if _, err := s.sealer(r.Context()); err != nil {
+		return nil, err
+	}
+	plain := s.pageTokens.open(b, sessionBound)
+	if len(plain) != 1+sha256.Size+8 || plain[0] != sessionVersion {
+		return nil, ErrSignIn
+	}
+	hash := [sha256.Size]byte(plain[1:])
+	began := time.Unix(int64(binary.BigEndian.Uint64(plain[1+sha256.Size:])), 0)
+	now := s.o.Clock.Now()
+	if now.Sub(began) >= SessionTime {
+		return nil, ErrSignIn
+	}
+	for i := range s.o.Tokens {
+		if t := &s.o.Tokens[i]; hmac.Equal(t.SHA256[:], hash[:]) && !t.expired(now) {
+			return s.visitor(r.Context(), t, sealed)
+		}
+	}
+	return nil, ErrSignIn
+}
+
+func (s *Server) visitor(ctx context.Context, t *Token, sealed string) (*Visitor, error) {
+	if _, err := s.sealer(ctx); err != nil {
+		return nil, err
+	}
+	mac := hmac.New(sha256.New, s.pageTokens.secret())
+	mac.Write([]byte("httpapi/proof\x00" + sealed))
+	return &Visitor{token: t, sealed: sealed, proof: base64.RawURLEncoding.EncodeToString(mac.Sum(nil))}, nil
+}
+
+// secret gives the key, which [Server.sealer] has made.
+func (p *pageTokens) secret() []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.key
+}
+
+// NeedsSignIn reports whether tokens are configured.
+func (s *Server) NeedsSignIn() bool { return len(s.o.Tokens) > 0 }
+
+// Name is that of the visitor's token.
+func (v *Visitor) Name() string { return v.token.Name }
+
+// ReadOnly reports whether the visitor may change nothing.
+func (v *Visitor) ReadOnly() bool { return v.token.ReadOnly }
+
+// Admin reports whether the visitor may do everything.
+func (v *Visitor) Admin() bool { return v.token.Admin }
+
+// Unbound reports whether the visitor sees all namespaces, tenants and tools.
+func (v *Visitor) Unbound() bool { return v.token.unbound() }
+
+// Sees reports whether something of that namespace and tenant may exist for the visitor.
+func (v *Visitor) Sees(namespace, tenant string) bool { return v.token.seesScope(namespace, tenant) }
+
+// Proof is what a form carries to show that it was made for this session: another site cannot know it. It is
+// the same for as long as the session lasts.
+func (v *Visitor) Proof() string { return v.proof }
+
+// Proves reports whether a form that was sent carries the visitor's [Visitor.Proof].
+func (v *Visitor) Proves(given string) bool { return hmac.Equal([]byte(v.proof), []byte(given)) }
+
+type visitorKey struct{}
+
+// Serve answers a request of the API for a visitor, whatever the request's own headers say
+// of a token. Limits, redaction and the log of requests are those of the visitor's token.
+func (s *Server) Serve(w http.ResponseWriter, r *http.Request, v *Visitor) {
+	s.handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), visitorKey{}, v)))
+}
+
+// visiting gives the token of a request that [Server.Serve] serves; nil: it is none, or its token ended
+// meanwhile.
+func (s *Server) visiting(r *http.Request) *Token {
+	v, ok := r.Context().Value(visitorKey{}).(*Visitor)
+	if !ok || v.token.expired(s.o.Clock.Now()) {
+		return nil
+	}
+	return v.token
+}
+
+// AdmitPage refuses requests that no page should answer. While no token is configured a browser on this machine
+// is an administrator, so that the name by which it calls this server must be that of this machine, no proxy may stand between
+// the two, and what comes from another site may only be somebody who follows a link.
+func (s *Server) AdmitPage(r *http.Request) error {
+	if err := s.checkLocal(r); err != nil {
+		return err
+	}
+	if s.NeedsSignIn() {
+		return nil
+	}
+	for name := range r.Header {
+		if name == "Forwarded" || strings.HasPrefix(name, "X-Forwarded-") {
+			return failf(http.StatusForbidden, "%s: the request comes through a proxy, and no token is configured: everybody who reaches the proxy would be an administrator; configure a token", name)
+		}
+	}
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "cross-site", "same-site":
+		read := r.Method == http.MethodGet || r.Method == http.MethodHead
+		if !read || r.Header.Get("Sec-Fetch-Mode") != "navigate" || r.Header.Get("Sec-Fetch-Dest") != "document" {
+			return failf(http.StatusForbidden, "origin: requests of other sites are refused")
+		}
+	}
+	return nil
+}
+
+// StatusOf gives the HTTP status and the text with which the API answers an error of this
+// package.
+func StatusOf(err error) (status int, text string) {
+	if errors.Is(err, ErrSignIn) {
+		return http.StatusUnauthorized, ErrSignIn.Error()
+	}
+	f := classify(err)
+	return f.status, f.text
+}
+
+// Live bounds of the page's streams.
+const (
+	maxLive     = 1024 // streams of all browsers
+	maxLiveEach = 256  // of one token
+	livePulse   = 15 * time.Second
+	liveEvery   = time.Second // between two changes that are told
+)
+
+// StreamChanges tells a browser that something has changed that the visitor may see, as server-sent events named "changed", at most
+// one a second, until it leaves or the visitor's token ends. What has changed it does not say.
+func (s *Server) StreamChanges(w http.ResponseWriter, r *http.Request, v *Visitor) error {
+	leave, err := s.takeStream(&s.live, func(f *inFlight) *slots { return &f.live }, &call{token: v.token}, "pages are open that show changes", "close some", 60)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	var sees func(shell.Scope) bool
+	if !v.token.unbound() {
+		sees = func(of shell.Scope) bool { return v.token.seesScope(of.Namespace, of.Tenant) }
+	}
+	changes := s.engine.Changes(sees)
+	defer changes.Close()
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
+	out := &eventStream{w: w, rc: http.NewResponseController(w)}
+	if !out.write("retry: 2000\n\n") {
+		return nil
+	}
+	pulse := time.NewTicker(livePulse)
+	defer pulse.Stop()
+	for {
+		select {
+		case <-changes.C:
+			if !out.write("event: changed\ndata: 1\n\n") {
+				return nil
+			}
+			select {
+			case <-time.After(liveEvery):
+			case <-r.Context().Done():
+				return nil
+			}
+		case <-pulse.C:
+			if v.token.expired(s.o.Clock.Now()) || !out.write(": \n\n") {
+				return nil
+			}
+		case <-r.Context().Done():
+			return nil
+		case <-s.engine.Stopped():
+			return nil
+		}
+	}
+}

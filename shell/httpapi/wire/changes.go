@@ -1,0 +1,40 @@
+package wire
+
+import (
+	"encoding/json"
+
+	"github.com/orrery-go/orrery/effects"
+)
+
+// ChangeList is the answer to GET /v1/changes/{kind}/{id}: what has changed a machine, newest first.
+type ChangeList struct {
+	Changes []Change `json:"changes"`
+	// Before is the batch in which it goes on behind the last of Changes; 0: the first of them made the machine.
+	Before uint64 `json:"before"`
+	// JournalEnds says that Before is older than the journal: no more can be told.
+	JournalEnds bool `json:"journal_ends"`
+}
+
+// Change is one batch that has changed a machine.
+type Change struct {
+	Batch    uint64       `json:"batch"`
+	At       effects.Time `json:"at"`
+	Instance string       `json:"instance"` // that committed it
+	// Inputs are those of the machine. If there is none, what another machine did has changed it.
+	Inputs []ChangeInput  `json:"inputs"`
+	Fields []ChangedField `json:"fields"`
+}
+
+// ChangeInput is one input of a machine.
+type ChangeInput struct {
+	Actor string          `json:"actor"`
+	Event string          `json:"event"`
+	Data  json.RawMessage `json:"data"`
+}
+
+// ChangedField is what became of one field of a machine's state.
+type ChangedField struct {
+	Field  string          `json:"field"`
+	Before json.RawMessage `json:"before"` // null: the field was not there
+	After  json.RawMessage `json:"after"`
+}

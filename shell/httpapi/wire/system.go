@@ -1,0 +1,48 @@
+package wire
+
+import (
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/effects"
+)
+
+// System is the answer to GET /v1/system: how the daemon and its database are.
+type System struct {
+	Instance  string     `json:"instance"` // that answers
+	Instances []Instance `json:"instances"`
+	Running   int64      `json:"running"` // executions of tools under way in this instance
+	// Batches, CommitErrors and Refused count since this instance began: committed batches, commits that failed, inputs
+	// that machines refused.
+	Batches      uint64 `json:"batches"`
+	CommitErrors uint64 `json:"commit_errors"`
+	Refused      uint64 `json:"refused"`
+	// LateSeconds is within which time after they were due 99 of 100 machines were woken since this instance began: the least bound
+	// of the lateness histogram that holds them; 0 if none was due.
+	LateSeconds float64 `json:"late_seconds"`
+	JournalSeq  uint64  `json:"journal_seq"`
+	// JournalFrom is the first batch that the journal still has.
+	JournalFrom uint64 `json:"journal_from"`
+	// Quarantine is what could not be read and was set aside, oldest first, at most 100.
+	Quarantine []SetAside `json:"quarantine"`
+	// Settings are those in force, without secrets, as text; empty unless the token is an admin's.
+	Settings string `json:"settings"`
+}
+
+// Instance is an engine that works on the database, or did.
+type Instance struct {
+	Claim   string       `json:"claim"`
+	Holder  string       `json:"holder"`
+	Token   uint64       `json:"token"` // its fencing token
+	Renewed effects.Time `json:"renewed"`
+	Until   effects.Time `json:"until"` // it counts as gone then
+}
+
+// SetAside is something that could not be read.
+type SetAside struct {
+	Kind   effects.Kind `json:"kind"`
+	ID     uuid.UUID    `json:"id"`
+	N      uint32       `json:"n"` // of a pending effect its number
+	At     effects.Time `json:"at"`
+	Reason string       `json:"reason"`
+	Bytes  int          `json:"bytes"` // that are left of it: orreryd quarantine shows them
+}

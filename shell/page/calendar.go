@@ -1,0 +1,243 @@
+package page
+
+import (
+	"cmp"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
+)
+
+// occurrences lists what was decided about the times of all schedules.
+func (q *visit) occurrences() (view, error) {
+	verdicts := []string{""}
+	for _, v := range core.Verdicts() {
+		verdicts = append(verdicts, string(v))
+	}
+	var got wire.OccurrenceList
+	t, err := q.read(list{
+		api: "/occurrences", path: "/occurrences", caption: "Times of schedules, newest first",
+		filters: []field{
+			{Name: "schedule", Label: "Kind", Type: fieldChoice, Options: choice("", "recurring", "job", "action")},
+			{Name: "name", Label: "Name"}, {Name: "verdict", Label: "What became of it", Type: fieldChoice, Options: choice(verdicts...)},
+			{Name: "outcome", Label: "Outcome"}, {Name: "from", Label: "From", Type: fieldTime}, {Name: "to", Label: "To", Type: fieldTime},
+			{Name: "schedule_id", Label: "Id of the schedule"},
+		},
+		head: []string{"Name", "Time", "What became of it", "Why", "Took", "Made", "Tenant"}, empty: "No time of a schedule has come yet.",
+	}, &got)
+	if err != nil {
+		return view{}, err
+	}
+	for _, o := range got.Occurrences {
+		t.Rows = append(t.Rows, append(append([]cell{q.scheduleLink(o)}, q.occurrenceCells(o)...), whose(o.Namespace, o.Tenant)))
+	}
+	q.next(t, got.NextPageToken)
+	return view{Title: "Times of schedules", Body: []block{{Table: t}}}, nil
+}
+
+// scheduleLink leads to the schedule of an entry.
+func (q *visit) scheduleLink(o core.Occurrence) cell {
+	name := o.Name
+	if name == "" {
+		name = shortID(o.RecurringID.String())
+	}
+	c := textOf(clip(name, 120)).wide()
+	switch o.Schedule {
+	case core.KindJob:
+		return c.to(q.scoped(pathOf("jobs", o.Name), o.Namespace, o.Tenant))
+	case core.KindAction:
+		return c.to(q.page(pathOf("actions", o.RecurringID.String())))
+	default:
+		return c.to(q.page(pathOf("recurring", o.RecurringID.String())))
+	}
+}
+
+// Bounds of the calendar.
+const (
+	calendarSchedules = 200 // whose times of the day are looked at
+	calendarTimes     = 100 // of one schedule in a day
+	calendarLines     = 12  // of an hour; more of them are counted
+)
+
+// dayTime is one time of a schedule in the calendar.
+type dayTime struct {
+	at   effects.Time
+	name cell
+	what cell
+}
+
+// calendar shows one day in the zone that was chosen: of the hours that have passed what became of each time, of
+// those to come what is to fire.
+func (q *visit) calendar() (view, error) {
+	today := q.now.In(q.zone)
+	day := time.Date(today.Year(), today.Month(), today.Day(), 0, 0, 0, 0, q.zone)
+	if given := q.URL.Query().Get("day"); given != "" {
+		d, err := time.ParseInLocation(time.DateOnly, given, q.zone)
+		if err != nil {
+			return view{}, &apiError{Status: 400, Text: "day: " + strconv.Quote(clip(given, 40)) + " is not a date such as 2026-01-31"}
+		}
+		day = d
+	}
+	end := day.AddDate(0, 0, 1)
+	past, more, err := q.pastTimes(day, end)
+	if err != nil {
+		return view{}, err
+	}
+	coming, cut, err := q.comingTimes(end)
+	if err != nil {
+		return view{}, err
+	}
+	all := past
+	for _, t := range coming {
+		if at := t.at.Std(); !at.Before(day) && at.Before(end) {
+			all = append(all, t)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b dayTime) int { return cmp.Compare(a.at, b.at) })
+	v := view{Title: "Calendar: " + day.Format("Monday, 2 January 2006")}
+	v.More = []link{
+		{Text: "The day before", Href: q.page("/calendar", "day", day.AddDate(0, 0, -1).Format(time.DateOnly))}, {Text: "Today", Href: q.page("/calendar")},
+		{Text: "The day after", Href: q.page("/calendar", "day", end.Format(time.DateOnly))}, {Text: "All times that have passed", Href: q.page("/occurrences")},
+	}
+	v.Body = []block{q.hours(day, end, all)}
+	if more {
+		v.Body = append([]block{{Notice: &notice{Tone: toneWait, Text: "More times of this day have passed than are shown here: the list of all times has them."}}}, v.Body...)
+	}
+	if cut {
+		v.Body = append([]block{{Notice: &notice{Tone: toneWait, Text: "Some schedules, or some of their times, are not shown: there are more than " + strconv.Itoa(calendarSchedules) + " schedules, or one fires more than " + strconv.Itoa(calendarTimes) + " times."}}}, v.Body...)
+	}
+	return v, nil
+}
+
+// hours parts the times of a day by hours; where an hour has too many for lines they are counted by schedule.
+func (q *visit) hours(day, end time.Time, all []dayTime) block {
+	t := &table{Caption: "Times of the day", Head: []string{"Time", "Schedule", "What became of it"}, Empty: "No schedule fires on this day."}
+	for from := day; from.Before(end); from = from.Add(time.Hour) {
+		var hour []dayTime
+		for len(all) > 0 && all[0].at.Std().Before(from.Add(time.Hour)) {
+			hour, all = append(hour, all[0]), all[1:]
+		}
+		if len(hour) <= calendarLines {
+			for _, h := range hour {
+				t.Rows = append(t.Rows, []cell{q.at(h.at), h.name, h.what})
+			}
+			continue
+		}
+		t.Rows = append(t.Rows, q.countedHour(from, hour)...)
+	}
+	return block{Table: t}
+}
+
+// countedHour gives a row for each schedule of an hour.
+func (q *visit) countedHour(from time.Time, hour []dayTime) (rows [][]cell) {
+	type sum struct {
+		name  cell
+		words map[string]int
+	}
+	var order []string
+	sums := make(map[string]*sum)
+	for _, h := range hour {
+		key := h.name.Href
+		if sums[key] == nil {
+			sums[key] = &sum{h.name, map[string]int{}}
+			order = append(order, key)
+		}
+		sums[key].words[h.what.Text]++
+	}
+	for _, key := range order {
+		s := sums[key]
+		var c cell
+		for _, word := range slices.Sorted(maps.Keys(s.words)) {
+			part := badge(word)
+			part.Hint = "× " + strconv.Itoa(s.words[word])
+			c.More = append(c.More, part)
+		}
+		at := textOf(from.In(q.zone).Format("15:04") + " to " + from.Add(time.Hour).In(q.zone).Format("15:04 ") + zoneName(from.In(q.zone)))
+		rows = append(rows, []cell{at, s.name, c})
+	}
+	return rows
+}
+
+// pastTimes gives what was decided about the times of a day, and whether there is more.
+func (q *visit) pastTimes(day, end time.Time) (out []dayTime, more bool, err error) {
+	if day.After(q.now) {
+		return nil, false, nil
+	}
+	var got wire.OccurrenceList
+	params := url.Values{"from": {effects.TimeOf(day).String()}, "to": {effects.TimeOf(end).String()}, "limit": {"1000"}}
+	if err := q.get("/occurrences", params, &got); err != nil {
+		return nil, false, err
+	}
+	for _, o := range got.Occurrences {
+		what := verdict(o)
+		if o.Outcome != "" {
+			what = badge(o.Outcome)
+		}
+		if o.Count > 1 {
+			what.Hint = strconv.FormatUint(o.Count, 10) + " times"
+		}
+		out = append(out, dayTime{o.DueAt, q.scheduleLink(o), what})
+	}
+	return out, got.NextPageToken != "", nil
+}
+
+// comingTimes gives what is to fire until then.
+func (q *visit) comingTimes(end time.Time) (out []dayTime, cut bool, err error) {
+	if end.Before(q.now) {
+		return nil, false, nil
+	}
+	limit := strconv.Itoa(calendarSchedules)
+	until := effects.TimeOf(end)
+	add := func(name cell, path string, params url.Values, next effects.Time) error {
+		if next.IsZero() || !next.Before(until) {
+			return nil
+		}
+		var p wire.Preview
+		params.Set("n", strconv.Itoa(calendarTimes))
+		if err := q.get(path, params, &p); err != nil {
+			return err
+		}
+		for _, at := range p.Times {
+			if at.Before(until) {
+				out = append(out, dayTime{at, name, badge("to come")})
+			}
+		}
+		cut = cut || len(p.Times) == calendarTimes && p.Times[len(p.Times)-1].Before(until)
+		return nil
+	}
+	var recurring wire.RecurringList
+	if err := q.get("/recurring", url.Values{"all": {"true"}, "enabled": {"true"}, "limit": {limit}}, &recurring); err != nil {
+		return nil, false, err
+	}
+	for _, r := range recurring.RecurringActions {
+		if err := add(q.recurringRow(r)[0], pathOf("recurring", r.ID.String(), "preview"), url.Values{}, r.NextExecutionAt); err != nil {
+			return nil, false, err
+		}
+	}
+	var jobs wire.JobList
+	if err := q.get("/jobs", url.Values{"paused": {"false"}, "limit": {limit}}, &jobs); err != nil {
+		return nil, false, err
+	}
+	for _, j := range jobs.Jobs {
+		of := url.Values{"namespace": {j.Namespace}, "tenant": {j.Tenant}}
+		if err := add(q.jobScheduleRow(j)[0], pathOf("jobs", j.ID, "preview"), of, j.NextRunAt); err != nil {
+			return nil, false, err
+		}
+	}
+	var periodic wire.ActionList
+	if err := q.get("/actions", url.Values{"recurs": {"true"}, "limit": {limit}}, &periodic); err != nil {
+		return nil, false, err
+	}
+	for _, a := range periodic.Actions {
+		if at := a.Trigger.NextTickAt; !at.IsZero() && at.Before(until) {
+			out = append(out, dayTime{at, q.periodicRow(core.Action(a))[0], badge("to come")})
+		}
+	}
+	cut = cut || recurring.NextPageToken != "" || jobs.NextPageToken != "" || periodic.NextPageToken != ""
+	return out, cut, nil
+}

@@ -1,0 +1,160 @@
+package page
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
+)
+
+// events says how to see events: they are told as they happen, and not kept.
+func (q *visit) events() (view, error) {
+	var got wire.SubscriberList
+	if err := q.get("/subscribers", nil, &got); err != nil {
+		return view{}, err
+	}
+	return view{
+		Title: "Events", Acts: q.actLinks("/events", "publish"),
+		Body: []block{
+			{
+				Note: "What the machines announce is told to whoever listens at that time, and to the subscribers. It is not kept, so that there is nothing to list here. These commands show the events from now on:",
+				Text: &text{Plain: "orreryd events follow\norreryd events follow --category pipeline --action phase"},
+			},
+			{Title: "Subscribers", Tiles: []tile{{Name: "subscribers", Value: strconv.Itoa(len(got.Subscribers)), Href: q.page("/subscribers"), Hint: "what events lead to"}}},
+		},
+	}, nil
+}
+
+func (q *visit) subscribers() (view, error) {
+	var got wire.SubscriberList
+	if err := q.get("/subscribers", nil, &got); err != nil {
+		return view{}, err
+	}
+	t := &table{Caption: "Subscribers, in the order in which they hear an event", Head: []string{"Subscriber", "Hears", "Does"}, Empty: "There is no subscriber. A subscriber lets an event wake a worker, push an item, signal a pipeline or start one: the button above makes one."}
+	for _, s := range got.Subscribers {
+		t.Rows = append(t.Rows, []cell{codeOf(s.Name).to(q.page(pathOf("subscribers", s.Name))).wide(), textOf(matchText(s.Match)), textOf(reactionText(s.Do))})
+	}
+	v := view{Title: "Subscribers", Acts: q.actLinks("/subscribers", "new"), Body: []block{{Table: t}}}
+	if len(got.Program) > 0 {
+		own := &table{Caption: "Subscribers of the daemon's program", Head: []string{"Subscriber"}}
+		for _, name := range got.Program {
+			own.Rows = append(own.Rows, []cell{codeOf(name)})
+		}
+		v.Body = append(v.Body, block{Title: "Of the daemon's program", Note: "They hear an event after the others, and cannot be changed here.", Table: own})
+	}
+	return v, nil
+}
+
+// matchText says which events a subscriber hears.
+func matchText(m core.EventMatch) string {
+	orAny := func(s string) string {
+		if s == "" {
+			return "*"
+		}
+		return s
+	}
+	out := orAny(m.Category) + ":" + orAny(m.Action)
+	if m.Component != "" {
+		out += " of " + m.Component
+	}
+	return clip(strings.Join(append([]string{out}, pairs(m.Data).Lines...), ", "), 300)
+}
+
+// reactionText says what a subscriber does.
+func reactionText(r core.Reaction) string {
+	switch {
+	case r.WakeWorker != nil:
+		return "wakes the worker " + r.WakeWorker.Name
+	case r.Push != nil:
+		return "pushes the event into the queue " + r.Push.Name
+	case r.Signal != nil:
+		return "signals " + r.Signal.Name + " to pipeline " + shortID(r.Signal.Pipeline.String())
+	case r.StartPipeline != nil:
+		return "starts the pipeline " + r.StartPipeline.Definition.Name
+	}
+	return ""
+}
+
+func (q *visit) loadSubscriber() (s core.Subscription, err error) {
+	var got wire.SubscriberList
+	if err := q.get("/subscribers", nil, &got); err != nil {
+		return s, err
+	}
+	i := slices.IndexFunc(got.Subscribers, func(s core.Subscription) bool { return s.Name == q.PathValue("name") })
+	if i < 0 {
+		return s, &apiError{Status: http.StatusNotFound, Text: "subscriber not found"}
+	}
+	return got.Subscribers[i], nil
+}
+
+func (q *visit) subscriber() (view, error) {
+	s, err := q.loadSubscriber()
+	if err != nil {
+		return view{}, err
+	}
+	return view{
+		Kind: "Subscriber", Title: s.Name, Crumbs: []link{{Text: "Subscribers", Href: q.page("/subscribers")}}, Acts: q.actLinks("/subscribers/{name}", "edit", "delete"),
+		Body: []block{
+			{Facts: facts(fact{"Hears", textOf(matchText(s.Match))}, fact{"Does", textOf(reactionText(s.Do))})},
+			asJSON("Events that it hears", s.Match), asJSON("What it does", s.Do),
+		},
+	}, nil
+}
+
+func eventActs() []act {
+	const on, api = "/subscribers/{name}", "/v1/subscribers/{name}"
+	return []act{
+		{
+			on: "/events", name: "publish", method: "POST", api: "/v1/events", label: "Publish an event", unbound: true, done: "The event was published.",
+			says: "Announces an event of your own, to whoever listens and to the subscribers.",
+			fields: []field{
+				{Name: "kind.category", Label: "Category", Required: true}, {Name: "kind.action", Label: "Action", Required: true},
+				{Name: "data", Label: "Data", Type: fieldJSON, Help: "A JSON object."},
+			},
+		},
+		{
+			on: "/subscribers", name: "new", at: "/new-subscriber", method: "PUT", api: api, label: "New subscriber", unbound: true, done: "The subscriber was made.",
+			says:   "A subscriber of the same name is replaced.",
+			fields: append([]field{{Name: "name", Label: "Name", Required: true}}, subscriberFields...), amend: nameFromForm, after: afterNamed("subscribers"),
+		},
+		{
+			on: on, name: "edit", method: "PUT", api: api, label: "Edit", unbound: true, done: "The subscriber was changed.", load: (*visit).editSubscriber,
+			says: "Events from now on lead to what is written here.",
+		},
+		{
+			on: on, name: "delete", method: "DELETE", api: api, label: "Delete", danger: true, unbound: true, done: "The subscriber was deleted.",
+			says:  "Events lead to this no more. What they have led to stays.",
+			after: func(q *visit, _ *answer) string { return q.page("/subscribers") },
+		},
+	}
+}
+
+var subscriberFields = []field{
+	{Name: "match", Label: "Events that it hears", Type: fieldJSON, Required: true, Help: `A JSON object such as {"category":"pipeline","action":"phase","data":{"phase":"merge"}}; * stands for any text.`},
+	{Name: "do", Label: "What it does", Type: fieldJSON, Required: true, Help: `A JSON object with one of wake_worker, push, signal and start_pipeline, such as {"push":{"namespace":"default","tenant":"default","name":"merge"}}.`},
+}
+
+func (q *visit) editSubscriber() ([]field, error) {
+	s, err := q.loadSubscriber()
+	fields := slices.Clone(subscriberFields)
+	fields[0].Value, fields[1].Value = indented(s.Match), indented(s.Do)
+	return fields, err
+}
+
+// nameFromForm puts the name of what is new into the API's path, where a name that exists stands already.
+func nameFromForm(q *visit, body map[string]any, form url.Values) error {
+	delete(body, "name")
+	q.SetPathValue("name", form.Get("name"))
+	return nil
+}
+
+// afterNamed leads to what was made under the name of the form.
+func afterNamed(path string) func(q *visit, _ *answer) string {
+	return func(q *visit, _ *answer) string {
+		return q.scoped(pathOf(path, q.PathValue("name")), q.PostForm.Get("namespace"), q.PostForm.Get("tenant"))
+	}
+}

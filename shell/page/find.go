@@ -1,0 +1,119 @@
+package page
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
+)
+
+// byID are the pages of what has an id, in the order in which an id is tried.
+var byID = [...]struct{ api, page string }{
+	{"actions", "actions"}, {"recurring", "recurring"}, {"runs", "runs"}, {"pipelines", "pipelines"}, {"tasks", "tasks"}, {"strategies", "strategies"},
+	{"backfills", "backfills"}, {"occurrences", "occurrences"},
+}
+
+// find leads to what has the id, or lists what has the name, of those that the visitor sees.
+func (p *Page) find(w http.ResponseWriter, r *http.Request) {
+	q, ok := p.visit(w, r)
+	if !ok {
+		return
+	}
+	for_ := strings.TrimSpace(r.URL.Query().Get("q"))
+	if _, err := uuid.Parse(for_); err == nil {
+		for _, kind := range byID {
+			switch err := q.get(pathOf(kind.api, for_), nil, nil); {
+			case err == nil:
+				http.Redirect(w, r, q.page(pathOf(kind.page, for_)), http.StatusSeeOther) //nolint:gosec // it begins with the base of the page
+				return
+			case !notFound(err):
+				p.fail(w, q, err)
+				return
+			}
+		}
+	}
+	t := &table{Caption: "What was found", Head: []string{"Name", "Kind", "Tenant"}, Empty: "Nothing that you may see has this id, and no name of the newest begins with it."}
+	if for_ != "" {
+		if err := q.findNames(for_, t); err != nil {
+			p.fail(w, q, err)
+			return
+		}
+	}
+	if len(t.Rows) == 1 {
+		http.Redirect(w, r, t.Rows[0][0].Href, http.StatusSeeOther)
+		return
+	}
+	p.render(w, q, http.StatusOK, view{Title: "Found for “" + clip(for_, 100) + "”", Static: true, Body: []block{{Table: t}}})
+}
+
+// findRows bounds what is looked at of each list.
+const findRows = "1000"
+
+// findNames adds what has a name or an id that begins with a text, or a word of its name that does.
+func (q *visit) findNames(begin string, t *table) error {
+	begin = strings.ToLower(begin)
+	add := func(kind string, name cell, namespace, tenant string, texts ...string) {
+		for _, s := range texts {
+			s = strings.ToLower(s)
+			if len(t.Rows) < pageRows && (strings.HasPrefix(s, begin) || strings.Contains(s, " "+begin)) {
+				t.Rows = append(t.Rows, []cell{name.wide(), textOf(kind), whose(namespace, tenant)})
+				return
+			}
+		}
+	}
+	limit := url.Values{"limit": {findRows}}
+	var recurring wire.RecurringList
+	var jobs wire.JobList
+	var actions wire.ActionList
+	var queues wire.QueueList
+	var pipelines wire.PipelineList
+	for _, l := range []struct {
+		api string
+		out any
+	}{{"/recurring?all=true", &recurring}, {"/jobs", &jobs}, {"/queues", &queues}, {"/pipelines", &pipelines}, {"/actions", &actions}} {
+		path, extra, _ := strings.Cut(l.api, "?")
+		params := limit
+		if extra != "" {
+			params = url.Values{"limit": {findRows}, "all": {"true"}}
+		}
+		if err := q.get(path, params, l.out); err != nil {
+			return err
+		}
+	}
+	for _, r := range recurring.RecurringActions {
+		add("recurring action", q.recurringRow(r)[0], r.Namespace, r.Tenant, q.recurringRow(r)[0].Text, r.ID.String())
+	}
+	for _, j := range jobs.Jobs {
+		add("job", q.jobScheduleRow(j)[0], j.Namespace, j.Tenant, j.ID, j.Name)
+	}
+	for _, u := range queues.Queues {
+		add("queue", q.queueCells(u)[0], u.Namespace, u.Tenant, u.Name)
+	}
+	for _, p := range pipelines.Pipelines {
+		name := p.Name
+		if p.Label != "" {
+			name = p.Label
+		}
+		add("pipeline", textOf(clip(name, 120)).to(q.page(pathOf("pipelines", p.ID.String()))), p.Namespace, p.Tenant, name, p.ID.String())
+	}
+	for _, a := range actions.Actions {
+		add("action", q.actionRow(core.Action(a))[0], a.Namespace, a.Tenant, nameOfAction(core.Action(a)), a.ID.String())
+	}
+	return nil
+}
+
+// live is the stream of a browser: it says that something has changed.
+func (p *Page) live(w http.ResponseWriter, r *http.Request) {
+	q, ok := p.visit(w, r)
+	if !ok {
+		return
+	}
+	if err := p.o.API.StreamChanges(w, r, q.who); err != nil {
+		status, text := p.statusOf(err)
+		http.Error(w, text, status)
+	}
+}

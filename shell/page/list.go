@@ -1,0 +1,108 @@
+package page
+
+import (
+	"net/url"
+	"slices"
+	"strconv"
+)
+
+// pageRows is how many rows a page of a list has.
+const pageRows = 50
+
+// A list is one of the API's lists as a table: its state is in the address, under the names that
+// the API has for it.
+type list struct {
+	api     string // its path below /v1
+	path    string // its address on this page
+	fixed   url.Values
+	filters []field
+	anyone  bool // its rows belong to no tenant
+	rows    int  // of a page; 0: pageRows
+	caption string
+	empty   string // what would fill it
+	head    []string
+}
+
+// read asks the API for the page of the list that the address names, and gives the table without its rows.
+func (q *visit) read(l list, out any) (*table, error) {
+	rows := l.rows
+	if rows == 0 {
+		rows = pageRows
+	}
+	params := url.Values{"limit": {strconv.Itoa(rows)}}
+	for name, values := range l.fixed {
+		params[name] = slices.Clone(values)
+	}
+	fields := slices.Clone(l.filters)
+	if !l.anyone && l.fixed.Get("tenant") == "" {
+		fields = append(fields, field{Name: "namespace", Label: "Namespace"}, field{Name: "tenant", Label: "Tenant"})
+	}
+	given := q.URL.Query()
+	f := &filter{Path: q.p.base + l.path}
+	for _, field := range fields {
+		field.Value = given.Get(field.Name)
+		if len(field.Options) > 0 && field.Options[0] == choice("")[0] {
+			field.Options = slices.Clone(field.Options)
+			field.Options[0].Text = "any"
+		}
+		f.Active = f.Active || field.Value != ""
+		if field.Value != "" {
+			v := field.Value
+			if field.Type == fieldTime {
+				at, err := q.readTime(v)
+				if err != nil {
+					return nil, &apiError{Status: 400, Text: field.Label + ": " + err.Error()}
+				}
+				v = at.String()
+			}
+			params.Set(field.Name, v)
+		}
+		f.Fields = append(f.Fields, field)
+	}
+	token := given.Get("page_token")
+	if token != "" {
+		params.Set("page_token", token)
+	}
+	if err := q.get(l.api, params, out); err != nil {
+		return nil, err
+	}
+	t := &table{Caption: l.caption, Head: l.head, Empty: l.empty, Filter: f}
+	if len(f.Fields) == 0 {
+		t.Filter = nil
+	}
+	if f.Active {
+		t.Empty = "Nothing matches these filters."
+	}
+	if token != "" {
+		given.Del("page_token")
+		given.Del("done")
+		t.First = f.Path + query(given)
+	}
+	return t, nil
+}
+
+// next gives the address of the page that follows.
+func (q *visit) next(t *table, token string) {
+	if token == "" {
+		return
+	}
+	given := q.URL.Query()
+	given.Del("done")
+	given.Set("page_token", token)
+	t.Next = q.p.base + q.URL.EscapedPath() + query(given)
+}
+
+func query(v url.Values) string {
+	if len(v) == 0 {
+		return ""
+	}
+	return "?" + v.Encode()
+}
+
+// scoped gives an address with the namespace and tenant of a name.
+func (q *visit) scoped(path, namespace, tenant string) string {
+	return q.page(path, "namespace", namespace, "tenant", tenant)
+}
+
+// whose tells a tenant in one cell.
+func whose(namespace, tenant string) cell { return cell{Text: namespace + " / " + tenant, Code: true} }

@@ -1,0 +1,128 @@
+package page
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/internal/plainjson"
+)
+
+// machine leads to a machine that something names by its kind and id. One that is known by its name alone is
+// shown without a link.
+func (q *visit) machine(ref effects.Ref) cell {
+	if ref.IsZero() {
+		return cell{}
+	}
+	name := string(ref.Kind)
+	if ref.Kind == core.KindOrchestrator {
+		name = "run"
+	}
+	c := codeOf(name + " " + shortID(ref.ID.String()))
+	if path, ok := entityPages[ref.Kind]; ok {
+		return c.to(q.page(pathOf(path, ref.ID.String())))
+	}
+	return c
+}
+
+// holder shows who holds something: a machine, a run of a job, or somebody from outside.
+func (q *visit) holder(name string, owner core.Owner) cell {
+	switch run, ok := core.RunOfLockHolder(name); {
+	case !owner.IsZero():
+		return q.machine(owner.Ref)
+	case ok:
+		return q.machine(effects.Ref{Kind: core.KindOrchestrator, ID: run})
+	}
+	return codeOf(clip(name, 200))
+}
+
+// number shows a count.
+func number[N uint32 | uint64 | int | int32 | int64](n N) cell {
+	return textOf(fmt.Sprint(n))
+}
+
+// millis shows a length in milliseconds; nothing if there is none.
+func millis(ms int64) cell {
+	if ms <= 0 {
+		return cell{}
+	}
+	return textOf(precisely(time.Duration(ms) * time.Millisecond))
+}
+
+// jsonValue shows JSON in one line.
+func jsonValue(raw json.RawMessage) cell {
+	if len(raw) == 0 {
+		return cell{}
+	}
+	return codeOf(clip(string(readable(raw)), 300))
+}
+
+// asJSON shows what the API has as an object.
+func asJSON(title string, v any) block {
+	raw, err := plainjson.Marshal(v)
+	if err != nil { // it was decoded from JSON
+		return block{Title: title, Empty: "It cannot be shown."}
+	}
+	return block{Title: title, Text: jsonText(raw)}
+}
+
+// readable gives JSON in which <, > and & stand as they are: what is stored has them escaped, and the templates escape what
+// they write.
+func readable(raw json.RawMessage) json.RawMessage {
+	for _, c := range []struct{ code, char string }{{`\u003c`, "<"}, {`\u003e`, ">"}, {`\u0026`, "&"}} {
+		raw = escapedChar(raw, c.code, c.char)
+	}
+	return raw
+}
+
+// escapedChar puts a character in the place of its code, unless the code's backslash is escaped itself.
+func escapedChar(raw []byte, code, char string) []byte {
+	out := make([]byte, 0, len(raw))
+	for i := 0; i < len(raw); i++ {
+		switch {
+		case raw[i] != '\\' || i+1 == len(raw):
+			out = append(out, raw[i])
+		case bytes.HasPrefix(raw[i:], []byte(code)):
+			out = append(out, char...)
+			i += len(code) - 1
+		default: // an escape of two characters, or one that stays
+			out = append(out, raw[i], raw[i+1])
+			i++
+		}
+	}
+	return out
+}
+
+// indented gives a value as the text of a JSON field.
+func indented(v any) string {
+	var b bytes.Buffer
+	raw, err := plainjson.Marshal(v)
+	if err == nil {
+		err = json.Indent(&b, readable(raw), "", "  ")
+	}
+	if err != nil { // it was decoded from JSON
+		return ""
+	}
+	return b.String()
+}
+
+// whyNotice shows why something ended; nothing if it is not said.
+func whyNotice(why string, t tone) []block {
+	if why == "" {
+		return nil
+	}
+	return []block{{Notice: &notice{Text: why, Tone: t}}}
+}
+
+// reasonField asks for the reason of an act.
+var reasonField = field{Name: "reason", Label: "Reason", Help: "Shown to whoever asks why."}
+
+// sortedLines sorts the lines of a cell.
+func sortedLines(c cell) cell {
+	slices.Sort(c.Lines)
+	return c
+}

@@ -1,0 +1,44 @@
+package page
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/core"
+)
+
+func TestReadableJSONHasTheSameValue(t *testing.T) {
+	for raw, want := range map[string]string{
+		`"\u003cb\u003e \u0026 x"`:   `"<b> & x"`,
+		`"a \\u003c b"`:              `"a \\u003c b"`,
+		`"a \\\u003c b"`:             `"a \\< b"`,
+		`"\"\u003c\" \n \u00e9"`:     `"\"<\" \n \u00e9"`,
+		`{"a":[1.50,null,"\u003e"]}`: `{"a":[1.50,null,">"]}`,
+		`\`:                          `\`,
+	} {
+		got := string(readable(json.RawMessage(raw)))
+		assert.Equal(t, want, got)
+		if json.Valid([]byte(raw)) {
+			assert.JSONEq(t, raw, got)
+		}
+	}
+}
+
+func TestTheLinesOfACalendarReadBackAsItsDays(t *testing.T) {
+	days := core.CalendarDays{
+		Dates:  []core.CalendarDate{{Date: "2026-12-25", Name: "Christmas Day"}, {Date: "2026-12-31", To: "2027-01-01"}},
+		Weekly: []core.CalendarWindow{{Days: []string{"mon", "tue"}, From: "09:00", To: "17:00", Name: "Office hours"}, {From: "12:00", To: "13:00"}, {Days: []string{"sun"}, From: "00:00", To: "24:00"}},
+	}
+	assert.Equal(t, days.Dates, readDates(dateLines(days)))
+	weekly, err := readWeekly(weekLines(days))
+	require.NoError(t, err)
+	for i := range weekly {
+		if len(weekly[i].Days) == 0 {
+			weekly[i].Days = nil
+		}
+	}
+	assert.Equal(t, days.Weekly, weekly)
+}

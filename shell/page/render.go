@@ -1,0 +1,233 @@
+package page
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"mime"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+)
+
+// asset is a file of the page that every browser gets.
+type asset struct {
+	body     []byte
+	mimeType string
+	tag      string
+}
+
+func readAssets() (map[string]asset, error) {
+	out := make(map[string]asset)
+	entries, err := fs.ReadDir(files, "static")
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		body, err := fs.ReadFile(files, "static/"+e.Name())
+		if err != nil {
+			return nil, err
+		}
+		sum := sha256.Sum256(body)
+		out[e.Name()] = asset{body: body, mimeType: mime.TypeByExtension(path.Ext(e.Name())), tag: hex.EncodeToString(sum[:8])}
+	}
+	return out, nil
+}
+
+// serveAsset serves a file. Its address has the file's hash as the parameter v, so that a browser keeps it until it
+// changes.
+func (p *Page) serveAsset(w http.ResponseWriter, r *http.Request) {
+	a, ok := p.assets[r.PathValue("name")]
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", a.mimeType)
+	if r.URL.Query().Get("v") == a.tag {
+		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	}
+	_, _ = w.Write(a.body)
+}
+
+// frame is what the templates get: a view within the page.
+type frame struct {
+	view
+	Base   string
+	Nav    []navEntry
+	Who    string
+	Signed bool // the visitor has a token, and can sign out
+	Rights string
+	Proof  string
+	Zone   string
+	Zones  []string
+	Here   string // the address, to come back to
+	Done   string
+	Find   string // what was searched for
+	Ver    string
+}
+
+// render writes a view as HTML.
+func (p *Page) render(w http.ResponseWriter, q *visit, status int, v view) {
+	f := frame{view: v, Base: p.base, Zone: q.zone.String(), Ver: p.o.Version, Here: q.URL.RequestURI()}
+	if q.who != nil {
+		f.Nav, f.Who, f.Proof, f.Signed = navFor(q), q.who.Name(), q.who.Proof(), p.o.API.NeedsSignIn()
+		f.Rights = rightsOf(q)
+	}
+	f.Done = p.doneText(q.URL.Query().Get("done"))
+	var b bytes.Buffer
+	if err := p.templates.ExecuteTemplate(&b, "page.html", f); err != nil {
+		p.o.Logger.Error("page: a view could not be written", "path", q.URL.Path, "error", err)
+		http.Error(w, "the page could not be written: the daemon's log says why", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	if status == http.StatusOK && !v.Static {
+		sum := sha256.Sum256(b.Bytes())
+		tag := `"` + hex.EncodeToString(sum[:16]) + `"`
+		w.Header().Set("ETag", tag)
+		if q.Header.Get("If-None-Match") == tag {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(b.Bytes())
+}
+
+// rightsOf says what a visitor may not do in general.
+func rightsOf(q *visit) string {
+	switch {
+	case q.who.ReadOnly():
+		return "may only read"
+	case !q.who.Unbound():
+		return "sees its own tenants"
+	}
+	return ""
+}
+
+// fail shows an error as a page.
+func (p *Page) fail(w http.ResponseWriter, q *visit, err error) {
+	status, text := p.statusOf(err)
+	title := http.StatusText(status)
+	if status == http.StatusNotFound {
+		title = "Not found"
+	}
+	p.render(w, q, status, view{Title: title, Fail: &apiError{Status: status, Text: text}, Static: true})
+}
+
+// viewRoute is a page that is read.
+type viewRoute struct {
+	pattern string
+	nav     string // the entry of the menu
+	show    func(q *visit) (view, error)
+}
+
+func (p *Page) serveView(rt viewRoute) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		q, ok := p.visit(w, r)
+		if !ok {
+			return
+		}
+		q.nav = rt.nav
+		v, err := rt.show(q)
+		if err != nil {
+			p.fail(w, q, err)
+			return
+		}
+		p.render(w, q, http.StatusOK, v)
+	}
+}
+
+// navEntry is one entry of the menu.
+type navEntry struct {
+	Name, Path string
+	Current    bool
+	unbound    bool
+}
+
+// nav is the menu.
+var nav = [...]navEntry{
+	{Name: "Overview", Path: "/"},
+	{Name: "Schedules", Path: "/schedules"},
+	{Name: "Calendar", Path: "/calendar"},
+	{Name: "Calendars", Path: "/calendars"},
+	{Name: "Actions", Path: "/actions"},
+	{Name: "Jobs", Path: "/jobs"},
+	{Name: "Runs", Path: "/runs"},
+	{Name: "Pipelines", Path: "/pipelines"},
+	{Name: "Tasks", Path: "/tasks"},
+	{Name: "Strategies", Path: "/strategies"},
+	{Name: "Queues", Path: "/queues"},
+	{Name: "Workers", Path: "/workers"},
+	{Name: "Locks", Path: "/locks"},
+	{Name: "Backfills", Path: "/backfills"},
+	{Name: "Events", Path: "/events", unbound: true},
+	{Name: "Subscribers", Path: "/subscribers", unbound: true},
+	{Name: "System", Path: "/system"},
+}
+
+func navFor(q *visit) (out []navEntry) {
+	for _, e := range nav {
+		if e.unbound && !q.who.Unbound() {
+			continue
+		}
+		e.Current = e.Path == q.nav
+		out = append(out, e)
+	}
+	return out
+}
+
+// navName is how a segment of an address is called.
+func navName(segment string) string {
+	for _, e := range nav {
+		if e.Path == "/"+segment {
+			return e.Name
+		}
+	}
+	if segment == "" {
+		return segment
+	}
+	return strings.ToUpper(segment[:1]) + segment[1:]
+}
+
+// funcs are what the templates may call beside what Go gives them.
+func (p *Page) funcs() template.FuncMap {
+	return template.FuncMap{
+		"asset": func(name string) (string, error) {
+			a, ok := p.assets[name]
+			if !ok {
+				return "", fmt.Errorf("there is no asset %q", name)
+			}
+			return p.base + "/static/" + name + "?v=" + a.tag, nil
+		},
+		"fieldID": func(name string) string { return "f-" + strings.NewReplacer(".", "-", "_", "-").Replace(name) },
+		"inc":     func(n int) int { return n + 1 },
+		"escape":  url.QueryEscape,
+	}
+}
+
+// shortID shortens an id of 36 characters to those by which people know it; other names stay.
+func shortID(s string) string {
+	if id, err := uuid.Parse(s); err == nil && len(s) == 36 {
+		if s := id.String(); id.Version() >= 7 { // it begins with its time, or with its number in a queue, which is no help
+			return s[:8] + "…" + s[len(s)-6:]
+		}
+		return s[:8]
+	}
+	return clip(s, 60)
+}
+
+// clip shortens a text to a number of characters.
+func clip(s string, most int) string {
+	if utf8.RuneCountInString(s) <= most {
+		return s
+	}
+	return string([]rune(s)[:most-1]) + "…"
+}

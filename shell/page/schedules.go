@@ -1,0 +1,425 @@
+package page
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/core/schedule"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
+)
+
+func scheduleViews() []viewRoute {
+	return []viewRoute{
+		{"/schedules", "/schedules", (*visit).schedules},
+		{"/schedules/preview", "/schedules", (*visit).previewForm},
+		{"/recurring/{id}", "/schedules", (*visit).recurring},
+		{"/calendar", "/calendar", (*visit).calendar},
+		{"/occurrences", "/calendar", (*visit).occurrences},
+	}
+}
+
+// The kinds of schedules, in the order of the list.
+const (
+	kindRecurring = "recurring"
+	kindJob       = "job"
+	kindPeriodic  = "action"
+)
+
+var scheduleKinds = []string{kindRecurring, kindJob, kindPeriodic}
+
+// schedules lists the schedules of all kinds: the recurring actions, then the jobs, then the periodic actions. The
+// token of a page says in which of the three it goes on.
+func (q *visit) schedules() (view, error) {
+	kinds := scheduleKinds
+	if k := q.URL.Query().Get("kind"); k != "" {
+		kinds = []string{k}
+	}
+	at, token, _ := strings.Cut(q.URL.Query().Get("page_token"), ":")
+	for at != "" && len(kinds) > 1 && kinds[0] != at {
+		kinds = kinds[1:]
+	}
+	var t *table
+	for i, kind := range kinds {
+		part, next, err := q.schedulesOf(kind, token)
+		if err != nil {
+			return view{}, err
+		}
+		token = ""
+		if t == nil {
+			t = part
+		} else {
+			t.Rows = append(t.Rows, part.Rows...)
+		}
+		if next != "" {
+			q.next(t, kind+":"+next)
+			break
+		}
+		if len(t.Rows) >= pageRows && i+1 < len(kinds) {
+			q.next(t, kinds[i+1]+":")
+			break
+		}
+	}
+	return view{Title: "Schedules", Acts: q.actLinks("/schedules", "new"), Body: []block{{Table: t}}}, nil
+}
+
+// schedulesOf lists those of one kind.
+func (q *visit) schedulesOf(kind, token string) (*table, string, error) {
+	l := list{
+		path: "/schedules", caption: "Schedules",
+		head:  []string{"Name", "When", "Status", "Next", "Last", "Runs", "Kind", "Tenant"},
+		empty: "There is no schedule. A recurring action makes an action at each of its times; make one here, or with: orreryd recurring add --cron '0 9 * * MON-FRI' -- command …",
+	}
+	inner := *q
+	inner.Request = q.Clone(q.Context())
+	given := inner.URL.Query()
+	kindField := field{Name: "kind", Label: "Kind", Type: fieldChoice, Options: []option{{"", "all"}, {kindRecurring, "recurring actions"}, {kindJob, "jobs"}, {kindPeriodic, "periodic actions"}}}
+	given.Set("page_token", token)
+	given.Del("kind")
+	inner.URL.RawQuery = given.Encode()
+	var rows [][]cell
+	var t *table
+	var next string
+	var err error
+	switch kind {
+	case kindRecurring:
+		var got wire.RecurringList
+		l.api, l.fixed = "/recurring", url.Values{"all": {"true"}}
+		if t, err = inner.read(l, &got); err == nil {
+			next = got.NextPageToken
+			for _, r := range got.RecurringActions {
+				rows = append(rows, q.recurringRow(r))
+			}
+		}
+	case kindJob:
+		var got wire.JobList
+		l.api = "/jobs"
+		if t, err = inner.read(l, &got); err == nil {
+			next = got.NextPageToken
+			for _, j := range got.Jobs {
+				rows = append(rows, q.jobScheduleRow(j))
+			}
+		}
+	case kindPeriodic:
+		var got wire.ActionList
+		l.api, l.fixed = "/actions", url.Values{"recurs": {"true"}}
+		if t, err = inner.read(l, &got); err == nil {
+			next = got.NextPageToken
+			for _, a := range got.Actions {
+				rows = append(rows, q.periodicRow(core.Action(a)))
+			}
+		}
+	default:
+		return nil, "", &apiError{Status: 400, Text: "kind: " + strconv.Quote(clip(kind, 40)) + " is unknown: use recurring, job or action"}
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	t.Rows = rows
+	kindField.Value = q.URL.Query().Get("kind")
+	t.Filter.Active = t.Filter.Active || kindField.Value != ""
+	t.Filter.Fields = append([]field{kindField}, t.Filter.Fields...)
+	if token := q.URL.Query().Get("page_token"); token != "" {
+		given := q.URL.Query()
+		given.Del("page_token")
+		given.Del("done")
+		t.First = t.Filter.Path + query(given)
+	} else {
+		t.First = ""
+	}
+	return t, next, nil
+}
+
+// inWords says when an expression fires.
+func inWords(expr, zone string) string {
+	s, err := schedule.Spec{Expr: expr, Zone: cmp.Or(zone, "UTC")}.Compile()
+	if err != nil {
+		return ""
+	}
+	return s.Describe()
+}
+
+func (q *visit) recurringRow(r wire.RecurringSummary) []cell {
+	name := r.Provider + " " + r.ActionType
+	if r.Description != nil {
+		name = clip(*r.Description, 120)
+	}
+	when := textOf(inWords(r.CronExpr, r.Timezone))
+	when.More = []cell{codeOf(r.CronExpr)}
+	return []cell{
+		textOf(name).to(q.page(pathOf("recurring", r.ID.String()))).wide(), when.wide(), enabled(r.Enabled), q.at(r.NextExecutionAt), q.at(r.LastExecutedAt),
+		textOf(strconv.FormatUint(r.ExecutionCount, 10)), textOf("recurring"), whose(r.Namespace, r.Tenant),
+	}
+}
+
+func enabled(on bool) cell {
+	if on {
+		return state("on", toneGood)
+	}
+	return state("paused", toneWait)
+}
+
+func (q *visit) jobScheduleRow(j wire.JobSummary) []cell {
+	when := textOf("only when triggered")
+	if j.Schedule != "" {
+		when = textOf(inWords(j.Schedule, j.Timezone))
+		when.More = []cell{codeOf(j.Schedule)}
+	}
+	name := j.Name
+	if name == "" {
+		name = j.ID
+	}
+	return []cell{
+		textOf(clip(name, 120)).to(q.scoped(pathOf("jobs", j.ID), j.Namespace, j.Tenant)).wide(), when.wide(), enabled(!j.Paused), q.at(j.NextRunAt), q.at(j.LastRun.EndedAt),
+		{}, textOf("job"), whose(j.Namespace, j.Tenant),
+	}
+}
+
+func (q *visit) periodicRow(a core.Action) []cell {
+	when := "after each end: every " + precisely(a.Recurrence.Period)
+	c := textOf(when)
+	if a.Recurrence.Cron != "" {
+		c = textOf(inWords(a.Recurrence.Cron, a.Recurrence.Timezone))
+		c.More = []cell{codeOf(a.Recurrence.Cron)}
+	}
+	last := effects.Time(0)
+	if a.LastRun != nil {
+		last = a.LastRun.FinishedAt
+	}
+	return []cell{
+		textOf(nameOfAction(a)).to(q.page(pathOf("actions", a.ID.String()))).wide(), c.wide(), badge(string(a.Status.Type)), q.at(a.Trigger.NextTickAt), q.at(last),
+		textOf(strconv.FormatUint(uint64(a.Cycle), 10)), textOf("periodic"), whose(a.Namespace, a.Tenant),
+	}
+}
+
+// recurring shows one recurring action.
+func (q *visit) recurring() (view, error) {
+	var a wire.RecurringAction
+	id := q.PathValue("id")
+	if err := q.get(pathOf("recurring", id), nil, &a); err != nil {
+		return view{}, err
+	}
+	var p wire.Preview
+	if err := q.get(pathOf("recurring", id, "preview"), url.Values{"n": {"5"}}, &p); err != nil {
+		return view{}, err
+	}
+	history, err := q.history(pathOf("recurring", id, "history"), 50)
+	if err != nil {
+		return view{}, err
+	}
+	s := enabled(a.Enabled)
+	v := view{Kind: "Recurring action", Title: titleOf(a), State: &s, Crumbs: []link{{Text: "Schedules", Href: q.page("/schedules")}}}
+	pausing := "pause"
+	if !a.Enabled {
+		pausing = "resume"
+	}
+	v.Acts = q.actLinks("/recurring/{id}", "trigger", pausing, "skip-next", "edit", "backfill", "delete")
+	v.More = []link{q.changesLink(core.KindRecurring, id)}
+	if !a.Enabled && a.DisabledReason != "" {
+		text := "It is paused: " + a.DisabledReason
+		if strings.HasPrefix(a.DisabledReason, "paused ") {
+			text = "It is " + a.DisabledReason
+		}
+		v.Body = append(v.Body, block{Notice: &notice{Text: text, Tone: toneWait}})
+	}
+	for _, w := range p.Warnings {
+		v.Body = append(v.Body, block{Notice: &notice{Text: w, Tone: toneWait}})
+	}
+	for _, w := range q.clockChanges(p.Times, a.Timezone) {
+		v.Body = append(v.Body, block{Notice: &notice{Text: w, Tone: toneWait}})
+	}
+	v.Body = append(v.Body, block{Facts: q.recurringFacts(a, p)}, q.nextTimes(p, a.Enabled), q.runningTimes(a), history)
+	if len(a.ActionTemplate.Payload) > 0 {
+		v.Body = append(v.Body, block{Title: "Payload", Text: jsonText(a.ActionTemplate.Payload)})
+	}
+	return v, nil
+}
+
+func titleOf(a wire.RecurringAction) string {
+	if a.Description != nil {
+		return *a.Description
+	}
+	return a.ActionTemplate.Provider + " " + a.ActionTemplate.ActionType
+}
+
+func (q *visit) recurringFacts(a wire.RecurringAction, p wire.Preview) []fact {
+	n := func(v uint64) cell {
+		if v == 0 {
+			return cell{}
+		}
+		return textOf(strconv.FormatUint(v, 10))
+	}
+	when := textOf(p.Description)
+	if !strings.Contains(p.Description, a.Timezone) { // it names each zone but UTC
+		when.Hint = a.Timezone
+	}
+	return facts(
+		fact{"When", when}, fact{"Expression", codeOf(a.CronExpr)}, fact{"Next", q.at(a.NextExecutionAt)}, fact{"Last", q.at(a.LastExecutedAt)},
+		fact{"Last success", q.at(a.LastSuccessAt)}, fact{"Paused until", q.at(a.PausedUntil)},
+		fact{"Usually takes", usually(a.Durations)}, fact{"Executions", textOf(strconv.FormatUint(a.ExecutionCount, 10))}, fact{"Missed", n(a.MissedCount)}, fact{"Skipped", n(a.SkippedCount)},
+		fact{"Deduplicated", n(a.DeduplicatedCount)}, fact{"Cancelled", n(a.CancelledCount)}, fact{"Expired", n(a.ExpiredCount)}, fact{"Next times to skip", n(uint64(a.SkipNext))},
+		fact{"Tool", codeOf(a.ActionTemplate.Provider)}, fact{"Type", textOf(a.ActionTemplate.ActionType)}, fact{"Overlap", textOf(string(a.Overlap))}, fact{"Missed policy", textOf(string(a.Missed))},
+		fact{"Clock changes", textOf(string(a.DST))}, fact{"Days match", textOf(string(a.DayMatch))}, fact{"Starts", q.at(a.StartsAt)}, fact{"Ends", q.at(a.EndsAt)}, fact{"At most", n(a.MaxExecutions)},
+		fact{"Calendars", textOf(strings.Join(a.Calendars, ", "))}, fact{"Whose", whose(a.Namespace, a.Tenant)}, fact{"Labels", pairs(a.Labels)}, fact{"Metadata", pairs(a.ActionTemplate.Metadata)},
+		fact{"Created", q.at(a.CreatedAt)}, fact{"Changed", q.at(a.UpdatedAt)}, fact{"Id", codeOf(a.ID.String())},
+	)
+}
+
+// usually tells the median of the last durations, in milliseconds.
+func usually(ms []int64) cell {
+	if len(ms) == 0 {
+		return cell{}
+	}
+	c := textOf(precisely(time.Duration(median(ms)) * time.Millisecond))
+	c.Hint = "the median of the last " + strconv.Itoa(len(ms))
+	return c
+}
+
+// nextTimes shows the next times of a schedule, in its own zone and in that of the browser.
+func (q *visit) nextTimes(p wire.Preview, on bool) block {
+	t := &table{Caption: "Next times", Head: []string{"In the zone of the schedule", "In the zone that is chosen"}, Empty: "No further times."}
+	zone, err := schedule.LoadZone(p.Timezone)
+	for _, at := range p.Times {
+		own := cell{}
+		if err == nil {
+			local := at.Std().In(zone.Location())
+			own = textOf(local.Format("Mon 2006-01-02 15:04:05 ") + zoneName(local))
+		}
+		t.Rows = append(t.Rows, []cell{own, q.at(at)})
+	}
+	b := block{Title: "Next times", Table: t}
+	if !on {
+		b.Note = "It is paused: these are the times at which it would fire."
+	}
+	return b
+}
+
+// clockChanges warns where the clocks change between two of the next times.
+func (q *visit) clockChanges(times []effects.Time, name string) (out []string) {
+	zone, err := schedule.LoadZone(name)
+	if err != nil {
+		return nil
+	}
+	for i := 1; i < len(times); i++ {
+		before, after := zone.Offset(times[i-1]), zone.Offset(times[i])
+		if before != after {
+			by := precisely(max(after-before, before-after))
+			word := "forward"
+			if after < before {
+				word = "back"
+			}
+			out = append(out, "The clocks of "+name+" go "+word+" by "+by+" before "+times[i].Std().In(zone.Location()).Format("Mon 2006-01-02 15:04 ")+
+				zoneName(times[i].Std().In(zone.Location()))+": the setting dst says what fires of the times that they skip or repeat.")
+		}
+	}
+	return out
+}
+
+// runningTimes shows what runs of a schedule, and what waits for its turn.
+func (q *visit) runningTimes(a wire.RecurringAction) block {
+	t := &table{Caption: "Running and waiting", Head: []string{"Time", "How it stands", "Since", "Action"}}
+	for _, r := range a.Running {
+		t.Rows = append(t.Rows, []cell{q.at(r.DueAt), badge("running"), q.at(r.StartedAt), codeOf(shortID(r.Action.String())).to(q.page(pathOf("actions", r.Action.String())))})
+	}
+	for _, w := range a.Waiting {
+		t.Rows = append(t.Rows, []cell{q.at(w.DueAt), badge("waiting"), q.at(w.Since), {}})
+	}
+	t.Empty = "Nothing runs, and nothing waits for its turn."
+	return block{Title: "Running and waiting", Table: t}
+}
+
+// history shows what became of the times of one schedule.
+func (q *visit) history(path string, rows int) (block, error) { return q.historyIn(path, nil, rows) }
+
+// historyIn is [visit.history] of a schedule that has a name within a namespace and tenant.
+func (q *visit) historyIn(path string, scope url.Values, rows int) (block, error) {
+	var got wire.HistoryList
+	params := url.Values{"limit": {strconv.Itoa(rows)}}
+	maps.Copy(params, scope)
+	if err := q.get(path, params, &got); err != nil {
+		return block{}, err
+	}
+	t := &table{Caption: "History", Head: []string{"Time", "What became of it", "Why", "Took", "Made"}, Empty: "No time of it has come yet."}
+	for _, o := range got.History {
+		t.Rows = append(t.Rows, q.occurrenceCells(o))
+	}
+	b := block{Title: "History", ID: "history", Table: t}
+	if got.NextPageToken != "" && len(got.History) > 0 {
+		o := got.History[0]
+		t.Next = q.page("/occurrences", "schedule_id", o.RecurringID.String())
+	}
+	return b, nil
+}
+
+func (q *visit) occurrenceCells(o core.Occurrence) []cell {
+	at := q.at(o.DueAt)
+	if o.Count > 1 {
+		at.More = append(at.More, textOf("and "+strconv.FormatUint(o.Count-1, 10)+" more up to"), q.at(o.LastDueAt))
+	}
+	if o.Manual {
+		at.Hint = "by hand"
+	}
+	var made cell
+	switch {
+	case o.ActionID.String() == noID:
+	case o.Schedule == core.KindJob:
+		made = codeOf(shortID(o.ActionID.String())).to(q.page(pathOf("runs", o.ActionID.String())))
+	default:
+		made = codeOf(shortID(o.ActionID.String())).to(q.page(pathOf("actions", o.ActionID.String())))
+	}
+	took := ""
+	if !o.FinishedAt.IsZero() {
+		took = q.took(o.StartedAt, o.FinishedAt)
+	}
+	return []cell{at, verdict(o), textOf(o.Reason).wide(), textOf(took), made}
+}
+
+const noID = "00000000-0000-0000-0000-000000000000"
+
+// previewForm shows what the fields of a form mean, while they are typed.
+func (q *visit) previewForm() (view, error) {
+	given := q.URL.Query()
+	v := view{Title: "Preview", Static: true}
+	if strings.TrimSpace(given.Get("cron_expr")) == "" {
+		return v, nil
+	}
+	var p wire.Preview
+	err := q.get("/recurring/preview", url.Values{
+		"cron_expr": {given.Get("cron_expr")}, "timezone": {given.Get("timezone")}, "dst": {given.Get("dst")}, "day_match": {given.Get("day_match")}, "n": {"5"},
+	}, &p)
+	if err != nil {
+		_, text := q.p.statusOf(err)
+		v.Body = []block{{Notice: &notice{Text: text, Tone: toneBad}}}
+		return v, nil
+	}
+	text := p.Description
+	if !strings.Contains(text, p.Timezone) { // it names each zone but UTC
+		text += " (" + p.Timezone + ")"
+	}
+	v.Body = []block{{Notice: &notice{Text: text}}}
+	for _, w := range append(p.Warnings, q.clockChanges(p.Times, p.Timezone)...) {
+		v.Body = append(v.Body, block{Notice: &notice{Text: w, Tone: toneWait}})
+	}
+	zone, _ := schedule.LoadZone(p.Timezone)
+	var f []fact
+	for i, at := range p.Times {
+		local := at.Std().In(zone.Location())
+		f = append(f, fact{strconv.Itoa(i + 1), textOf(local.Format("Mon 2006-01-02 15:04:05 ") + zoneName(local) + ", " + ago(at.Std().Sub(q.now)))})
+	}
+	v.Body = append(v.Body, block{Facts: f})
+	return v, nil
+}
+
+// optionalJSON reads what may be left out.
+func optionalJSON(raw json.RawMessage) string {
+	if len(raw) == 0 {
+		return ""
+	}
+	return jsonText(raw).Plain
+}

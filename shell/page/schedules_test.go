@@ -1,0 +1,217 @@
+package page_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/shell/httpapi"
+)
+
+// nightly makes a recurring action that fires once a year.
+func (k *kit) nightly(name string) string {
+	return k.make("/v1/recurring", fmt.Sprintf(`{"namespace":"n","tenant":"t","cron_expr":"30 2 1 1 *","provider":"echo","action_type":"x","description":%q}`, name))
+}
+
+// named finds the names of the rows of a list.
+var named = regexp.MustCompile(`data-head="Name"><a[^>]*>([^<]*)<`)
+
+func TestSchedulesOfAllKindsStandInOneListThatIsPaged(t *testing.T) {
+	k := newKit(t)
+	for i := range 60 {
+		k.nightly(fmt.Sprintf("number %02d", i))
+	}
+	k.make("/v1/actions", `{"tool_name":"echo","label":"periodic one","recurrence":{"cron":"0 0 1 1 *"}}`)
+	first := k.read("/schedules")
+	assert.Equal(t, 50, strings.Count(first, `data-head="Name"`))
+	assert.Contains(t, words(first), "At 02:30, on day 1 of the month, in January")
+	seen := map[string]bool{}
+	for path := "/schedules"; path != ""; {
+		body := k.read(path)
+		for _, m := range named.FindAllStringSubmatch(body, -1) {
+			seen[m[1]] = true
+		}
+		_, rest, more := strings.Cut(body, `rel="next" href="/ui`)
+		path = ""
+		if more {
+			path, _, _ = strings.Cut(rest, `"`)
+			path = strings.ReplaceAll(path, "&amp;", "&")
+		}
+	}
+	assert.Len(t, seen, 61)
+	assert.Contains(t, seen, "periodic one")
+	only := k.text("/schedules?kind=action")
+	assert.Contains(t, only, "periodic one")
+	assert.NotContains(t, only, "number")
+	assert.Equal(t, http.StatusBadRequest, k.send("GET", "/schedules?kind=moon", nil).Code)
+	assert.Contains(t, k.text("/schedules?tenant=nobody"), "Nothing matches these filters.")
+}
+
+func TestARecurringActionIsMadeEditedPausedTriggeredAndDeletedOnThePage(t *testing.T) {
+	k := newKit(t)
+	to := k.act("/schedules/new", url.Values{
+		"cron_expr": {"30 2 1 1 *"}, "timezone": {"Europe/Berlin"}, "description": {"yearly <b>report</b>"}, "provider": {"echo"}, "action_type": {"x"}, "payload": {`{"a": 1}`},
+		"labels": {"team = data"}, "jitter_seconds": {"5"},
+	})
+	shown := k.text(to)
+	assert.Contains(t, shown, "The recurring action was created.")
+	assert.Contains(t, shown, "yearly <b>report</b>")
+	assert.Contains(t, shown, "At 02:30, on day 1 of the month, in January (Europe/Berlin)")
+	assert.Contains(t, shown, "team = data")
+	at, _, _ := strings.Cut(to, "?")
+
+	assert.Contains(t, k.text(k.act(at+"/edit", url.Values{"cron_expr": {"0 4 1 1 *"}, "labels": {""}, "jitter_seconds": {""}})), "At 04:00")
+	r := k.write("GET", "/v1"+at, "")
+	assert.Equal(t, "yearly <b>report</b>", r["description"], "what was not touched stays")
+	assert.Empty(t, r["labels"], "what was emptied is gone")
+	assert.Nil(t, r["jitter_seconds"])
+	assert.Equal(t, map[string]any{"a": 1.0}, r["action_template"].(map[string]any)["payload"])
+
+	shown = k.text(k.act(at+"/pause", url.Values{"reason": {"for the night"}, "until": {"2126-01-31T07:00"}}))
+	assert.Contains(t, shown, "It is paused by api:loopback: for the night")
+	assert.Contains(t, shown, "Paused until 2126-01-31 07:00:00 UTC")
+	assert.NotContains(t, shown, "Pause ", "what is paused is resumed")
+	assert.NotContains(t, k.text(k.act(at+"/resume", nil)), "It is paused")
+
+	k.act(at+"/trigger", url.Values{"payload": {`{"a": 2}`}})
+	require.Eventually(t, func() bool { return strings.Contains(k.text(at), "dispatched completed") }, 20*time.Second, 20*time.Millisecond)
+	assert.Contains(t, k.text(k.act(at+"/skip-next", nil)), "Next times to skip 1")
+
+	to = k.act(at+"/delete", nil)
+	assert.Contains(t, k.text(to), "The recurring action was deleted.")
+	assert.Equal(t, http.StatusNotFound, k.send("GET", at, nil).Code)
+}
+
+func TestAFormThatIsRefusedSaysWhyAndKeepsWhatWasTyped(t *testing.T) {
+	k := newKit(t)
+	w := k.try("/schedules/new", url.Values{"cron_expr": {"61 * * * *"}, "provider": {"echo"}, "action_type": {"x"}, "description": {"kept"}})
+	assert.Equal(t, http.StatusBadRequest, w.Code)
+	assert.Contains(t, words(w.Body.String()), "61")
+	assert.Contains(t, w.Body.String(), `value="kept"`)
+	w = k.try("/schedules/new", url.Values{"cron_expr": {""}, "provider": {"echo"}, "action_type": {"x"}, "payload": {"{"}, "jitter_seconds": {"many"}, "starts_at": {"soon"}})
+	assert.Equal(t, http.StatusBadRequest, w.Code)
+	shown := words(w.Body.String())
+	for _, want := range []string{"Cron expression: is missing", "Payload: is not JSON", `Jitter in seconds: "many" is not a whole number`, `Starts: "soon" is not a time such as`} {
+		assert.Contains(t, shown, want)
+	}
+}
+
+func TestThePreviewSaysInWordsWhatIsTypedAndWarnsOfClockChanges(t *testing.T) {
+	k := newKit(t)
+	shown := k.text("/schedules/preview?cron_expr=30+2+*+*+*&timezone=Europe%2FBerlin")
+	assert.Contains(t, shown, "At 02:30 (Europe/Berlin)")
+	shown = k.text("/schedules/preview?cron_expr=30+2+1+*%2F6+*&timezone=Europe%2FBerlin")
+	assert.Contains(t, shown, "The clocks of Europe/Berlin go")
+	assert.Contains(t, k.text("/schedules/preview?cron_expr=nonsense"), "nonsense")
+	assert.NotContains(t, k.text("/schedules/preview"), "cron_expr")
+}
+
+func TestAReaderSeesWhatItMayNotDo(t *testing.T) {
+	k := newKit(t, admin("ops"), token("reader", func(t *httpapi.Token) { t.ReadOnly = true }))
+	k.as = "ops-secret"
+	id := k.nightly("report")
+	k.as = "reader-secret"
+	body := k.read("/recurring/" + id)
+	assert.Contains(t, words(body), "Pause : Your token is read-only.")
+	assert.NotContains(t, body, `href="/ui/recurring/`+id+`/pause"`)
+	w := k.try("/recurring/"+id+"/pause", nil)
+	assert.Equal(t, http.StatusForbidden, w.Code)
+	assert.Contains(t, words(w.Body.String()), "is read-only")
+}
+
+func TestATokenOfATenantSeesItsOwnAlone(t *testing.T) {
+	k := newKit(t, admin("ops"), token("other", func(t *httpapi.Token) { t.Namespaces, t.Tenants = []string{"n"}, []string{"other"} }))
+	k.as = "ops-secret"
+	id := k.nightly("secret report")
+	action := k.make("/v1/actions", `{"namespace":"n","tenant":"t","tool_name":"echo","label":"secret action"}`)
+	k.as = "other-secret"
+	for _, path := range []string{"/", "/schedules", "/actions", "/calendar", "/occurrences", "/find?q=secret", "/find?q=" + id, "/system"} {
+		assert.NotContains(t, strings.ReplaceAll(k.text(path), "“secret”", ""), "secret", path)
+	}
+	for _, path := range []string{"/recurring/" + id, "/recurring/" + id + "/edit", "/actions/" + action, "/changes/recurring/" + id, "/changes/action/" + action} {
+		assert.Equal(t, http.StatusNotFound, k.send("GET", path, nil).Code, path)
+	}
+	assert.Contains(t, k.text("/system"), "your token is bound, and does not see them")
+}
+
+func TestTheSearchLeadsToWhatHasAnIdOrAName(t *testing.T) {
+	k := newKit(t)
+	id := k.nightly("weekly digest")
+	w := k.send("GET", "/find?q="+id, nil)
+	assert.Equal(t, "/ui/recurring/"+id, w.Header().Get("Location"))
+	assert.Equal(t, "/ui/recurring/"+id, k.send("GET", "/find?q=dig", nil).Header().Get("Location"), "a word of its name begins with that")
+	assert.Equal(t, "/ui/recurring/"+id, k.send("GET", "/find?q="+id[:8], nil).Header().Get("Location"))
+	k.nightly("weekly dinner")
+	assert.Contains(t, k.text("/find?q=di"), "weekly digest recurring action")
+	assert.Contains(t, k.text("/find?q=nothing"), "Nothing that you may see has this id")
+	assert.Contains(t, k.text("/find?q=%3Cb%3Ex"), "Found for “<b>x”")
+}
+
+func TestTheJournalSaysWhoChangedSomething(t *testing.T) {
+	k := newKit(t, admin("ops"), admin("night"))
+	k.as = "ops-secret"
+	id := k.nightly("report")
+	k.as = "night-secret"
+	k.act("/recurring/"+id+"/pause", url.Values{"reason": {"too loud"}})
+	assert.Contains(t, k.read("/recurring/"+id), `href="/ui/changes/recurring/`+id+`"`)
+	shown := k.text("/changes/recurring/" + id)
+	paused, made, ok := strings.Cut(shown, "api:ops")
+	require.True(t, ok)
+	assert.Contains(t, paused, "api:night")
+	assert.Contains(t, paused, "enabled: true → false")
+	assert.Contains(t, paused, "too loud")
+	assert.Contains(t, made, "description: nothing → report")
+}
+
+func TestTheCalendarShowsWhatIsToCome(t *testing.T) {
+	k := newKit(t)
+	k.make("/v1/recurring", `{"namespace":"n","tenant":"t","cron_expr":"15 * * * *","provider":"echo","action_type":"x","description":"hourly"}`)
+	k.make("/v1/recurring", `{"namespace":"n","tenant":"t","cron_expr":"* * * * *","provider":"echo","action_type":"x","description":"often"}`)
+	body := k.read("/calendar?day=2126-03-01")
+	assert.Contains(t, words(body), "Friday, 1 March 2126")
+	assert.Contains(t, words(body), "No schedule fires on this day.", "a preview reaches a hundred times")
+	_, rest, _ := strings.Cut(k.read("/calendar"), `<li><a href="`)
+	assert.Contains(t, rest, "The day after")
+	tomorrow := k.text("/calendar?day=" + tomorrowUTC())
+	assert.Contains(t, tomorrow, "hourly to come")
+	assert.Contains(t, tomorrow, "are not shown")
+	assert.Equal(t, http.StatusBadRequest, k.send("GET", "/calendar?day=soon", nil).Code)
+}
+
+func TestTheOverviewSaysWhatFailedRunsAndComesNext(t *testing.T) {
+	k := newKit(t)
+	assert.Contains(t, k.text("/"), "Nothing is here yet")
+	failed := k.make("/v1/actions", `{"tool_name":"fail","label":"broken thing"}`)
+	k.until("/v1/actions/"+failed, "status.type", "failed")
+	k.make("/v1/actions", `{"tool_name":"hold","label":"long thing"}`)
+	k.make("/v1/recurring", `{"namespace":"n","tenant":"t","cron_expr":"* * * * *","provider":"echo","action_type":"x","description":"minutely"}`)
+	shown := k.text("/")
+	assert.NotContains(t, shown, "Nothing is here yet")
+	assert.Contains(t, shown, "1 actions failed in 24 h")
+	assert.Contains(t, shown, "did <b>not</b> work")
+	_, running, _ := strings.Cut(shown, "Running now")
+	assert.Contains(t, running, "long thing")
+	_, next, _ := strings.Cut(shown, "Due in the next hour")
+	assert.Contains(t, next, "minutely")
+}
+
+func TestAnActionShowsWhyItFailedAndIsRunAgain(t *testing.T) {
+	k := newKit(t)
+	id := k.make("/v1/actions", `{"tool_name":"fail","label":"broken","tool_input":{"n":1}}`)
+	k.until("/v1/actions/"+id, "status.type", "failed")
+	body := k.read("/actions/" + id)
+	assert.Contains(t, body, `class="notice bad" role="alert"`)
+	assert.Contains(t, words(body), "did <b>not</b> work")
+	to := k.act("/actions/"+id+"/retry", nil)
+	assert.NotContains(t, to, id)
+	assert.Contains(t, k.text(to), "A new action was made of the one that had ended.")
+}
+
+func tomorrowUTC() string { return time.Now().UTC().AddDate(0, 0, 1).Format(time.DateOnly) }

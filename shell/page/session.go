@@ -1,0 +1,176 @@
+package page
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/orrery-go/orrery/core/schedule"
+	"github.com/orrery-go/orrery/shell/httpapi"
+)
+
+// Cookies of the page. Each is for this page's paths alone.
+const (
+	sessionCookie = "orrery_session"
+	zoneCookie    = "orrery_zone"
+)
+
+// proofField is the field of each form that shows that this page made it.
+const proofField = "proof"
+
+// maxForm bounds the body of a form.
+const maxForm = 4 << 20
+
+// visit is one request of a browser.
+type visit struct {
+	*http.Request
+	p    *Page
+	who  *httpapi.Visitor // nil on the way to signing in
+	zone *time.Location
+	now  time.Time
+	nav  string // the entry of the menu that is current
+}
+
+func (p *Page) newVisit(r *http.Request, who *httpapi.Visitor) *visit {
+	return &visit{Request: r, p: p, who: who, zone: zoneOf(r), now: p.now()}
+}
+
+// visit finds out who sends a request. Who has to sign in is led there, and back
+// afterwards.
+func (p *Page) visit(w http.ResponseWriter, r *http.Request) (*visit, bool) {
+	sealed := ""
+	if c, err := r.Cookie(sessionCookie); err == nil {
+		sealed = c.Value
+	}
+	who, err := p.o.API.Visitor(r, sealed)
+	switch {
+	case err == nil:
+		return p.newVisit(r, who), true
+	case errors.Is(err, httpapi.ErrSignIn) && r.Header.Get("Sec-Fetch-Dest") == "empty":
+		http.Error(w, err.Error(), http.StatusUnauthorized) // of the page's own script, which reloads then
+	case errors.Is(err, httpapi.ErrSignIn):
+		http.Redirect(w, r, p.base+"/sign-in?"+url.Values{"to": {p.local(r)}}.Encode(), http.StatusSeeOther)
+	default:
+		p.fail(w, p.newVisit(r, nil), err)
+	}
+	return nil, false
+}
+
+// local gives the address of a request below the page, to come back to. A form that was sent cannot
+// be sent once more by a link: it leads to the page of the form.
+func (p *Page) local(r *http.Request) string {
+	return r.URL.RequestURI()
+}
+
+// proven refuses forms that another site has made.
+func (p *Page) proven(w http.ResponseWriter, r *http.Request, q *visit) bool {
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if err := http.NewCrossOriginProtection().Check(r); err != nil {
+		p.fail(w, q, &apiError{Status: http.StatusForbidden, Text: "origin: forms of other sites are refused"})
+		return false
+	}
+	if err := r.ParseForm(); err != nil {
+		p.fail(w, q, &apiError{Status: http.StatusBadRequest, Text: "the form cannot be read: it has more than 4 MiB, or was cut off"})
+		return false
+	}
+	if q.who != nil && !q.who.Proves(r.PostForm.Get(proofField)) {
+		p.fail(w, q, &apiError{Status: http.StatusForbidden, Text: "the form was not made for this session: load the page again, and send it again"})
+		return false
+	}
+	return true
+}
+
+// cookie makes a cookie of the page.
+func (p *Page) cookie(r *http.Request, name, value string, age time.Duration) *http.Cookie {
+	return &http.Cookie{ //nolint:gosec // Secure if the connection is
+		Name: name, Value: value, Path: p.base + "/", MaxAge: int(age.Seconds()),
+		HttpOnly: true, Secure: secure(r), SameSite: http.SameSiteLaxMode,
+	}
+}
+
+// goesTo gives where a form leads back to: an address of this page, and no other.
+func (p *Page) goesTo(to string) string {
+	u, err := url.Parse(to)
+	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || !strings.HasPrefix(u.Path, "/") || strings.HasPrefix(u.Path, "//") ||
+		strings.ContainsAny(to, "\\\r\n\t") {
+		return p.base + "/"
+	}
+	return p.base + u.RequestURI()
+}
+
+func (p *Page) showSignIn(w http.ResponseWriter, r *http.Request) {
+	q := p.newVisit(r, nil)
+	if !p.o.API.NeedsSignIn() {
+		http.Redirect(w, r, p.base+"/", http.StatusSeeOther)
+		return
+	}
+	p.render(w, q, http.StatusOK, view{Title: "Sign in", SignIn: &signIn{To: r.URL.Query().Get("to")}})
+}
+
+// signIn is the form of who signs in.
+type signIn struct {
+	To    string
+	Error string
+}
+
+func (p *Page) signIn(w http.ResponseWriter, r *http.Request) {
+	q := p.newVisit(r, nil)
+	if !p.proven(w, r, q) {
+		return
+	}
+	to := r.PostForm.Get("to")
+	sealed, err := p.o.API.SignIn(r, strings.TrimSpace(r.PostForm.Get("token")))
+	if err != nil {
+		status, text := httpapi.StatusOf(err)
+		if status == http.StatusUnauthorized {
+			text = "This token is unknown, or has expired."
+		}
+		p.render(w, q, status, view{Title: "Sign in", SignIn: &signIn{To: to, Error: text}})
+		return
+	}
+	http.SetCookie(w, p.cookie(r, sessionCookie, sealed, httpapi.SessionTime))
+	http.Redirect(w, r, p.goesTo(to), http.StatusSeeOther) //nolint:gosec // goesTo gives addresses of the page alone
+}
+
+func (p *Page) signOut(w http.ResponseWriter, r *http.Request) {
+	q, ok := p.visit(w, r)
+	if !ok || !p.proven(w, r, q) {
+		return
+	}
+	http.SetCookie(w, p.cookie(r, sessionCookie, "", -time.Second))
+	http.Redirect(w, r, p.base+"/sign-in", http.StatusSeeOther)
+}
+
+// setZone chooses the zone of the times that the page shows.
+func (p *Page) setZone(w http.ResponseWriter, r *http.Request) {
+	q, ok := p.visit(w, r)
+	if !ok || !p.proven(w, r, q) {
+		return
+	}
+	name := r.PostForm.Get("zone")
+	if _, err := schedule.LoadZone(name); err != nil {
+		p.fail(w, q, &apiError{Status: http.StatusBadRequest, Text: err.Error()})
+		return
+	}
+	http.SetCookie(w, p.cookie(r, zoneCookie, url.QueryEscape(name), 365*24*time.Hour))
+	http.Redirect(w, r, p.goesTo(r.PostForm.Get("to")), http.StatusSeeOther) //nolint:gosec // as in signIn
+}
+
+// zoneOf gives the zone that the browser has chosen: UTC unless it has.
+func zoneOf(r *http.Request) *time.Location {
+	c, err := r.Cookie(zoneCookie)
+	if err != nil {
+		return time.UTC
+	}
+	name, err := url.QueryUnescape(c.Value)
+	if err != nil {
+		return time.UTC
+	}
+	zone, err := schedule.LoadZone(name)
+	if err != nil {
+		return time.UTC
+	}
+	return zone.Location()
+}

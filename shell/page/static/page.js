@@ -1,0 +1,150 @@
+// What the page does beyond plain HTML: it shows what has changed, the key "/" leads to the search field, and a form of a schedule
+// says what it means while it is typed. Without this file everything works, by hand.
+"use strict";
+(() => {
+  const { base, worker } = document.currentScript.dataset;
+  const main = document.getElementById("main");
+  const told = document.getElementById("live-state");
+  const find = document.getElementById("find");
+
+  document.addEventListener("keydown", (e) => {
+    const typing = /^(input|select|textarea)$/i.test(e.target.tagName) || e.target.isContentEditable;
+    if (e.key === "/" && !typing && !e.ctrlKey && !e.metaKey && !e.altKey) { e.preventDefault(); find.focus(); }
+    if (e.key === "Escape" && e.target === find) find.blur();
+  });
+  if (matchMedia("(max-width: 48rem)").matches) document.querySelector(".nav").removeAttribute("open");
+  const zones = document.getElementById("zones");
+  const own = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (zones && own) { const o = document.createElement("option"); o.value = own; zones.append(o); }
+
+  // Forms of schedules.
+  for (const form of document.querySelectorAll("form[data-preview]")) {
+    const out = document.getElementById("preview");
+    if (!out) continue;
+    const asks = ["cron_expr", "timezone", "dst", "day_match"]; // no more of the form is to stand in an address
+    let timer, asked = 0;
+    const show = async () => {
+      const n = ++asked;
+      const r = await fetch(form.dataset.preview + "?" + new URLSearchParams([...new FormData(form)].filter(([k]) => asks.includes(k))), { headers: { Accept: "text/html" } });
+      const doc = new DOMParser().parseFromString(await r.text(), "text/html");
+      const part = doc.getElementById("main");
+      if (n === asked && part) out.replaceChildren(...part.querySelectorAll(".notice, .facts, .table, ul, p"));
+    };
+    form.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(() => show().catch(() => {}), 300); });
+    show().catch(() => {});
+  }
+
+  // Live: what the server says has changed is loaded anew, and put in place of what is shown unless somebody is
+  // pointing at it, typing in it or reading it with a selection.
+  if (!main.hasAttribute("data-live")) return;
+  let tag = "", waiting = false, busy = false, over = false, pointed = false, seen = Date.now();
+  main.addEventListener("pointerenter", () => { pointed = true; }, true);
+  main.addEventListener("pointerleave", (e) => { if (e.target === main) { pointed = false; later(); } });
+  const held = () => {
+    const s = getSelection();
+    const focused = document.activeElement;
+    const inMain = focused && focused !== main && main.contains(focused);
+    const over = [...main.querySelectorAll("a:hover, button:hover, input:hover, select:hover, tr:hover, pre:hover, summary:hover")].length > 0;
+    return over || inMain || (s && !s.isCollapsed && main.contains(s.anchorNode));
+  };
+  const later = () => { if (waiting) refresh(); };
+  main.addEventListener("focusout", () => setTimeout(later, 50));
+  main.addEventListener("mouseleave", later);
+  document.addEventListener("selectionchange", () => setTimeout(later, 200));
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
+
+  const say = (text) => { if (told.textContent !== text) told.textContent = text; };
+  async function refresh() {
+    if (over) return; // what was followed has ended
+    waiting = true;
+    if (document.hidden || busy) return;
+    if (held()) { say("Changed: shown when you let go"); setTimeout(later, 2000); return; }
+    busy = true;
+    waiting = false;
+    try {
+      const at = location.pathname + location.search;
+      const r = await fetch(at.replace(/([?&])done=[^&]*&?/, "$1").replace(/[?&]$/, ""), { headers: tag ? { "If-None-Match": tag } : {} });
+      if (r.status === 401) { location.reload(); return; }
+      if (r.status === 304) { seen = Date.now(); say(""); return; }
+      if (!r.ok && r.status !== 404) throw new Error(r.status);
+      const doc = new DOMParser().parseFromString(await r.text(), "text/html");
+      if (held()) { waiting = true; return; }
+      tag = r.headers.get("ETag") || "";
+      const to = doc.getElementById("main");
+      if (main.dataset.every) {
+        if (to.dataset.every) main.dataset.every = to.dataset.every;
+        else { delete main.dataset.every; over = true; }
+      }
+      swap(to);
+      seen = Date.now();
+      say("");
+    } catch {
+      say("Not up to date: the server does not answer");
+      setTimeout(refresh, 5000);
+    } finally {
+      busy = false;
+      if (waiting) setTimeout(refresh, 1000);
+    }
+  }
+
+  // carry takes over what was typed, chosen and opened, of what has an id.
+  function carry(from, to) {
+    for (const a of from.querySelectorAll("input[id], select[id], textarea[id], details[id]")) {
+      const b = to.querySelector("#" + CSS.escape(a.id));
+      if (!b || b.localName !== a.localName) continue;
+      if (a.localName === "details") b.open = a.open;
+      else if (a.type === "checkbox" || a.type === "radio") { if (a.checked !== a.defaultChecked) b.checked = a.checked; }
+      else if (a.localName === "select") { if (a.selectedIndex !== Math.max([...a.options].findIndex((o) => o.defaultSelected), 0)) b.value = a.value; }
+      else if (a.value !== a.defaultValue) b.value = a.value;
+    }
+  }
+
+  // swap puts new parts in place of those that differ, so that what is the same stays as it is, with its scroll position. What
+  // an act has said about its end stays until the visitor goes on.
+  function swap(to) {
+    const from = [...main.children].filter((n) => !n.hasAttribute("data-done")), next = [...to.children];
+    const same = from.length === next.length && from.every((n, i) => n.tagName === next[i].tagName);
+    if (!same) {
+      carry(main, to);
+      from.forEach((n) => n.remove());
+      main.append(...next);
+      return;
+    }
+    from.forEach((n, i) => {
+      if (n.isEqualNode(next[i])) return;
+      const places = [...n.querySelectorAll("pre, .wide, .diagram, .tail")].map((p) => [p.scrollLeft, p.scrollTop, p.scrollTop + p.clientHeight >= p.scrollHeight - 4]);
+      carry(n, next[i]);
+      n.replaceWith(next[i]);
+      [...next[i].querySelectorAll("pre, .wide, .diagram, .tail")].forEach((p, k) => {
+        if (places[k]) { p.scrollLeft = places[k][0]; p.scrollTop = places[k][2] ? p.scrollHeight : places[k][1]; }
+      });
+    });
+  }
+
+  const url = base + "/live";
+  const heard = (m) => {
+    if (m.changed && !main.dataset.every) refresh();
+    if (m.state === "lost") say("Not connected: trying again");
+    if (m.state === "live" && !waiting) say("");
+  };
+  let poll;
+  if (window.SharedWorker) {
+    const port = new SharedWorker(worker, { name: "orrery" + base }).port;
+    port.addEventListener("message", (e) => heard(e.data));
+    port.start();
+    port.postMessage({ open: url });
+    addEventListener("pagehide", () => port.postMessage({ bye: true }));
+    addEventListener("pageshow", (e) => { if (e.persisted) { port.postMessage({ open: url }); refresh(); } });
+  } else {
+    poll = setInterval(() => { if (!document.hidden) refresh(); }, 5000);
+  }
+  // What the server does not tell of, such as lines of logs, is asked for instead. How long to wait may change with each answer.
+  let asked = Date.now();
+  if (main.dataset.every) setInterval(() => {
+    if (document.hidden || held() || !main.dataset.every || Date.now() - asked < 1000 * main.dataset.every) return;
+    asked = Date.now();
+    refresh();
+  }, 500);
+  // Times that are told as "5 min ago" grow old by themselves, and a stream may be cut off silently.
+  setInterval(() => { if (!document.hidden && Date.now() - seen > 30000) refresh(); }, 10000);
+})();
