@@ -38,6 +38,10 @@ func scheduleActs() []act {
 			says: "The next time that is not to be skipped already is skipped.",
 		},
 		{
+			on: on, name: "waiting/{occurrence}/cancel", method: "POST", api: "/v1/recurring/{id}/waiting/{occurrence}/cancel", label: "Cancel this time", danger: true, done: "The time that waited was cancelled.",
+			says: "The time that waits for its turn is cancelled: nothing is made for it.", fields: []field{{Name: "reason", Label: "Reason"}},
+		},
+		{
 			on: on, name: "backfill", method: "POST", api: "/v1/backfills", label: "Backfill", done: "The backfill was created.",
 			says: "Dispatches times of the past that were not dispatched, a few at a time.", load: (*visit).backfillFields, after: afterMade("/backfills/"),
 		},

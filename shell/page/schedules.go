@@ -377,7 +377,11 @@ func (q *visit) occurrenceCells(o core.Occurrence) []cell {
 	if !o.FinishedAt.IsZero() {
 		took = q.took(o.StartedAt, o.FinishedAt)
 	}
-	return []cell{at, verdict(o), textOf(o.Reason).wide(), textOf(took), made}
+	became := verdict(o)
+	if o.Verdict == core.VerdictWaiting && o.Schedule == core.KindRecurring && !q.who.ReadOnly() {
+		became.More = append(became.More, textOf("cancel").to(q.page(pathOf("recurring", o.RecurringID.String(), "waiting", o.ID.String(), "cancel"))))
+	}
+	return []cell{at, became, textOf(o.Reason).wide(), textOf(took), made}
 }
 
 const noID = "00000000-0000-0000-0000-000000000000"

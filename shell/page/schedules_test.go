@@ -215,3 +215,15 @@ func TestAnActionShowsWhyItFailedAndIsRunAgain(t *testing.T) {
 }
 
 func tomorrowUTC() string { return time.Now().UTC().AddDate(0, 0, 1).Format(time.DateOnly) }
+
+func TestATimeThatWaitsForItsTurnIsCancelledOnThePage(t *testing.T) {
+	k := newKit(t)
+	id := k.make("/v1/recurring", `{"namespace":"n","tenant":"t","cron_expr":"* * * * * *","provider":"hold","action_type":"x","overlap":"buffer_one"}`)
+	mark := `href="/ui/recurring/` + id + `/waiting/`
+	require.Eventually(t, func() bool { return strings.Contains(k.read("/recurring/"+id), mark) }, 20*time.Second, 50*time.Millisecond)
+	_, rest, _ := strings.Cut(k.read("/recurring/"+id), mark)
+	occurrence, _, _ := strings.Cut(rest, `/cancel"`)
+	shown := k.text(k.act("/recurring/"+id+"/waiting/"+occurrence+"/cancel", url.Values{"reason": {"not needed"}}))
+	assert.Contains(t, shown, "The time that waited was cancelled.")
+	assert.Contains(t, shown, "not needed")
+}
