@@ -159,7 +159,11 @@ func (q *visit) comesNext() ([]tile, []block, error) {
 	for _, d := range all[:min(len(all), overviewRows)] {
 		t.Rows = append(t.Rows, d.cell)
 	}
-	tiles := []tile{{Name: "due in the next hour", Value: counted(len(all), more), Href: q.page("/calendar")}}
+	next := tile{Name: "due in the next hour", Value: counted(len(all), more), Href: q.page("/calendar")}
+	if more {
+		next.Hint = "of the newest 1000 recurring actions and jobs"
+	}
+	tiles := []tile{next}
 	if late > 0 {
 		tiles = append(tiles, tile{Name: "late", Value: counted(late, false), Href: q.page("/schedules"), Tone: toneBad, Hint: "due, and not dispatched for 10 s"})
 	}
