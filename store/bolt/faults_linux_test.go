@@ -39,7 +39,13 @@ func TestAFullDiskIsAnErrorThatLosesNothing(t *testing.T) {
 		}
 	}
 	require.ErrorIs(t, full, syscall.ENOSPC)
-	require.Error(t, commit(s, batchOf(20*batches, 20)))
+	for range 3 { // a checkpoint that ends meanwhile may have given back room for one
+		if err := commit(s, batchOf(20*batches, 20)); err == nil {
+			batches++
+		} else {
+			require.ErrorIs(t, err, syscall.ENOSPC)
+		}
+	}
 	require.NoError(t, s.View(ctx, func(tx store.ReadTx) error {
 		n, err := tx.Count("action", "all")
 		assert.Equal(t, uint64(20*batches), n)
