@@ -416,10 +416,10 @@ func (q *visit) previewForm() (view, error) {
 	return v, nil
 }
 
-// optionalJSON reads what may be left out.
-func optionalJSON(raw json.RawMessage) string {
+// editableJSON gives JSON as a form has it: whole, whatever its length. It may be left out.
+func editableJSON(raw json.RawMessage) string {
 	if len(raw) == 0 {
 		return ""
 	}
-	return jsonText(raw).Plain
+	return indentedJSON(raw)
 }
