@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"net/http"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
+	"github.com/orrery-go/orrery/shell/internal/plainjson"
 	"github.com/orrery-go/orrery/shell/replay"
 	"github.com/orrery-go/orrery/store"
 )
@@ -17,6 +19,8 @@ import (
 const (
 	defaultChanges = 20
 	maxChanges     = 100
+	// maxChangesBytes is how much of states is read at most, beside the present one.
+	maxChangesBytes = 16 << 20
 )
 
 // listChanges tells what has changed a machine, from the journal.
@@ -38,15 +42,36 @@ func (s *Server) listChanges(w http.ResponseWriter, r *http.Request, c *call) er
 	if err := s.mayReadChanges(r, c, ref); err != nil {
 		return err
 	}
-	trail, err := replay.History(r.Context(), s.engine.Store(), ref, replay.HistoryOptions{Limit: limit})
+	trail, err := replay.History(r.Context(), s.engine.Store(), ref, replay.HistoryOptions{Limit: limit, MaxBytes: maxChangesBytes})
 	if err != nil {
 		return err
 	}
 	out := wire.ChangeList{Changes: []wire.Change{}, Before: trail.Before, JournalEnds: trail.Reached}
 	for _, step := range trail.Steps {
-		out.Changes = append(out.Changes, changeOf(step))
+		change := changeOf(step)
+		if s.redacts(c.token) {
+			for i := range change.Fields {
+				s.redactField(&change.Fields[i])
+			}
+		}
+		out.Changes = append(out.Changes, change)
 	}
 	return writeJSON(w, http.StatusOK, out)
+}
+
+// redactField hides in what a field was and became what is hidden in a state: the names that lead to a value
+// begin with the field's.
+func (s *Server) redactField(f *wire.ChangedField) {
+	for _, v := range []*json.RawMessage{&f.Before, &f.After} {
+		whole, err := plainjson.Marshal(map[string]json.RawMessage{f.Field: *v})
+		if err != nil {
+			continue // it came out of a state, which is JSON
+		}
+		var hidden map[string]json.RawMessage
+		if err := json.Unmarshal(s.o.Redact.redactor().pass(whole), &hidden); err == nil {
+			*v = hidden[f.Field]
+		}
+	}
 }
 
 func changeOf(s replay.Step) wire.Change {
