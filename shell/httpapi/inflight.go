@@ -87,6 +87,7 @@ type inFlight struct {
 	bodies   share         // bytes of bodies that were read
 	answers  share         // bytes of large answers that are being sent
 	large    chan struct{} // a place for each request with a large body that is worked on
+	turns    [2]chan struct{} // places for what pages wait for, see Server.Turn
 }
 
 // largeBody is from how many bytes on a body takes so long to read that requests with one are
@@ -137,6 +138,10 @@ func (s *Server) newInFlight(t *Token) *inFlight {
 		audits: slots{most: maxAuditReadsPerToken},
 		bodies: share{most: s.o.MaxBodyBytesInFlight}, answers: share{most: s.o.MaxBodyBytesInFlight},
 		large: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
+		turns: [2]chan struct{}{
+			TurnToRead: make(chan struct{}, max(1, s.o.MaxListsPerToken/2)),
+			TurnToSend: make(chan struct{}, maxFormsSent),
+		},
 	}
 }
 

@@ -75,6 +75,13 @@ func (q *visit) call(method, path string, body, out any) (*answer, error) {
 		return nil, fmt.Errorf("ask the API: %w", err)
 	}
 	a := &answer{header: make(http.Header)}
+	if method == http.MethodGet {
+		leave, err := q.p.o.API.Turn(q.Context(), q.who, httpapi.TurnToRead)
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
+	}
 	q.p.o.API.Serve(a, r, q.who)
 	if a.status < 200 || a.status > 299 {
 		return a, errorOf(a)

@@ -171,11 +171,14 @@ func TestWithoutTokensOnlyABrowserOnThisMachineIsServed(t *testing.T) {
 		change func(*http.Request)
 		status int
 	}{
-		"as it is":                     {func(*http.Request) {}, http.StatusOK},
-		"another machine":              {func(r *http.Request) { r.RemoteAddr = "192.0.2.1:1" }, http.StatusForbidden},
-		"another name (rebinding)":     {func(r *http.Request) { r.Host = "evil.example" }, http.StatusForbidden},
-		"through a proxy":              {func(r *http.Request) { r.Header.Set("X-Forwarded-For", "192.0.2.1") }, http.StatusForbidden},
-		"through a proxy, as RFC 7239": {func(r *http.Request) { r.Header.Set("Forwarded", "for=192.0.2.1") }, http.StatusForbidden},
+		"as it is":                      {func(*http.Request) {}, http.StatusOK},
+		"another machine":               {func(r *http.Request) { r.RemoteAddr = "192.0.2.1:1" }, http.StatusForbidden},
+		"another name (rebinding)":      {func(r *http.Request) { r.Host = "evil.example" }, http.StatusForbidden},
+		"through a proxy":               {func(r *http.Request) { r.Header.Set("X-Forwarded-For", "192.0.2.1") }, http.StatusForbidden},
+		"through a proxy, as RFC 7239":  {func(r *http.Request) { r.Header.Set("Forwarded", "for=192.0.2.1") }, http.StatusForbidden},
+		"through nginx as it is":        {func(r *http.Request) { r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/1.0", 1, 0 }, http.StatusForbidden},
+		"through a proxy with its way":  {func(r *http.Request) { r.Header.Set("via", "1.1 proxy") }, http.StatusForbidden},
+		"through nginx with an address": {func(r *http.Request) { r.Header.Set("X-Real-IP", "192.0.2.1") }, http.StatusForbidden},
 		"a link from a chat": {func(r *http.Request) {
 			r.Header.Set("Sec-Fetch-Site", "cross-site")
 			r.Header.Set("Sec-Fetch-Mode", "navigate")

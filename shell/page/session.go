@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,8 +21,11 @@ const (
 // proofField is the field of each form that shows that this page made it.
 const proofField = "proof"
 
-// maxForm bounds the body of a form.
-const maxForm = 4 << 20
+// Bounds of the body of a form: of who has signed in, and of anybody.
+const (
+	maxForm   = 4 << 20
+	maxSignIn = 16 << 10
+)
 
 // visit is one request of a browser.
 type visit struct {
@@ -66,13 +70,23 @@ func (p *Page) local(r *http.Request) string {
 
 // proven refuses forms that another site has made.
 func (p *Page) proven(w http.ResponseWriter, r *http.Request, q *visit) bool {
-	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	most := int64(maxSignIn)
+	if q.who != nil {
+		leave, err := p.o.API.Turn(r.Context(), q.who, httpapi.TurnToSend)
+		if err != nil {
+			p.fail(w, q, err)
+			return false
+		}
+		defer leave()
+		most = maxForm
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, most)
 	if err := http.NewCrossOriginProtection().Check(r); err != nil {
 		p.fail(w, q, &apiError{Status: http.StatusForbidden, Text: "origin: forms of other sites are refused"})
 		return false
 	}
 	if err := r.ParseForm(); err != nil {
-		p.fail(w, q, &apiError{Status: http.StatusBadRequest, Text: "the form cannot be read: it has more than 4 MiB, or was cut off"})
+		p.fail(w, q, &apiError{Status: http.StatusBadRequest, Text: "the form cannot be read: it is longer than " + strconv.FormatInt(most>>10, 10) + " KiB, or was cut off"})
 		return false
 	}
 	if q.who != nil && !q.who.Proves(r.PostForm.Get(proofField)) {
