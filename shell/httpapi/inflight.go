@@ -75,18 +75,18 @@ func (s *share) full() bool {
 // tenant together, so that what one holder does not read or does not end is nothing that
 // another one misses.
 type inFlight struct {
-	whose    string        // in errors
-	requests slots         // of every sort
-	lists    slots         // lists
-	wide     slots         // lists with members that are left out unless they are asked for
-	streams  slots         // streams of events
-	live     slots         // pages that show changes
-	tails    slots         // logs that are followed
-	reads    slots         // logs that are read
-	audits   slots         // lists of the log of requests
-	bodies   share         // bytes of bodies that were read
-	answers  share         // bytes of large answers that are being sent
-	large    chan struct{} // a place for each request with a large body that is worked on
+	whose    string           // in errors
+	requests slots            // of every sort
+	lists    slots            // lists
+	wide     slots            // lists with members that are left out unless they are asked for
+	streams  slots            // streams of events
+	live     slots            // pages that show changes
+	tails    slots            // logs that are followed
+	reads    slots            // logs that are read
+	audits   slots            // lists of the log of requests
+	bodies   share            // bytes of bodies that were read
+	answers  share            // bytes of large answers that are being sent
+	large    chan struct{}    // a place for each request with a large body that is worked on
 	turns    [2]chan struct{} // places for what pages wait for, see Server.Turn
 }
 

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"net/http"
 	"strings"
@@ -56,6 +57,17 @@ func (s *Server) SignIn(r *http.Request, token string) (sealed string, err error
 	plain := append([]byte{sessionVersion}, t.SHA256[:]...)
 	plain = binary.BigEndian.AppendUint64(plain, uint64(max(s.o.Clock.Now().Unix(), 0)))
 	return base64.RawURLEncoding.EncodeToString(aead.Seal(nil, nil, plain, sessionBound)), nil //nolint:gosec // the cipher makes a random nonce itself
+}
+
+// SessionName gives a name for the cookie of sessions: another one for each database, since all servers of one
+// host get each other's cookies, whatever their ports, and would end each other's sessions.
+func (s *Server) SessionName(ctx context.Context) (string, error) {
+	if _, err := s.sealer(ctx); err != nil {
+		return "", err
+	}
+	mac := hmac.New(sha256.New, s.pageTokens.secret())
+	mac.Write([]byte("httpapi/session-name"))
+	return "orrery_session_" + hex.EncodeToString(mac.Sum(nil)[:4]), nil
 }
 
 // Visitor gives who sends a request with that session. It is [ErrSignIn] if the session is none, or has ended. While

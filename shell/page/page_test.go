@@ -134,6 +134,21 @@ func TestASessionIsGoodAfterARestartUntilItsTokenIsTakenAway(t *testing.T) {
 	assert.Equal(t, http.StatusSeeOther, status(admin("other")))
 }
 
+func TestASessionIsForTheServersOfOneDatabaseAlone(t *testing.T) {
+	k, other := newKit(t, admin("ops")), newKit(t, admin("ops"))
+	mine, theirs := k.signIn("ops-secret", "/").Result().Cookies()[0], other.signIn("ops-secret", "/").Result().Cookies()[0]
+	assert.NotEqual(t, mine.Name, theirs.Name, "a browser keeps both, though it sends both to each")
+	both := func(r *http.Request) {
+		r.AddCookie(mine)
+		r.AddCookie(theirs)
+	}
+	assert.Equal(t, http.StatusOK, ask(t, k.page, "GET", "/ui/", both).Code)
+	assert.Equal(t, http.StatusOK, ask(t, other.page, "GET", "/ui/", both).Code)
+	moved := *mine
+	moved.Name = theirs.Name
+	assert.Equal(t, http.StatusSeeOther, ask(t, other.page, "GET", "/ui/", func(r *http.Request) { r.AddCookie(&moved) }).Code, "the same token, and another key")
+}
+
 func TestAFormOfAnotherSiteOrSessionChangesNothing(t *testing.T) {
 	k := newKit(t, admin("ops"))
 	k.as = "ops-secret"
@@ -151,7 +166,7 @@ func TestAFormOfAnotherSiteOrSessionChangesNothing(t *testing.T) {
 		r.Host, r.RemoteAddr = "127.0.0.1:7460", "127.0.0.1:50000"
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		r.Header.Set("Sec-Fetch-Site", "cross-site")
-		r.AddCookie(&http.Cookie{Name: "orrery_session", Value: k.sess[k.as]})
+		r.AddCookie(k.session())
 	})
 	assert.Equal(t, http.StatusForbidden, w.Code, "it has the right proof, and comes from another site")
 	assert.Equal(t, "running", k.write("GET", "/v1/actions/"+id, "")["status"].(map[string]any)["type"])

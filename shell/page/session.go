@@ -12,11 +12,8 @@ import (
 	"github.com/orrery-go/orrery/shell/httpapi"
 )
 
-// Cookies of the page. Each is for this page's paths alone.
-const (
-	sessionCookie = "orrery_session"
-	zoneCookie    = "orrery_zone"
-)
+// zoneCookie is the cookie of the zone of times. Each cookie is for this page's paths alone.
+const zoneCookie = "orrery_zone"
 
 // proofField is the field of each form that shows that this page made it.
 const proofField = "proof"
@@ -44,11 +41,7 @@ func (p *Page) newVisit(r *http.Request, who *httpapi.Visitor) *visit {
 // visit finds out who sends a request. Who has to sign in is led there, and back
 // afterwards.
 func (p *Page) visit(w http.ResponseWriter, r *http.Request) (*visit, bool) {
-	sealed := ""
-	if c, err := r.Cookie(sessionCookie); err == nil {
-		sealed = c.Value
-	}
-	who, err := p.o.API.Visitor(r, sealed)
+	who, err := p.visitor(r)
 	switch {
 	case err == nil:
 		return p.newVisit(r, who), true
@@ -60,6 +53,19 @@ func (p *Page) visit(w http.ResponseWriter, r *http.Request) (*visit, bool) {
 		p.fail(w, p.newVisit(r, nil), err)
 	}
 	return nil, false
+}
+
+// visitor gives who sends a request, by its session.
+func (p *Page) visitor(r *http.Request) (*httpapi.Visitor, error) {
+	name, err := p.o.API.SessionName(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	sealed := ""
+	if c, err := r.Cookie(name); err == nil {
+		sealed = c.Value
+	}
+	return p.o.API.Visitor(r, sealed)
 }
 
 // local gives the address of a request below the page, to come back to. A form that was sent cannot
@@ -144,7 +150,12 @@ func (p *Page) signIn(w http.ResponseWriter, r *http.Request) {
 		p.render(w, q, status, view{Title: "Sign in", SignIn: &signIn{To: to, Error: text}})
 		return
 	}
-	http.SetCookie(w, p.cookie(r, sessionCookie, sealed, httpapi.SessionTime))
+	name, err := p.o.API.SessionName(r.Context())
+	if err != nil {
+		p.fail(w, q, err)
+		return
+	}
+	http.SetCookie(w, p.cookie(r, name, sealed, httpapi.SessionTime))
 	http.Redirect(w, r, p.goesTo(to), http.StatusSeeOther) //nolint:gosec // goesTo gives addresses of the page alone
 }
 
@@ -153,7 +164,12 @@ func (p *Page) signOut(w http.ResponseWriter, r *http.Request) {
 	if !ok || !p.proven(w, r, q) {
 		return
 	}
-	http.SetCookie(w, p.cookie(r, sessionCookie, "", -time.Second))
+	name, err := p.o.API.SessionName(r.Context())
+	if err != nil {
+		p.fail(w, q, err)
+		return
+	}
+	http.SetCookie(w, p.cookie(r, name, "", -time.Second))
 	http.Redirect(w, r, p.base+"/sign-in", http.StatusSeeOther)
 }
 
