@@ -47,31 +47,49 @@ func (s *Server) listChanges(w http.ResponseWriter, r *http.Request, c *call) er
 		return err
 	}
 	out := wire.ChangeList{Changes: []wire.Change{}, Before: trail.Before, JournalEnds: trail.Reached}
+	var hidden []Redaction
+	if s.redacts(c.token) {
+		hidden = append(hidden, s.o.Redact)
+	}
+	if (ref.Kind == core.KindLock || ref.Kind == core.KindSemaphore) && !c.token.Admin {
+		hidden = append(hidden, fencingTokens)
+	}
 	for _, step := range trail.Steps {
 		change := changeOf(step)
-		if s.redacts(c.token) {
-			for i := range change.Fields {
-				s.redactField(&change.Fields[i])
-			}
+		for _, r := range hidden {
+			r.hideChange(&change)
 		}
 		out.Changes = append(out.Changes, change)
 	}
 	return writeJSON(w, http.StatusOK, out)
 }
 
-// redactField hides in what a field was and became what is hidden in a state: the names that lead to a value
-// begin with the field's.
-func (s *Server) redactField(f *wire.ChangedField) {
-	for _, v := range []*json.RawMessage{&f.Before, &f.After} {
-		whole, err := plainjson.Marshal(map[string]json.RawMessage{f.Field: *v})
-		if err != nil {
-			continue // it came out of a state, which is JSON
-		}
-		var hidden map[string]json.RawMessage
-		if err := json.Unmarshal(s.o.Redact.redactor().pass(whole), &hidden); err == nil {
-			*v = hidden[f.Field]
-		}
+// fencingTokens hides those of leases: whoever knows one can give the lease back, and who took it is not known for each
+// that there was. See [call.seesLease].
+var fencingTokens = Redaction{Paths: []string{"token"}}
+
+// hideChange hides in a change what is hidden in a state and in an event.
+func (r Redaction) hideChange(c *wire.Change) {
+	for i := range c.Inputs {
+		c.Inputs[i].Data = r.redactor().pass(c.Inputs[i].Data)
 	}
+	for i := range c.Fields {
+		f := &c.Fields[i]
+		f.Before, f.After = r.hideField(f.Field, f.Before), r.hideField(f.Field, f.After)
+	}
+}
+
+// hideField hides what is hidden in the value of a field: the names that lead to it begin with the field's.
+func (r Redaction) hideField(field string, v json.RawMessage) json.RawMessage {
+	whole, err := plainjson.Marshal(map[string]json.RawMessage{field: v})
+	var shown map[string]json.RawMessage
+	if err == nil {
+		err = json.Unmarshal(r.redactor().pass(whole), &shown)
+	}
+	if err != nil { // it came out of a state, which is JSON
+		return json.RawMessage(redactedValue)
+	}
+	return shown[field]
 }
 
 func changeOf(s replay.Step) wire.Change {
