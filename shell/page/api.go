@@ -27,6 +27,12 @@ func notFound(err error) bool {
 	return errors.As(err, &e) && e.Status == http.StatusNotFound
 }
 
+// forbidden reports whether an error says that the visitor's token may not have something.
+func forbidden(err error) bool {
+	var e *apiError
+	return errors.As(err, &e) && e.Status == http.StatusForbidden
+}
+
 // answer collects what the API answers.
 type answer struct {
 	header http.Header
@@ -107,6 +113,16 @@ func errorOf(a *answer) error {
 func (q *visit) get(path string, params url.Values, out any) error {
 	_, err := q.call(http.MethodGet, withQuery("/v1"+path, params), nil, out)
 	return err
+}
+
+// getPart is [visit.get] of one of several lists of a page. Unless the visitor may have it, it is left out of the page, which is no
+// error.
+func (q *visit) getPart(path string, params url.Values, out any) (may bool, err error) {
+	err = q.get(path, params, out)
+	if forbidden(err) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // withQuery gives a path with the parameters that have a value.

@@ -221,7 +221,7 @@ func (q *visit) comingTimes(end time.Time) (out []dayTime, cut bool, err error) 
 		}
 	}
 	var jobs wire.JobList
-	if err := q.get("/jobs", url.Values{"paused": {"false"}, "limit": {limit}}, &jobs); err != nil {
+	if _, err := q.getPart("/jobs", url.Values{"paused": {"false"}, "limit": {limit}}, &jobs); err != nil {
 		return nil, false, err
 	}
 	for _, j := range jobs.Jobs {

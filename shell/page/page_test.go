@@ -242,6 +242,17 @@ func TestTheLinksStandBelowTheMountAndTheBasePath(t *testing.T) {
 	assert.Contains(t, ask(t, root, "GET", "/schedules", nil).Body.String(), `href="/actions"`)
 }
 
+func TestAPathThatIsNotPlainLeadsToThatOfThePage(t *testing.T) {
+	k := newKit(t)
+	root, err := page.New(page.Options{API: k.api, Mount: "/"})
+	require.NoError(t, err)
+	for path, want := range map[string]string{"/ui//actions?tool=x": "/ui/actions?tool=x", "/ui//evil.example/": "/ui/evil.example/", "/ui/../v1/info": "/ui/v1/info", "/ui/a/./b": "/ui/a/b"} {
+		assert.Equal(t, want, ask(t, k.page, "GET", path, nil).Header().Get("Location"), path)
+		assert.Equal(t, strings.TrimPrefix(want, "/ui"), ask(t, root, "GET", strings.TrimPrefix(path, "/ui"), nil).Header().Get("Location"), path)
+	}
+	assert.Equal(t, http.StatusNotFound, ask(t, k.page, "GET", "/ui/queues/a%2F%2Fb", nil).Code, "a name may have any character")
+}
+
 func hrefs(body string) (out []string) {
 	for _, part := range strings.Split(body, `href="`)[1:] {
 		link, _, _ := strings.Cut(part, `"`)
