@@ -133,22 +133,26 @@ func (s *Server) mayReadChanges(r *http.Request, c *call, ref effects.Ref) error
 	if err != nil {
 		return err
 	}
+	if !c.token.seesMachine(state) {
+		return gone
+	}
 	of := core.ScopeOf(state)
-	seen := c.token.seesScope(of.Namespace, of.Tenant)
+	c.about(of.Namespace, of.Tenant)
+	return nil
+}
+
+// seesMachine reports whether a machine of whatever kind exists for the holder of a token.
+func (t *Token) seesMachine(state core.State) bool {
+	of := core.ScopeOf(state)
 	if of == (core.Scope{}) { // it belongs to all tenants
-		seen = c.token.unbound()
+		return t.unbound()
 	}
 	switch v := state.(type) {
 	case core.Action:
-		seen = seen && in(c.token.Tools, v.ToolName)
+		return t.sees(of.Namespace, of.Tenant, v.ToolName)
 	case core.RecurringAction:
-		seen = seen && in(c.token.Tools, v.ActionTemplate.Provider)
+		return t.sees(of.Namespace, of.Tenant, v.ActionTemplate.Provider)
 	default:
-		seen = seen && len(c.token.Tools) == 0
+		return t.seesScope(of.Namespace, of.Tenant) && len(t.Tools) == 0
 	}
-	if !seen {
-		return gone
-	}
-	c.about(of.Namespace, of.Tenant)
-	return nil
 }

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/core"
 )
 
 // Visitor is somebody who uses the API through a page in a browser: the holder of a token who
@@ -254,9 +254,9 @@ func (s *Server) StreamChanges(w http.ResponseWriter, r *http.Request, v *Visito
 		return err
 	}
 	defer leave()
-	var sees func(shell.Scope) bool
+	var sees func(core.State) bool
 	if !v.token.unbound() {
-		sees = func(of shell.Scope) bool { return v.token.seesScope(of.Namespace, of.Tenant) }
+		sees = v.token.seesMachine
 	}
 	changes := s.engine.Changes(sees)
 	defer changes.Close()
