@@ -15,13 +15,13 @@ type Changes struct {
 	C <-chan struct{}
 
 	c    chan struct{}
-	sees func(Scope) bool
+	sees func(core.State) bool
 	of   *changeFeed
 }
 
-// Changes begins to tell of changes, from now on. If sees is not nil only those of machines of tenants for which it
-// is true are told; it is called between two batches, so it must be quick. The caller closes what it gets. Safe for concurrent use.
-func (e *Engine) Changes(sees func(Scope) bool) *Changes {
+// Changes begins to tell of changes, from now on. If sees is not nil only those of machines for which it
+// is true, as they are then or were at last, are told; it is called between two batches, so it must be quick. The caller closes what it gets. Safe for concurrent use.
+func (e *Engine) Changes(sees func(core.State) bool) *Changes {
 	c := make(chan struct{}, 1)
 	w := &Changes{C: c, c: c, sees: sees, of: &e.changes}
 	w.of.mu.Lock()
@@ -66,7 +66,7 @@ func (w *Changes) concerns(changes []core.Change) bool {
 		if s == nil {
 			s = ch.Before
 		}
-		if s != nil && w.sees(core.ScopeOf(s)) {
+		if s != nil && w.sees(s) {
 			return true
 		}
 	}

@@ -15,7 +15,7 @@ func TestWhoShowsWhatIsStoredIsToldOnceThatSomethingHasChanged(t *testing.T) {
 	defer func() { assert.NoError(t, stop()) }()
 	all := e.Changes(nil)
 	defer all.Close()
-	other := e.Changes(func(s shell.Scope) bool { return s.Tenant == "other" })
+	other := e.Changes(func(s core.State) bool { return core.ScopeOf(s).Tenant == "other" })
 	defer other.Close()
 	lock := func(tenant string) {
 		_, err := e.Locks().Send(t.Context(), shell.Scope{Namespace: "ns", Tenant: tenant}, "door", core.LockAcquire{Name: "door", Namespace: "ns", Tenant: tenant, Holder: "h"})

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"net/http"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
+	"github.com/orrery-go/orrery/shell/internal/plainjson"
 	"github.com/orrery-go/orrery/shell/replay"
 	"github.com/orrery-go/orrery/store"
 )
@@ -17,6 +19,8 @@ import (
 const (
 	defaultChanges = 20
 	maxChanges     = 100
+	// maxChangesBytes is how much of states is read at most, beside the present one.
+	maxChangesBytes = 16 << 20
 )
 
 // listChanges tells what has changed a machine, from the journal.
@@ -38,15 +42,54 @@ func (s *Server) listChanges(w http.ResponseWriter, r *http.Request, c *call) er
 	if err := s.mayReadChanges(r, c, ref); err != nil {
 		return err
 	}
-	trail, err := replay.History(r.Context(), s.engine.Store(), ref, replay.HistoryOptions{Limit: limit})
+	trail, err := replay.History(r.Context(), s.engine.Store(), ref, replay.HistoryOptions{Limit: limit, MaxBytes: maxChangesBytes})
 	if err != nil {
 		return err
 	}
 	out := wire.ChangeList{Changes: []wire.Change{}, Before: trail.Before, JournalEnds: trail.Reached}
+	var hidden []Redaction
+	if s.redacts(c.token) {
+		hidden = append(hidden, s.o.Redact)
+	}
+	if (ref.Kind == core.KindLock || ref.Kind == core.KindSemaphore) && !c.token.Admin {
+		hidden = append(hidden, fencingTokens)
+	}
 	for _, step := range trail.Steps {
-		out.Changes = append(out.Changes, changeOf(step))
+		change := changeOf(step)
+		for _, r := range hidden {
+			r.hideChange(&change)
+		}
+		out.Changes = append(out.Changes, change)
 	}
 	return writeJSON(w, http.StatusOK, out)
+}
+
+// fencingTokens hides those of leases: whoever knows one can give the lease back, and who took it is not known for each
+// that there was. See [call.seesLease].
+var fencingTokens = Redaction{Paths: []string{"token"}}
+
+// hideChange hides in a change what is hidden in a state and in an event.
+func (r Redaction) hideChange(c *wire.Change) {
+	for i := range c.Inputs {
+		c.Inputs[i].Data = r.redactor().pass(c.Inputs[i].Data)
+	}
+	for i := range c.Fields {
+		f := &c.Fields[i]
+		f.Before, f.After = r.hideField(f.Field, f.Before), r.hideField(f.Field, f.After)
+	}
+}
+
+// hideField hides what is hidden in the value of a field: the names that lead to it begin with the field's.
+func (r Redaction) hideField(field string, v json.RawMessage) json.RawMessage {
+	whole, err := plainjson.Marshal(map[string]json.RawMessage{field: v})
+	var shown map[string]json.RawMessage
+	if err == nil {
+		err = json.Unmarshal(r.redactor().pass(whole), &shown)
+	}
+	if err != nil { // it came out of a state, which is JSON
+		return json.RawMessage(redactedValue)
+	}
+	return shown[field]
 }
 
 func changeOf(s replay.Step) wire.Change {
@@ -90,22 +133,26 @@ func (s *Server) mayReadChanges(r *http.Request, c *call, ref effects.Ref) error
 	if err != nil {
 		return err
 	}
+	if !c.token.seesMachine(state) {
+		return gone
+	}
 	of := core.ScopeOf(state)
-	seen := c.token.seesScope(of.Namespace, of.Tenant)
+	c.about(of.Namespace, of.Tenant)
+	return nil
+}
+
+// seesMachine reports whether a machine of whatever kind exists for the holder of a token.
+func (t *Token) seesMachine(state core.State) bool {
+	of := core.ScopeOf(state)
 	if of == (core.Scope{}) { // it belongs to all tenants
-		seen = c.token.unbound()
+		return t.unbound()
 	}
 	switch v := state.(type) {
 	case core.Action:
-		seen = seen && in(c.token.Tools, v.ToolName)
+		return t.sees(of.Namespace, of.Tenant, v.ToolName)
 	case core.RecurringAction:
-		seen = seen && in(c.token.Tools, v.ActionTemplate.Provider)
+		return t.sees(of.Namespace, of.Tenant, v.ActionTemplate.Provider)
 	default:
-		seen = seen && len(c.token.Tools) == 0
+		return t.seesScope(of.Namespace, of.Tenant) && len(t.Tools) == 0
 	}
-	if !seen {
-		return gone
-	}
-	c.about(of.Namespace, of.Tenant)
-	return nil
 }

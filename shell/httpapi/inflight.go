@@ -75,18 +75,19 @@ func (s *share) full() bool {
 // tenant together, so that what one holder does not read or does not end is nothing that
 // another one misses.
 type inFlight struct {
-	whose    string        // in errors
-	requests slots         // of every sort
-	lists    slots         // lists
-	wide     slots         // lists with members that are left out unless they are asked for
-	streams  slots         // streams of events
-	live     slots         // pages that show changes
-	tails    slots         // logs that are followed
-	reads    slots         // logs that are read
-	audits   slots         // lists of the log of requests
-	bodies   share         // bytes of bodies that were read
-	answers  share         // bytes of large answers that are being sent
-	large    chan struct{} // a place for each request with a large body that is worked on
+	whose    string           // in errors
+	requests slots            // of every sort
+	lists    slots            // lists
+	wide     slots            // lists with members that are left out unless they are asked for
+	streams  slots            // streams of events
+	live     slots            // pages that show changes
+	tails    slots            // logs that are followed
+	reads    slots            // logs that are read
+	audits   slots            // lists of the log of requests
+	bodies   share            // bytes of bodies that were read
+	answers  share            // bytes of large answers that are being sent
+	large    chan struct{}    // a place for each request with a large body that is worked on
+	turns    [2]chan struct{} // places for what pages wait for, see Server.Turn
 }
 
 // largeBody is from how many bytes on a body takes so long to read that requests with one are
@@ -137,6 +138,10 @@ func (s *Server) newInFlight(t *Token) *inFlight {
 		audits: slots{most: maxAuditReadsPerToken},
 		bodies: share{most: s.o.MaxBodyBytesInFlight}, answers: share{most: s.o.MaxBodyBytesInFlight},
 		large: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
+		turns: [2]chan struct{}{
+			TurnToRead: make(chan struct{}, max(1, s.o.MaxListsPerToken/2)),
+			TurnToSend: make(chan struct{}, maxFormsSent),
+		},
 	}
 }
 

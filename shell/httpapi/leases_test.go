@@ -12,6 +12,8 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/httpapi"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 // grants are the two kinds of what is acquired, with the body that acquires one.
@@ -128,4 +130,37 @@ func TestADedupKeyOfAnotherToolTellsNoIDToATokenThatIsBoundToTools(t *testing.T)
 	assert.Equal(t, http.StatusConflict, r.status, "%s", r.body)
 	assert.NotContains(t, r.body, id)
 	assert.Equal(t, `dedup_key: "k" is held by another action, which has not ended`, r.errorText())
+}
+
+func TestTheChangesOfALeaseTellItsFencingTokenToAdminsAlone(t *testing.T) {
+	a := start(t, setup{api: func(o *httpapi.Options) {
+		o.Tokens = []httpapi.Token{
+			{Name: "root", SHA256: httpapi.HashToken("root"), Admin: true},
+			{Name: "ann", SHA256: httpapi.HashToken("ann")},
+		}
+	}})
+	a.header.Set("Authorization", "Bearer root")
+	got := a.do("POST", "/v1/locks/door/acquire", `{"holder":"h"}`)
+	require.Less(t, got.status, 300, got.body)
+	got = a.do("POST", "/v1/semaphores/room/acquire", `{"holder":"h","slots":1,"total":2}`)
+	require.Less(t, got.status, 300, got.body)
+	for _, name := range []string{"lock/door", "semaphore/room"} {
+		kind, at, _ := strings.Cut(name, "/")
+		a.header.Set("Authorization", "Bearer root")
+		var machine struct{ ID string }
+		require.NoError(t, json.Unmarshal([]byte(a.do("GET", "/v1/"+kind+"s/"+at, nil).body), &machine))
+		for token, sees := range map[string]bool{"root": true, "ann": false} {
+			a.header.Set("Authorization", "Bearer "+token)
+			got := a.do("GET", "/v1/changes/"+kind+"/"+machine.ID, nil)
+			require.Equal(t, http.StatusOK, got.status, got.body)
+			assert.Equal(t, sees, !strings.Contains(got.body, "(redacted)"), "%s: %s", token, got.body)
+			var changes wire.ChangeList
+			require.NoError(t, json.Unmarshal([]byte(got.body), &changes))
+			for _, f := range changes.Changes[0].Fields {
+				if f.Field == "token" && !sees {
+					assert.JSONEq(t, `"(redacted)"`, string(f.After))
+				}
+			}
+		}
+	}
 }

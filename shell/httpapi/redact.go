@@ -44,6 +44,11 @@ func (r Redaction) Validate() error {
 // hides reports whether there is anything to hide.
 func (r Redaction) hides() bool { return r.Names || len(r.Paths) > 0 }
 
+// redacts reports whether something is hidden from a token.
+func (s *Server) redacts(t *Token) bool {
+	return t != nil && t.ReadOnly && !t.Admin && s.o.Redact.hides()
+}
+
 var secretName = regexp.MustCompile(`(?i)authorization|cookie|credential|passw|secret|token|api[-_]?key|private`)
 
 // givenMembers are the members below which all is of users and tools.

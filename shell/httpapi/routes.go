@@ -86,7 +86,7 @@ func (s *Server) routes() []route {
 			{"POST", "/v1/webhooks/{route}", webhookSender, s.receiveWebhook},
 
 			{"GET", "/v1/audit", anyToken | lists, s.listAudit},
-			{"GET", "/v1/changes/{kind}/{id}", anyToken, s.listChanges},
+			{"GET", "/v1/changes/{kind}/{id}", anyToken | lists, s.listChanges},
 			{"GET", "/v1/limits", anyToken, s.showLimits},
 			{"GET", "/v1/runners", anyToken, s.listRunners},
 			{"GET", "/v1/system", unboundToken, noQuery(s.showSystem)},
@@ -147,7 +147,7 @@ func (s *Server) endpoint(rt route) http.Handler {
 		c := sw.call
 		c.route = strings.TrimSpace(rt.method + " " + rt.path)
 		err := s.authorize(rt.access, r, c)
-		if c.token != nil && c.token.ReadOnly && !c.token.Admin && s.o.Redact.hides() {
+		if s.redacts(c.token) {
 			sw.redactor = s.o.Redact.redactor()
 		}
 		if c.token != nil {

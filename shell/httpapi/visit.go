@@ -6,12 +6,13 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"net/http"
 	"strings"
 	"time"
 
-	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/core"
 )
 
 // Visitor is somebody who uses the API through a page in a browser: the holder of a token who
@@ -56,6 +57,17 @@ func (s *Server) SignIn(r *http.Request, token string) (sealed string, err error
 	plain := append([]byte{sessionVersion}, t.SHA256[:]...)
 	plain = binary.BigEndian.AppendUint64(plain, uint64(max(s.o.Clock.Now().Unix(), 0)))
 	return base64.RawURLEncoding.EncodeToString(aead.Seal(nil, nil, plain, sessionBound)), nil //nolint:gosec // the cipher makes a random nonce itself
+}
+
+// SessionName gives a name for the cookie of sessions: another one for each database, since all servers of one
+// host get each other's cookies, whatever their ports, and would end each other's sessions.
+func (s *Server) SessionName(ctx context.Context) (string, error) {
+	if _, err := s.sealer(ctx); err != nil {
+		return "", err
+	}
+	mac := hmac.New(sha256.New, s.pageTokens.secret())
+	mac.Write([]byte("httpapi/session-name"))
+	return "orrery_session_" + hex.EncodeToString(mac.Sum(nil)[:4]), nil
 }
 
 // Visitor gives who sends a request with that session. It is [ErrSignIn] if the session is none, or has ended. While
@@ -138,6 +150,40 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request, v *Visitor) {
 	s.handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), visitorKey{}, v)))
 }
 
+// Turn is what a visitor's pages wait for.
+type Turn int
+
+// The turns of a page.
+const (
+	TurnToRead Turn = iota // to ask the API for something: pages have half of their token's lists, so that many of them wait instead of being refused
+	TurnToSend             // to have a form read
+)
+
+const (
+	maxFormsSent = 8
+	maxTurnWait  = 20 * time.Second
+)
+
+// Turn waits until it is a request's turn among those of the visitor's token, or of its tenant. The caller calls leave at the end.
+func (s *Server) Turn(ctx context.Context, v *Visitor, t Turn) (leave func(), err error) {
+	turns := s.heldBy(v.token).turns[t]
+	select {
+	case turns <- struct{}{}:
+		return func() { <-turns }, nil
+	default:
+	}
+	late := time.NewTimer(maxTurnWait)
+	defer late.Stop()
+	select {
+	case turns <- struct{}{}:
+		return func() { <-turns }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-late.C:
+		return nil, tooMany(1, "token: too many pages of %s are being loaded: load this one again later", s.heldBy(v.token).whose)
+	}
+}
+
 // visiting gives the token of a request that [Server.Serve] serves; nil: it is none, or its token ended
 // meanwhile.
 func (s *Server) visiting(r *http.Request) *Token {
@@ -146,6 +192,12 @@ func (s *Server) visiting(r *http.Request) *Token {
 		return nil
 	}
 	return v.token
+}
+
+// ofProxies are headers that proxies add, and browsers do not.
+var ofProxies = map[string]bool{
+	"Forwarded": true, "Via": true, "X-Real-Ip": true, "X-Client-Ip": true, "X-Original-Forwarded-For": true, "X-Envoy-External-Address": true, "X-Cluster-Client-Ip": true,
+	"True-Client-Ip": true, "Cf-Connecting-Ip": true, "Cdn-Loop": true, "X-Scheme": true, "X-Original-Host": true, "X-Original-Url": true, "Tailscale-User-Login": true,
 }
 
 // AdmitPage refuses requests that no page should answer. While no token is configured a browser on this machine
@@ -158,8 +210,11 @@ func (s *Server) AdmitPage(r *http.Request) error {
 	if s.NeedsSignIn() {
 		return nil
 	}
+	if !r.ProtoAtLeast(1, 1) { // no browser speaks it; nginx does, and unless it is configured adds no header
+		return failf(http.StatusForbidden, "HTTP/1.0: the request comes through a proxy, and no token is configured: everybody who reaches the proxy would be an administrator; configure a token")
+	}
 	for name := range r.Header {
-		if name == "Forwarded" || strings.HasPrefix(name, "X-Forwarded-") {
+		if ofProxies[name] || strings.HasPrefix(name, "X-Forwarded-") {
 			return failf(http.StatusForbidden, "%s: the request comes through a proxy, and no token is configured: everybody who reaches the proxy would be an administrator; configure a token", name)
 		}
 	}
@@ -199,9 +254,9 @@ func (s *Server) StreamChanges(w http.ResponseWriter, r *http.Request, v *Visito
 		return err
 	}
 	defer leave()
-	var sees func(shell.Scope) bool
+	var sees func(core.State) bool
 	if !v.token.unbound() {
-		sees = func(of shell.Scope) bool { return v.token.seesScope(of.Namespace, of.Tenant) }
+		sees = v.token.seesMachine
 	}
 	changes := s.engine.Changes(sees)
 	defer changes.Close()

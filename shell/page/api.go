@@ -27,6 +27,12 @@ func notFound(err error) bool {
 	return errors.As(err, &e) && e.Status == http.StatusNotFound
 }
 
+// forbidden reports whether an error says that the visitor's token may not have something.
+func forbidden(err error) bool {
+	var e *apiError
+	return errors.As(err, &e) && e.Status == http.StatusForbidden
+}
+
 // answer collects what the API answers.
 type answer struct {
 	header http.Header
@@ -75,6 +81,13 @@ func (q *visit) call(method, path string, body, out any) (*answer, error) {
 		return nil, fmt.Errorf("ask the API: %w", err)
 	}
 	a := &answer{header: make(http.Header)}
+	if method == http.MethodGet {
+		leave, err := q.p.o.API.Turn(q.Context(), q.who, httpapi.TurnToRead)
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
+	}
 	q.p.o.API.Serve(a, r, q.who)
 	if a.status < 200 || a.status > 299 {
 		return a, errorOf(a)
@@ -100,6 +113,16 @@ func errorOf(a *answer) error {
 func (q *visit) get(path string, params url.Values, out any) error {
 	_, err := q.call(http.MethodGet, withQuery("/v1"+path, params), nil, out)
 	return err
+}
+
+// getPart is [visit.get] of one of several lists of a page. Unless the visitor may have it, it is left out of the page, which is no
+// error.
+func (q *visit) getPart(path string, params url.Values, out any) (may bool, err error) {
+	err = q.get(path, params, out)
+	if forbidden(err) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // withQuery gives a path with the parameters that have a value.

@@ -62,6 +62,7 @@ const (
 	calendarSchedules = 200 // whose times of the day are looked at
 	calendarTimes     = 100 // of one schedule in a day
 	calendarLines     = 12  // of an hour; more of them are counted
+	calendarEvery     = 60  // seconds after which it is loaded again: it asks much, so not whenever something changes
 )
 
 // dayTime is one time of a schedule in the calendar.
@@ -99,7 +100,7 @@ func (q *visit) calendar() (view, error) {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b dayTime) int { return cmp.Compare(a.at, b.at) })
-	v := view{Title: "Calendar: " + day.Format("Monday, 2 January 2006")}
+	v := view{Every: calendarEvery, Title: "Calendar: " + day.Format("Monday, 2 January 2006")}
 	v.More = []link{
 		{Text: "The day before", Href: q.page("/calendar", "day", day.AddDate(0, 0, -1).Format(time.DateOnly))}, {Text: "Today", Href: q.page("/calendar")},
 		{Text: "The day after", Href: q.page("/calendar", "day", end.Format(time.DateOnly))}, {Text: "All times that have passed", Href: q.page("/occurrences")},
@@ -220,7 +221,7 @@ func (q *visit) comingTimes(end time.Time) (out []dayTime, cut bool, err error) 
 		}
 	}
 	var jobs wire.JobList
-	if err := q.get("/jobs", url.Values{"paused": {"false"}, "limit": {limit}}, &jobs); err != nil {
+	if _, err := q.getPart("/jobs", url.Values{"paused": {"false"}, "limit": {limit}}, &jobs); err != nil {
 		return nil, false, err
 	}
 	for _, j := range jobs.Jobs {

@@ -30,7 +30,7 @@ func (p *Page) find(w http.ResponseWriter, r *http.Request) {
 			case err == nil:
 				http.Redirect(w, r, q.page(pathOf(kind.page, for_)), http.StatusSeeOther) //nolint:gosec // it begins with the base of the page
 				return
-			case !notFound(err):
+			case !notFound(err) && !forbidden(err):
 				p.fail(w, q, err)
 				return
 			}
@@ -80,7 +80,7 @@ func (q *visit) findNames(begin string, t *table) error {
 		if extra != "" {
 			params = url.Values{"limit": {findRows}, "all": {"true"}}
 		}
-		if err := q.get(path, params, l.out); err != nil {
+		if _, err := q.getPart(path, params, l.out); err != nil {
 			return err
 		}
 	}

@@ -40,7 +40,7 @@ const (
 	fieldCheck  fieldType = "check"  // a boolean, left out unless it is checked
 	fieldBool   fieldType = "bool"   // a boolean that is always given
 	fieldLines  fieldType = "lines"  // an array of strings, one a line
-	fieldPairs  fieldType = "pairs"  // an object of strings, name=value one a line
+	fieldPairs  fieldType = "pairs"  // an object of strings, name=value one a line, or JSON
 	fieldHidden fieldType = "hidden" // a string
 )
 
@@ -151,6 +151,12 @@ func (q *visit) readTime(s string) (effects.Time, error) {
 
 func readPairs(s string) (map[string]string, error) {
 	out := make(map[string]string)
+	if strings.HasPrefix(s, "{") {
+		if err := json.Unmarshal([]byte(s), &out); err != nil {
+			return nil, fmt.Errorf("begins like a JSON object, and is none of texts: %w", err)
+		}
+		return out, nil
+	}
 	for _, line := range nonEmpty(strings.Split(s, "\n")) {
 		name, value, ok := strings.Cut(line, "=")
 		if !ok {

@@ -104,7 +104,7 @@ func (q *visit) editJob() ([]field, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the configuration of job %q: %w", j.ID, err)
 	}
-	return []field{{Name: "rest", Label: "Configuration", Type: fieldJSON, Required: true, Value: jsonText(b).Plain, Help: "All of it, as JSON."}}, nil
+	return []field{{Name: "rest", Label: "Configuration", Type: fieldJSON, Required: true, Value: editableJSON(b), Help: "All of it, as JSON."}}, nil
 }
 
 // requestOf is the body that would give a job the configuration that it has.

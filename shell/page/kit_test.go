@@ -156,11 +156,19 @@ func (k *kit) send(method, path string, form url.Values) *httptest.ResponseRecor
 			require.NoError(k.t, err)
 			k.sess[k.as] = sealed
 		}
-		r.AddCookie(&http.Cookie{Name: "orrery_session", Value: k.sess[k.as]})
+		r.AddCookie(k.session())
 	}
 	w := httptest.NewRecorder()
 	k.page.ServeHTTP(w, r)
 	return w
+}
+
+// session is the cookie of who signed in with the kit's token.
+func (k *kit) session() *http.Cookie {
+	k.t.Helper()
+	name, err := k.api.SessionName(k.t.Context())
+	require.NoError(k.t, err)
+	return &http.Cookie{Name: name, Value: k.sess[k.as]}
 }
 
 // read gives the HTML of a page that must be there.

@@ -99,15 +99,45 @@ func escapedChar(raw []byte, code, char string) []byte {
 
 // indented gives a value as the text of a JSON field.
 func indented(v any) string {
-	var b bytes.Buffer
 	raw, err := plainjson.Marshal(v)
-	if err == nil {
-		err = json.Indent(&b, readable(raw), "", "  ")
-	}
 	if err != nil { // it was decoded from JSON
 		return ""
 	}
+	return indentedJSON(raw)
+}
+
+// maxIndented is how deep JSON may be to be shown with an indent: what is as deep as decoders allow would become thousands
+// of times as long by it.
+const maxIndented = 50
+
+// indentedJSON writes JSON with an indent, or as it is if it is too deep for one.
+func indentedJSON(raw json.RawMessage) string {
+	raw = readable(raw)
+	var b bytes.Buffer
+	if depthOf(raw) > maxIndented || json.Indent(&b, raw, "", "  ") != nil {
+		return string(raw)
+	}
 	return b.String()
+}
+
+// depthOf says how deep JSON is.
+func depthOf(raw []byte) (most int) {
+	depth, text := 0, false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case text && c == '\\':
+			i++
+		case c == '"':
+			text = !text
+		case text:
+		case c == '{' || c == '[':
+			depth++
+			most = max(most, depth)
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return most
 }
 
 // whyNotice shows why something ended; nothing if it is not said.

@@ -67,7 +67,8 @@ func (q *visit) failedLately() ([]tile, []block, error) {
 		}
 	}
 	var runs wire.RunList
-	if err := q.get("/runs", url.Values{"status": {"failed"}, "limit": {"100"}}, &runs); err != nil {
+	mayRuns, err := q.getPart("/runs", url.Values{"status": {"failed"}, "limit": {"100"}}, &runs)
+	if err != nil {
 		return nil, nil, err
 	}
 	failedRuns := 0
@@ -89,8 +90,11 @@ func (q *visit) failedLately() ([]tile, []block, error) {
 	}
 	tiles := []tile{
 		{Name: "actions failed in 24 h", Value: counted(n, more), Href: q.page("/actions", "status", "failed"), Tone: bad(n)},
-		{Name: "runs failed in 24 h", Value: counted(failedRuns, false), Href: q.page("/runs", "status", "failed"), Tone: bad(failedRuns)},
 		{Name: "times missed in 24 h", Value: counted(len(missed.Occurrences), missed.NextPageToken != ""), Href: q.page("/occurrences", "verdict", "missed"), Tone: bad(len(missed.Occurrences))},
+	}
+	if mayRuns {
+		moreRuns := runs.NextPageToken != "" && failedRuns == len(runs.Runs)
+		tiles = slices.Insert(tiles, 1, tile{Name: "runs failed in 24 h", Value: counted(failedRuns, moreRuns), Href: q.page("/runs", "status", "failed"), Tone: bad(failedRuns)})
 	}
 	if len(t.Rows) == 0 {
 		return tiles, nil, nil
@@ -138,7 +142,7 @@ func (q *visit) comesNext() ([]tile, []block, error) {
 		}
 	}
 	var jobs wire.JobList
-	if err := q.get("/jobs", url.Values{"paused": {"false"}, "limit": {"1000"}}, &jobs); err != nil {
+	if _, err := q.getPart("/jobs", url.Values{"paused": {"false"}, "limit": {"1000"}}, &jobs); err != nil {
 		return nil, nil, err
 	}
 	for _, j := range jobs.Jobs {
@@ -173,7 +177,7 @@ func (q *visit) comesNext() ([]tile, []block, error) {
 // queueTiles shows the queues that have something, the oldest first.
 func (q *visit) queueTiles() ([]tile, []block, error) {
 	var got wire.QueueList
-	if err := q.get("/queues", url.Values{"limit": {"100"}}, &got); err != nil {
+	if _, err := q.getPart("/queues", url.Values{"limit": {"100"}}, &got); err != nil {
 		return nil, nil, err
 	}
 	slices.SortStableFunc(got.Queues, func(a, b wire.Queue) int {

@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -69,9 +70,9 @@ func New(o Options) (*Page, error) {
 		return nil, errors.New("page: Options.API is nil: make one with httpapi.New")
 	}
 	o.Mount = cmp.Or(o.Mount, DefaultMount)
-	for _, path := range []struct{ field, value string }{{"Mount", o.Mount}, {"BasePath", o.BasePath}} {
-		if err := checkPath(path.value); err != nil {
-			return nil, fmt.Errorf("page: Options.%s is %q: %w", path.field, path.value, err)
+	for _, prefix := range []struct{ field, value string }{{"Mount", o.Mount}, {"BasePath", o.BasePath}} {
+		if err := checkPath(prefix.value); err != nil {
+			return nil, fmt.Errorf("page: Options.%s is %q: %w", prefix.field, prefix.value, err)
 		}
 	}
 	o.Logger = cmp.Or(o.Logger, slog.Default())
@@ -132,7 +133,20 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, p.base+"/", http.StatusSeeOther)
 		return
 	}
+	if rest := strings.TrimPrefix(r.URL.EscapedPath(), strings.TrimSuffix(p.o.Mount, "/")); cleaned(rest) != rest { // the mux would lead out of the page
+		http.Redirect(w, r, p.base+cleaned(rest)+query(r.URL.Query()), http.StatusTemporaryRedirect)
+		return
+	}
 	http.StripPrefix(strings.TrimSuffix(p.o.Mount, "/"), p.mux).ServeHTTP(w, r)
+}
+
+// cleaned gives a path without empty segments and dots.
+func cleaned(s string) string {
+	out := path.Clean("/" + s)
+	if strings.HasSuffix(s, "/") && out != "/" {
+		out += "/"
+	}
+	return out
 }
 
 // asSent gives the request as the browser has sent it, if it comes through a proxy that is trusted.

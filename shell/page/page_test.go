@@ -134,6 +134,21 @@ func TestASessionIsGoodAfterARestartUntilItsTokenIsTakenAway(t *testing.T) {
 	assert.Equal(t, http.StatusSeeOther, status(admin("other")))
 }
 
+func TestASessionIsForTheServersOfOneDatabaseAlone(t *testing.T) {
+	k, other := newKit(t, admin("ops")), newKit(t, admin("ops"))
+	mine, theirs := k.signIn("ops-secret", "/").Result().Cookies()[0], other.signIn("ops-secret", "/").Result().Cookies()[0]
+	assert.NotEqual(t, mine.Name, theirs.Name, "a browser keeps both, though it sends both to each")
+	both := func(r *http.Request) {
+		r.AddCookie(mine)
+		r.AddCookie(theirs)
+	}
+	assert.Equal(t, http.StatusOK, ask(t, k.page, "GET", "/ui/", both).Code)
+	assert.Equal(t, http.StatusOK, ask(t, other.page, "GET", "/ui/", both).Code)
+	moved := *mine
+	moved.Name = theirs.Name
+	assert.Equal(t, http.StatusSeeOther, ask(t, other.page, "GET", "/ui/", func(r *http.Request) { r.AddCookie(&moved) }).Code, "the same token, and another key")
+}
+
 func TestAFormOfAnotherSiteOrSessionChangesNothing(t *testing.T) {
 	k := newKit(t, admin("ops"))
 	k.as = "ops-secret"
@@ -151,7 +166,7 @@ func TestAFormOfAnotherSiteOrSessionChangesNothing(t *testing.T) {
 		r.Host, r.RemoteAddr = "127.0.0.1:7460", "127.0.0.1:50000"
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		r.Header.Set("Sec-Fetch-Site", "cross-site")
-		r.AddCookie(&http.Cookie{Name: "orrery_session", Value: k.sess[k.as]})
+		r.AddCookie(k.session())
 	})
 	assert.Equal(t, http.StatusForbidden, w.Code, "it has the right proof, and comes from another site")
 	assert.Equal(t, "running", k.write("GET", "/v1/actions/"+id, "")["status"].(map[string]any)["type"])
@@ -171,11 +186,14 @@ func TestWithoutTokensOnlyABrowserOnThisMachineIsServed(t *testing.T) {
 		change func(*http.Request)
 		status int
 	}{
-		"as it is":                     {func(*http.Request) {}, http.StatusOK},
-		"another machine":              {func(r *http.Request) { r.RemoteAddr = "192.0.2.1:1" }, http.StatusForbidden},
-		"another name (rebinding)":     {func(r *http.Request) { r.Host = "evil.example" }, http.StatusForbidden},
-		"through a proxy":              {func(r *http.Request) { r.Header.Set("X-Forwarded-For", "192.0.2.1") }, http.StatusForbidden},
-		"through a proxy, as RFC 7239": {func(r *http.Request) { r.Header.Set("Forwarded", "for=192.0.2.1") }, http.StatusForbidden},
+		"as it is":                      {func(*http.Request) {}, http.StatusOK},
+		"another machine":               {func(r *http.Request) { r.RemoteAddr = "192.0.2.1:1" }, http.StatusForbidden},
+		"another name (rebinding)":      {func(r *http.Request) { r.Host = "evil.example" }, http.StatusForbidden},
+		"through a proxy":               {func(r *http.Request) { r.Header.Set("X-Forwarded-For", "192.0.2.1") }, http.StatusForbidden},
+		"through a proxy, as RFC 7239":  {func(r *http.Request) { r.Header.Set("Forwarded", "for=192.0.2.1") }, http.StatusForbidden},
+		"through nginx as it is":        {func(r *http.Request) { r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/1.0", 1, 0 }, http.StatusForbidden},
+		"through a proxy with its way":  {func(r *http.Request) { r.Header.Set("via", "1.1 proxy") }, http.StatusForbidden},
+		"through nginx with an address": {func(r *http.Request) { r.Header.Set("X-Real-IP", "192.0.2.1") }, http.StatusForbidden},
 		"a link from a chat": {func(r *http.Request) {
 			r.Header.Set("Sec-Fetch-Site", "cross-site")
 			r.Header.Set("Sec-Fetch-Mode", "navigate")
@@ -222,6 +240,17 @@ func TestTheLinksStandBelowTheMountAndTheBasePath(t *testing.T) {
 	root, err := page.New(page.Options{API: k.api, Mount: "/"})
 	require.NoError(t, err)
 	assert.Contains(t, ask(t, root, "GET", "/schedules", nil).Body.String(), `href="/actions"`)
+}
+
+func TestAPathThatIsNotPlainLeadsToThatOfThePage(t *testing.T) {
+	k := newKit(t)
+	root, err := page.New(page.Options{API: k.api, Mount: "/"})
+	require.NoError(t, err)
+	for path, want := range map[string]string{"/ui//actions?tool=x": "/ui/actions?tool=x", "/ui//evil.example/": "/ui/evil.example/", "/ui/../v1/info": "/ui/v1/info", "/ui/a/./b": "/ui/a/b"} {
+		assert.Equal(t, want, ask(t, k.page, "GET", path, nil).Header().Get("Location"), path)
+		assert.Equal(t, strings.TrimPrefix(want, "/ui"), ask(t, root, "GET", strings.TrimPrefix(path, "/ui"), nil).Header().Get("Location"), path)
+	}
+	assert.Equal(t, http.StatusNotFound, ask(t, k.page, "GET", "/ui/queues/a%2F%2Fb", nil).Code, "a name may have any character")
 }
 
 func hrefs(body string) (out []string) {

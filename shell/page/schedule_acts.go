@@ -2,9 +2,13 @@ package page
 
 import (
 	"encoding/json"
+	"maps"
+	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
@@ -106,7 +110,7 @@ func (q *visit) editRecurring() ([]field, error) {
 	}
 	values := map[string]string{
 		"cron_expr": a.CronExpr, "timezone": a.Timezone, "provider": a.ActionTemplate.Provider, "action_type": a.ActionTemplate.ActionType,
-		"payload": optionalJSON(a.ActionTemplate.Payload), "overlap": string(a.Overlap), "missed": string(a.Missed), "dst": string(a.DST), "day_match": string(a.DayMatch),
+		"payload": editableJSON(a.ActionTemplate.Payload), "overlap": string(a.Overlap), "missed": string(a.Missed), "dst": string(a.DST), "day_match": string(a.DayMatch),
 		"starts_at": q.local(a.StartsAt), "ends_at": q.local(a.EndsAt), "calendars": strings.Join(a.Calendars, "\n"),
 		"labels": pairLines(a.Labels), "metadata": pairLines(a.ActionTemplate.Metadata),
 	}
@@ -125,14 +129,22 @@ func (q *visit) editRecurring() ([]field, error) {
 	fields := q.scheduleFields()
 	for i, f := range fields {
 		fields[i].Value = values[f.Name]
+		if f.Type == fieldText && strings.ContainsAny(fields[i].Value, "\r\n") {
+			fields[i].Type = fieldArea // a field of one line would lose them
+		}
 	}
 	return fields, nil
 }
 
-// amendRecurring clears what was emptied in an edit: what is left out of the API's body would stay.
+// amendRecurring sends of an edit what was changed alone, so that what a form cannot show as it is stays as it is. What was
+// emptied is cleared: what is left out of the API's body would stay.
 func amendRecurring(q *visit, body map[string]any, form url.Values) error {
 	if q.PathValue("id") == "" {
 		return nil
+	}
+	shown, err := q.editRecurring()
+	if err != nil {
+		return err
 	}
 	empty := map[string]any{
 		"timezone": "UTC", "description": nil, "payload": json.RawMessage("{}"), "overlap": "", "missed": "", "dst": "", "day_match": "", "starts_at": nil, "ends_at": nil,
@@ -143,23 +155,46 @@ func amendRecurring(q *visit, body map[string]any, form url.Values) error {
 			body[name] = none
 		}
 	}
+	for _, f := range shown {
+		if sameText(form.Get(f.Name), f.Value) {
+			delete(body, f.Name)
+		}
+	}
+	if len(body) == 0 {
+		return &apiError{Status: http.StatusBadRequest, Text: "nothing was changed in the form"}
+	}
 	return nil
 }
 
-func pairLines(m map[string]string) string {
-	lines := pairs(m).Lines
-	for i, l := range lines {
-		lines[i] = strings.Replace(l, " = ", "=", 1)
+// sameText reports whether a field was sent with the text that it was shown with: browsers send line ends of their own.
+func sameText(sent, shown string) bool {
+	plain := func(s string) string {
+		return strings.TrimSpace(strings.ReplaceAll(strings.ReplaceAll(s, "\r\n", "\n"), "\r", "\n"))
 	}
-	return strings.Join(lines, "\n")
+	return plain(sent) == plain(shown)
 }
 
-// local gives a time as a field of a form has it.
+// pairLines gives names with values as a form has them: a line for each, or JSON if one of them would not come back from
+// its line.
+func pairLines(m map[string]string) string {
+	var lines []string
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		lines = append(lines, name+"="+m[name])
+	}
+	text := strings.Join(lines, "\n")
+	if back, err := readPairs(text); err != nil || !maps.Equal(back, m) || strings.Contains(text, "\r") {
+		return indented(m)
+	}
+	return text
+}
+
+// local gives a time as a field of a form has it: whole, and with its distance from UTC, so that it is the same time whichever zone
+// is chosen when the form is sent.
 func (q *visit) local(t core.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	return t.Std().In(q.zone).Format(localTime)
+	return t.Std().In(q.zone).Format(time.RFC3339Nano)
 }
 
 func (q *visit) triggerFields() ([]field, error) {
@@ -167,7 +202,7 @@ func (q *visit) triggerFields() ([]field, error) {
 	if err := q.get(pathOf("recurring", q.PathValue("id")), nil, &a); err != nil {
 		return nil, err
 	}
-	return []field{{Name: "payload", Label: "Payload", Type: fieldJSON, Value: optionalJSON(a.ActionTemplate.Payload), Help: "What the tool gets, this once."}}, nil
+	return []field{{Name: "payload", Label: "Payload", Type: fieldJSON, Value: editableJSON(a.ActionTemplate.Payload), Help: "What the tool gets, this once."}}, nil
 }
 
 func (q *visit) backfillFields() ([]field, error) {

@@ -48,6 +48,10 @@ func (q *visit) schedules() (view, error) {
 	var t *table
 	for i, kind := range kinds {
 		part, next, err := q.schedulesOf(kind, token)
+		if forbidden(err) && i+1 < len(kinds) { // the token is not for jobs, and nobody asked for these alone
+			token = ""
+			continue
+		}
 		if err != nil {
 			return view{}, err
 		}
@@ -420,10 +424,10 @@ func (q *visit) previewForm() (view, error) {
 	return v, nil
 }
 
-// optionalJSON reads what may be left out.
-func optionalJSON(raw json.RawMessage) string {
+// editableJSON gives JSON as a form has it: whole, whatever its length. It may be left out.
+func editableJSON(raw json.RawMessage) string {
 	if len(raw) == 0 {
 		return ""
 	}
-	return jsonText(raw).Plain
+	return indentedJSON(raw)
 }

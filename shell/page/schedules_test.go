@@ -227,3 +227,19 @@ func TestATimeThatWaitsForItsTurnIsCancelledOnThePage(t *testing.T) {
 	assert.Contains(t, shown, "The time that waited was cancelled.")
 	assert.Contains(t, shown, "not needed")
 }
+
+func TestATokenOfOneToolSeesWhatItMayOnThePagesOfSeveralLists(t *testing.T) {
+	k := newKit(t, admin("ops"), token("tool", func(t *httpapi.Token) { t.Tools = []string{"echo"} }))
+	k.as = "ops-secret"
+	seen := k.make("/v1/actions", `{"tool_name":"echo","label":"seen"}`)
+	unseen := k.make("/v1/actions", `{"tool_name":"fail","label":"unseen"}`)
+	k.as = "tool-secret"
+	for _, path := range []string{"/", "/schedules", "/schedules?page_token=job:", "/calendar", "/find?q=unseen", "/find?q=" + unseen} {
+		shown := k.text(path)
+		assert.NotContains(t, shown, "Forbidden", path)
+		assert.NotContains(t, shown, "runs failed", path)
+	}
+	assert.Contains(t, k.text("/find?q=unseen"), "Nothing that you may see")
+	assert.Equal(t, "/ui/actions/"+seen, k.send("GET", "/find?q=seen", nil).Header().Get("Location"))
+	assert.Equal(t, http.StatusForbidden, k.send("GET", "/schedules?kind=job", nil).Code)
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -11,17 +12,17 @@ import (
 	"github.com/orrery-go/orrery/shell/httpapi"
 )
 
-// Cookies of the page. Each is for this page's paths alone.
-const (
-	sessionCookie = "orrery_session"
-	zoneCookie    = "orrery_zone"
-)
+// zoneCookie is the cookie of the zone of times. Each cookie is for this page's paths alone.
+const zoneCookie = "orrery_zone"
 
 // proofField is the field of each form that shows that this page made it.
 const proofField = "proof"
 
-// maxForm bounds the body of a form.
-const maxForm = 4 << 20
+// Bounds of the body of a form: of who has signed in, and of anybody.
+const (
+	maxForm   = 4 << 20
+	maxSignIn = 16 << 10
+)
 
 // visit is one request of a browser.
 type visit struct {
@@ -40,11 +41,7 @@ func (p *Page) newVisit(r *http.Request, who *httpapi.Visitor) *visit {
 // visit finds out who sends a request. Who has to sign in is led there, and back
 // afterwards.
 func (p *Page) visit(w http.ResponseWriter, r *http.Request) (*visit, bool) {
-	sealed := ""
-	if c, err := r.Cookie(sessionCookie); err == nil {
-		sealed = c.Value
-	}
-	who, err := p.o.API.Visitor(r, sealed)
+	who, err := p.visitor(r)
 	switch {
 	case err == nil:
 		return p.newVisit(r, who), true
@@ -58,6 +55,19 @@ func (p *Page) visit(w http.ResponseWriter, r *http.Request) (*visit, bool) {
 	return nil, false
 }
 
+// visitor gives who sends a request, by its session.
+func (p *Page) visitor(r *http.Request) (*httpapi.Visitor, error) {
+	name, err := p.o.API.SessionName(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	sealed := ""
+	if c, err := r.Cookie(name); err == nil {
+		sealed = c.Value
+	}
+	return p.o.API.Visitor(r, sealed)
+}
+
 // local gives the address of a request below the page, to come back to. A form that was sent cannot
 // be sent once more by a link: it leads to the page of the form.
 func (p *Page) local(r *http.Request) string {
@@ -66,13 +76,23 @@ func (p *Page) local(r *http.Request) string {
 
 // proven refuses forms that another site has made.
 func (p *Page) proven(w http.ResponseWriter, r *http.Request, q *visit) bool {
-	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	most := int64(maxSignIn)
+	if q.who != nil {
+		leave, err := p.o.API.Turn(r.Context(), q.who, httpapi.TurnToSend)
+		if err != nil {
+			p.fail(w, q, err)
+			return false
+		}
+		defer leave()
+		most = maxForm
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, most)
 	if err := http.NewCrossOriginProtection().Check(r); err != nil {
 		p.fail(w, q, &apiError{Status: http.StatusForbidden, Text: "origin: forms of other sites are refused"})
 		return false
 	}
 	if err := r.ParseForm(); err != nil {
-		p.fail(w, q, &apiError{Status: http.StatusBadRequest, Text: "the form cannot be read: it has more than 4 MiB, or was cut off"})
+		p.fail(w, q, &apiError{Status: http.StatusBadRequest, Text: "the form cannot be read: it is longer than " + strconv.FormatInt(most>>10, 10) + " KiB, or was cut off"})
 		return false
 	}
 	if q.who != nil && !q.who.Proves(r.PostForm.Get(proofField)) {
@@ -130,7 +150,12 @@ func (p *Page) signIn(w http.ResponseWriter, r *http.Request) {
 		p.render(w, q, status, view{Title: "Sign in", SignIn: &signIn{To: to, Error: text}})
 		return
 	}
-	http.SetCookie(w, p.cookie(r, sessionCookie, sealed, httpapi.SessionTime))
+	name, err := p.o.API.SessionName(r.Context())
+	if err != nil {
+		p.fail(w, q, err)
+		return
+	}
+	http.SetCookie(w, p.cookie(r, name, sealed, httpapi.SessionTime))
 	http.Redirect(w, r, p.goesTo(to), http.StatusSeeOther) //nolint:gosec // goesTo gives addresses of the page alone
 }
 
@@ -139,7 +164,12 @@ func (p *Page) signOut(w http.ResponseWriter, r *http.Request) {
 	if !ok || !p.proven(w, r, q) {
 		return
 	}
-	http.SetCookie(w, p.cookie(r, sessionCookie, "", -time.Second))
+	name, err := p.o.API.SessionName(r.Context())
+	if err != nil {
+		p.fail(w, q, err)
+		return
+	}
+	http.SetCookie(w, p.cookie(r, name, "", -time.Second))
 	http.Redirect(w, r, p.base+"/sign-in", http.StatusSeeOther)
 }
 

@@ -44,13 +44,12 @@ func result(title string, raw json.RawMessage) []block {
 	return out
 }
 
-// jsonText shows JSON with an indent.
+// jsonText shows JSON with an indent, unless it is so long that most of it is not shown.
 func jsonText(raw json.RawMessage) *text {
-	var b bytes.Buffer
-	if err := json.Indent(&b, readable(raw), "", "  "); err != nil {
+	if len(raw) > 4*maxShown {
 		return longText(string(raw))
 	}
-	return longText(b.String())
+	return longText(indentedJSON(raw))
 }
 
 // longText shows a text with the colours that a terminal would, and says so if it is not shown

@@ -37,6 +37,8 @@ type Field struct {
 // HistoryOptions bound a [History]. The zero value is a sound default.
 type HistoryOptions struct {
 	Limit int // of steps; zero: 100
+	// MaxBytes ends the history early once the states before its steps have as many bytes; zero: it does not.
+	MaxBytes int
 }
 
 // Trail is a machine's history, newest step first.
@@ -60,7 +62,7 @@ func History(ctx context.Context, st store.Store, ref effects.Ref, o HistoryOpti
 		if err != nil {
 			return err
 		}
-		if t, err = walk(tx, ref, rec.Seq, bytes.Clone(rec.State), 0, o.Limit); err != nil {
+		if t, err = walk(tx, ref, rec.Seq, bytes.Clone(rec.State), 0, o); err != nil {
 			return err
 		}
 		return makeWhole(tx, ref, t.Steps)
@@ -72,8 +74,9 @@ func History(ctx context.Context, st store.Store, ref effects.Ref, o HistoryOpti
 }
 
 // walk goes back from the state that a batch left, over the batches after since.
-func walk(tx store.ReadTx, ref effects.Ref, seq uint64, state []byte, since uint64, limit int) (t Trail, err error) {
-	for t.Before = seq; t.Before > since && len(t.Steps) < limit; {
+func walk(tx store.ReadTx, ref effects.Ref, seq uint64, state []byte, since uint64, o HistoryOptions) (t Trail, err error) {
+	held := 0
+	for t.Before = seq; t.Before > since && len(t.Steps) < o.Limit && (o.MaxBytes == 0 || held < o.MaxBytes); {
 		b, err := tx.Batch(t.Before)
 		if errors.Is(err, store.ErrNotFound) {
 			t.Reached = true
@@ -99,6 +102,7 @@ func walk(tx store.ReadTx, ref effects.Ref, seq uint64, state []byte, since uint
 			return t, fmt.Errorf("%w: batch %d says that batch %d came before", store.ErrCorrupt, b.Seq, t.Before)
 		}
 		state = s.Before
+		held += len(state)
 	}
 	return t, nil
 }

@@ -71,7 +71,7 @@ func (p past) at(ref effects.Ref, seq uint64) ([]byte, error) {
 			return nil, err
 		default:
 			state := bytes.Clone(rec.State)
-			if t, err = walk(p.tx, ref, rec.Seq, state, p.since, maxPartSteps); err != nil {
+			if t, err = walk(p.tx, ref, rec.Seq, state, p.since, HistoryOptions{Limit: maxPartSteps}); err != nil {
 				return nil, err
 			}
 			t.Steps = append([]Step{{Seq: rec.Seq, Before: state}}, t.Steps...)

@@ -96,7 +96,7 @@ func TestAHistoryTellsWhoChangedWhat(t *testing.T) {
 		assert.Nil(t, create.Before)
 		assert.IsType(t, core.ActionCreate{}, create.Inputs[0].Event)
 
-		one, err := replay.History(t.Context(), st, cancelled.Ref(), replay.HistoryOptions{Limit: 1})
+		one, err := replay.History(t.Context(), st, cancelled.Ref(), replay.HistoryOptions{MaxBytes: 1})
 		require.NoError(t, err)
 		assert.Len(t, one.Steps, 1)
 		assert.Equal(t, create.Seq, one.Before)
