@@ -11,7 +11,8 @@ import (
 )
 
 func TestWhoShowsWhatIsStoredIsToldOnceThatSomethingHasChanged(t *testing.T) {
-	e, _ := start(t, shell.Options{Store: inMemory(t)})
+	e, stop := start(t, shell.Options{Store: inMemory(t)})
+	defer func() { require.NoError(t, stop()) }()
 	all := e.Changes(nil)
 	defer all.Close()
 	other := e.Changes(func(s core.State) bool { return core.ScopeOf(s).Tenant == "other" })
