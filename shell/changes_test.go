@@ -12,7 +12,7 @@ import (
 
 func TestWhoShowsWhatIsStoredIsToldOnceThatSomethingHasChanged(t *testing.T) {
 	e, stop := start(t, shell.Options{Store: inMemory(t)})
-	defer func() { assert.NoError(t, stop()) }()
+	defer func() { require.NoError(t, stop()) }()
 	all := e.Changes(nil)
 	defer all.Close()
 	other := e.Changes(func(s core.State) bool { return core.ScopeOf(s).Tenant == "other" })

@@ -103,6 +103,10 @@ func TestEveryListIsSentWhileItIsReadAndBoundedForEachToken(t *testing.T) {
 		paged := slices.ContainsFunc(d.Paths[rt.path][strings.ToLower(rt.method)].Parameters, func(p reference) bool {
 			return strings.HasSuffix(p.Ref, "/page_token")
 		})
+		if rt.path == "/v1/changes/{kind}/{id}" { // it holds as much as a list, and has no pages
+			assert.NotZero(t, rt.access&lists)
+			continue
+		}
 		assert.Equal(t, paged, rt.access&lists != 0, "%s %s", rt.method, rt.path)
 		if paged {
 			found++

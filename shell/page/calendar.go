@@ -2,7 +2,9 @@ package page
 
 import (
 	"cmp"
+	"errors"
 	"maps"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -110,7 +112,7 @@ func (q *visit) calendar() (view, error) {
 		v.Body = append([]block{{Notice: &notice{Tone: toneWait, Text: "More times of this day have passed than are shown here: the list of all times has them."}}}, v.Body...)
 	}
 	if cut {
-		v.Body = append([]block{{Notice: &notice{Tone: toneWait, Text: "Some schedules, or some of their times, are not shown: there are more than " + strconv.Itoa(calendarSchedules) + " schedules, or one fires more than " + strconv.Itoa(calendarTimes) + " times."}}}, v.Body...)
+		v.Body = append([]block{{Notice: &notice{Tone: toneWait, Text: "Some schedules, or some of their times, are not shown: there are more than " + strconv.Itoa(calendarSchedules) + " schedules, or one fires more than " + strconv.Itoa(calendarTimes) + " times, or your token may ask for no more just now."}}}, v.Body...)
 	}
 	return v, nil
 }
@@ -187,6 +189,20 @@ func (q *visit) pastTimes(day, end time.Time) (out []dayTime, more bool, err err
 	return out, got.NextPageToken != "", nil
 }
 
+// getSome is [visit.get] of one of many answers, without which the others are shown: limited says that the token may ask for no more just
+// now. What was deleted meanwhile, or is not for the token, is left out.
+func (q *visit) getSome(path string, params url.Values, out any) (limited bool, err error) {
+	err = q.get(path, params, out)
+	var told *apiError
+	if errors.As(err, &told) && told.Status == http.StatusTooManyRequests {
+		return true, nil
+	}
+	if notFound(err) || forbidden(err) {
+		return false, nil
+	}
+	return false, err
+}
+
 // comingTimes gives what is to fire until then.
 func (q *visit) comingTimes(end time.Time) (out []dayTime, cut bool, err error) {
 	if end.Before(q.now) {
@@ -194,13 +210,18 @@ func (q *visit) comingTimes(end time.Time) (out []dayTime, cut bool, err error) 
 	}
 	limit := strconv.Itoa(calendarSchedules)
 	until := effects.TimeOf(end)
+	ask := func(path string, params url.Values, out any) error {
+		limited, err := q.getSome(path, params, out)
+		cut = cut || limited
+		return err
+	}
 	add := func(name cell, path string, params url.Values, next effects.Time) error {
 		if next.IsZero() || !next.Before(until) {
 			return nil
 		}
 		var p wire.Preview
 		params.Set("n", strconv.Itoa(calendarTimes))
-		if err := q.get(path, params, &p); err != nil {
+		if err := ask(path, params, &p); err != nil {
 			return err
 		}
 		for _, at := range p.Times {
@@ -212,7 +233,7 @@ func (q *visit) comingTimes(end time.Time) (out []dayTime, cut bool, err error) 
 		return nil
 	}
 	var recurring wire.RecurringList
-	if err := q.get("/recurring", url.Values{"all": {"true"}, "enabled": {"true"}, "limit": {limit}}, &recurring); err != nil {
+	if err := ask("/recurring", url.Values{"all": {"true"}, "enabled": {"true"}, "limit": {limit}}, &recurring); err != nil {
 		return nil, false, err
 	}
 	for _, r := range recurring.RecurringActions {
@@ -221,7 +242,7 @@ func (q *visit) comingTimes(end time.Time) (out []dayTime, cut bool, err error) 
 		}
 	}
 	var jobs wire.JobList
-	if _, err := q.getPart("/jobs", url.Values{"paused": {"false"}, "limit": {limit}}, &jobs); err != nil {
+	if err := ask("/jobs", url.Values{"paused": {"false"}, "limit": {limit}}, &jobs); err != nil {
 		return nil, false, err
 	}
 	for _, j := range jobs.Jobs {
@@ -231,7 +252,7 @@ func (q *visit) comingTimes(end time.Time) (out []dayTime, cut bool, err error) 
 		}
 	}
 	var periodic wire.ActionList
-	if err := q.get("/actions", url.Values{"recurs": {"true"}, "limit": {limit}}, &periodic); err != nil {
+	if err := ask("/actions", url.Values{"recurs": {"true"}, "limit": {limit}}, &periodic); err != nil {
 		return nil, false, err
 	}
 	for _, a := range periodic.Actions {

@@ -226,6 +226,12 @@ func shortID(s string) string {
 
 // clip shortens a text to a number of characters.
 func clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	if bytes := (most + 1) * utf8.UTFMax; len(s) > bytes { // what comes behind is not looked at: it may be megabytes
+		s = s[:bytes]
+	}
 	if utf8.RuneCountInString(s) <= most {
 		return s
 	}

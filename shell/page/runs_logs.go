@@ -198,6 +198,7 @@ func (q *visit) logLinks(w logWanted, got *logWindow) (out []link) {
 func (q *visit) logHTML(w logWanted, got *logWindow) template.HTML {
 	var d jobDrawing
 	var on []string
+	left := maxColours
 	width := len(strconv.Itoa(got.lines[len(got.lines)-1].n))
 	for _, l := range got.lines {
 		n := strconv.Itoa(l.n)
@@ -208,9 +209,13 @@ func (q *visit) logHTML(w logWanted, got *logWindow) template.HTML {
 			d.marked(l.text, w.find)
 		} else {
 			d.add(`<span class="ln" id="%s">%s</span> `, "L"+n, pad+n)
-			var html template.HTML
-			html, on = ansiFrom(on, l.text)
-			d.WriteString(string(html))
+			if left -= strings.Count(l.text, "\x1b"); left < 0 {
+				d.add(`%s`, withoutSequences(l.text))
+			} else {
+				var html template.HTML
+				html, on = ansiFrom(on, l.text)
+				d.WriteString(string(html))
+			}
 		}
 		if l.cut > 0 {
 			d.add(`<span class="ansi-faint"> … %s</span>`, howMany(uint64(l.cut), "more byte"))

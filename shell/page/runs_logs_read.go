@@ -19,6 +19,7 @@ const (
 	maxLogLine = 4 << 10 // bytes of a line that are shown
 	maxLogScan = 64 << 10
 	maxLogFind = 200
+	maxColours = 10_000   // sequences of a terminal that are shown, of a page: each makes 20 times as much HTML
 	maxLogTold = 64 << 10 // bytes of an error
 )
 

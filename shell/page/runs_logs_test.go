@@ -192,3 +192,17 @@ func TestLogsAreThoseOfOneAttemptAndOneContainer(t *testing.T) {
 	assert.Contains(t, p.get(path), "attempt 1 of &#34;&#34;")
 	assert.Equal(t, "/runs/"+run.String()+"/logs/download?attempt=0&container=first", link(t, s, "Download all"))
 }
+
+func TestLogsWithAColourForEachLetterMakeABoundedPage(t *testing.T) {
+	p, path := withLogs(t, func(w io.Writer) error {
+		for range 500 {
+			if _, err := io.WriteString(w, strings.Repeat("\x1b[31ma\x1b[1mb", 300)+"\n"); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	s := p.get(path)
+	assert.Less(t, len(s), 2<<20)
+	assert.Contains(t, s, strings.Repeat("ab", 300), "the last lines have no colours")
+}
