@@ -106,14 +106,10 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, c *call) e
 	defer leave()
 	sub := s.engine.Subscribe(eventFilter(q.v["category"], q.opt("action")), eventBuffer)
 	defer sub.Close()
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("X-Accel-Buffering", "no")
-	w.WriteHeader(http.StatusOK)
+	out := newEventStream(w)
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	out := &eventStream{w: w, rc: http.NewResponseController(w)}
 	if !out.write(": events from now on\n\n") {
 		return nil
 	}
@@ -154,6 +150,15 @@ func eventFilter(categories []string, action *string) func(effects.Event) bool {
 type eventStream struct {
 	w  io.Writer
 	rc *http.ResponseController
+}
+
+// newEventStream begins the answer.
+func newEventStream(w http.ResponseWriter) *eventStream {
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
+	return &eventStream{w: w, rc: http.NewResponseController(w)}
 }
 
 func (o *eventStream) event(ev effects.Event) bool {

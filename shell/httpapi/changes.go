@@ -97,16 +97,8 @@ func changeOf(s replay.Step) wire.Change {
 	for _, in := range s.Inputs {
 		out.Inputs = append(out.Inputs, wire.ChangeInput{Actor: in.Actor, Event: in.Event.EventType(), Data: core.AppendEvent(nil, in.Event)})
 	}
-	null := []byte("null")
 	for _, f := range s.Fields {
-		v := wire.ChangedField{Field: f.Name, Before: f.Before, After: f.After}
-		if v.Before == nil {
-			v.Before = null
-		}
-		if v.After == nil {
-			v.After = null
-		}
-		out.Fields = append(out.Fields, v)
+		out.Fields = append(out.Fields, wire.ChangedField{Field: f.Name, Before: f.Before, After: f.After}) // nil is written as null
 	}
 	return out
 }

@@ -19,9 +19,8 @@ import (
 // has signed in, or, while no token is configured, whoever connects from loopback. It is what package page
 // knows of tokens. A Visitor is good for one request, and safe for concurrent use.
 type Visitor struct {
-	token  *Token
-	sealed string
-	proof  string
+	token *Token
+	proof string
 }
 
 // ErrSignIn says that a browser has no session, or that its session or its token has ended.
@@ -62,12 +61,11 @@ func (s *Server) SignIn(r *http.Request, token string) (sealed string, err error
 // SessionName gives a name for the cookie of sessions: another one for each database, since all servers of one
 // host get each other's cookies, whatever their ports, and would end each other's sessions.
 func (s *Server) SessionName(ctx context.Context) (string, error) {
-	if _, err := s.sealer(ctx); err != nil {
+	sum, err := s.keyed(ctx, "httpapi/session-name")
+	if err != nil {
 		return "", err
 	}
-	mac := hmac.New(sha256.New, s.pageTokens.secret())
-	mac.Write([]byte("httpapi/session-name"))
-	return "orrery_session_" + hex.EncodeToString(mac.Sum(nil)[:4]), nil
+	return "orrery_session_" + hex.EncodeToString(sum[:4]), nil
 }
 
 // Visitor gives who sends a request with that session. It is [ErrSignIn] if the session is none, or has ended. While
@@ -102,12 +100,21 @@ func (s *Server) Visitor(r *http.Request, sealed string) (*Visitor, error) {
 }
 
 func (s *Server) visitor(ctx context.Context, t *Token, sealed string) (*Visitor, error) {
+	sum, err := s.keyed(ctx, "httpapi/proof\x00"+sealed)
+	if err != nil {
+		return nil, err
+	}
+	return &Visitor{token: t, proof: base64.RawURLEncoding.EncodeToString(sum)}, nil
+}
+
+// keyed gives a hash of a text that only who has the key of page tokens can make.
+func (s *Server) keyed(ctx context.Context, text string) ([]byte, error) {
 	if _, err := s.sealer(ctx); err != nil {
 		return nil, err
 	}
 	mac := hmac.New(sha256.New, s.pageTokens.secret())
-	mac.Write([]byte("httpapi/proof\x00" + sealed))
-	return &Visitor{token: t, sealed: sealed, proof: base64.RawURLEncoding.EncodeToString(mac.Sum(nil))}, nil
+	mac.Write([]byte(text))
+	return mac.Sum(nil), nil
 }
 
 // secret gives the key, which [Server.sealer] has made.
@@ -126,14 +133,8 @@ func (v *Visitor) Name() string { return v.token.Name }
 // ReadOnly reports whether the visitor may change nothing.
 func (v *Visitor) ReadOnly() bool { return v.token.ReadOnly }
 
-// Admin reports whether the visitor may do everything.
-func (v *Visitor) Admin() bool { return v.token.Admin }
-
 // Unbound reports whether the visitor sees all namespaces, tenants and tools.
 func (v *Visitor) Unbound() bool { return v.token.unbound() }
-
-// Sees reports whether something of that namespace and tenant may exist for the visitor.
-func (v *Visitor) Sees(namespace, tenant string) bool { return v.token.seesScope(namespace, tenant) }
 
 // Proof is what a form carries to show that it was made for this session: another site cannot know it. It is
 // the same for as long as the session lasts.
@@ -210,13 +211,8 @@ func (s *Server) AdmitPage(r *http.Request) error {
 	if s.NeedsSignIn() {
 		return nil
 	}
-	if !r.ProtoAtLeast(1, 1) { // no browser speaks it; nginx does, and unless it is configured adds no header
-		return failf(http.StatusForbidden, "HTTP/1.0: the request comes through a proxy, and no token is configured: everybody who reaches the proxy would be an administrator; configure a token")
-	}
-	for name := range r.Header {
-		if ofProxies[name] || strings.HasPrefix(name, "X-Forwarded-") {
-			return failf(http.StatusForbidden, "%s: the request comes through a proxy, and no token is configured: everybody who reaches the proxy would be an administrator; configure a token", name)
-		}
+	if sign := signOfProxy(r); sign != "" {
+		return failf(http.StatusForbidden, "%s: the request comes through a proxy, and no token is configured: everybody who reaches the proxy would be an administrator; configure a token", sign)
 	}
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "cross-site", "same-site":
@@ -226,6 +222,19 @@ func (s *Server) AdmitPage(r *http.Request) error {
 		}
 	}
 	return nil
+}
+
+// signOfProxy names what shows that a request comes through a proxy; "" if nothing does.
+func signOfProxy(r *http.Request) string {
+	if !r.ProtoAtLeast(1, 1) { // no browser speaks it; nginx does, and unless it is configured adds no header
+		return "HTTP/1.0"
+	}
+	for name := range r.Header {
+		if ofProxies[name] || strings.HasPrefix(name, "X-Forwarded-") {
+			return name
+		}
+	}
+	return ""
 }
 
 // StatusOf gives the HTTP status and the text with which the API answers an error of this
@@ -260,12 +269,8 @@ func (s *Server) StreamChanges(w http.ResponseWriter, r *http.Request, v *Visito
 	}
 	changes := s.engine.Changes(sees)
 	defer changes.Close()
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no")
-	w.WriteHeader(http.StatusOK)
-	out := &eventStream{w: w, rc: http.NewResponseController(w)}
+	w.Header().Set("Cache-Control", "no-store")
+	out := newEventStream(w)
 	if !out.write("retry: 2000\n\n") {
 		return nil
 	}
