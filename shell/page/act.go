@@ -146,7 +146,6 @@ func (p *Page) serveActForm(a act) http.HandlerFunc {
 }
 
 func (p *Page) showAct(w http.ResponseWriter, q *visit, a act, status int, fields []field, failed string, notes []block) {
-	title := a.label
 	f := &actForm{
 		Says: a.says, Label: a.label, Danger: a.danger, Fields: fields, Error: failed, Refused: a.refuses(q),
 		Path: p.base + withQuery(q.filledIn(a.pattern()), q.scopeQuery()), Back: q.here(a), Try: a.try != nil, Notes: notes,
@@ -167,7 +166,7 @@ func (p *Page) showAct(w http.ResponseWriter, q *visit, a act, status int, field
 		}
 	}
 	q.nav, _ = listOf(strings.Split(a.on, "/")[1])
-	p.render(w, q, status, view{Title: title, ActForm: f, Static: true, Crumbs: q.crumbsOf(a)})
+	p.render(w, q, status, view{Title: a.label, ActForm: f, Static: true, Crumbs: q.crumbsOf(a)})
 }
 
 // crumbsOf leads from the form of an act back to what it is done to, by the addresses on the way that have a page.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/orrery-go/orrery/shell/httpapi"
@@ -21,17 +22,17 @@ type apiError struct {
 
 func (e *apiError) Error() string { return e.Text }
 
-// notFound reports whether an error says that there is no such thing, or none that the visitor may see.
-func notFound(err error) bool {
-	var e *apiError
-	return errors.As(err, &e) && e.Status == http.StatusNotFound
+// answered reports whether an error is an answer of the API with one of some statuses.
+func answered(err error, statuses ...int) bool {
+	e, ok := errors.AsType[*apiError](err)
+	return ok && slices.Contains(statuses, e.Status)
 }
 
+// notFound reports whether an error says that there is no such thing, or none that the visitor may see.
+func notFound(err error) bool { return answered(err, http.StatusNotFound) }
+
 // forbidden reports whether an error says that the visitor's token may not have something.
-func forbidden(err error) bool {
-	var e *apiError
-	return errors.As(err, &e) && e.Status == http.StatusForbidden
-}
+func forbidden(err error) bool { return answered(err, http.StatusForbidden) }
 
 // answer collects what the API answers.
 type answer struct {

@@ -2,7 +2,6 @@ package page
 
 import (
 	"cmp"
-	"errors"
 	"maps"
 	"net/http"
 	"net/url"
@@ -193,11 +192,10 @@ func (q *visit) pastTimes(day, end time.Time) (out []dayTime, more bool, err err
 // now. What was deleted meanwhile, or is not for the token, is left out.
 func (q *visit) getSome(path string, params url.Values, out any) (limited bool, err error) {
 	err = q.get(path, params, out)
-	var told *apiError
-	if errors.As(err, &told) && told.Status == http.StatusTooManyRequests {
+	switch {
+	case answered(err, http.StatusTooManyRequests):
 		return true, nil
-	}
-	if notFound(err) || forbidden(err) {
+	case answered(err, http.StatusNotFound, http.StatusForbidden):
 		return false, nil
 	}
 	return false, err

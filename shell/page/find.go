@@ -65,7 +65,6 @@ func (q *visit) findNames(begin string, t *table) error {
 			}
 		}
 	}
-	limit := url.Values{"limit": {findRows}}
 	var recurring wire.RecurringList
 	var jobs wire.JobList
 	var actions wire.ActionList
@@ -73,19 +72,16 @@ func (q *visit) findNames(begin string, t *table) error {
 	var pipelines wire.PipelineList
 	for _, l := range []struct {
 		api string
+		all string // of the recurring actions: of all tenants
 		out any
-	}{{"/recurring?all=true", &recurring}, {"/jobs", &jobs}, {"/queues", &queues}, {"/pipelines", &pipelines}, {"/actions", &actions}} {
-		path, extra, _ := strings.Cut(l.api, "?")
-		params := limit
-		if extra != "" {
-			params = url.Values{"limit": {findRows}, "all": {"true"}}
-		}
-		if _, err := q.getPart(path, params, l.out); err != nil {
+	}{{"/recurring", "true", &recurring}, {"/jobs", "", &jobs}, {"/queues", "", &queues}, {"/pipelines", "", &pipelines}, {"/actions", "", &actions}} {
+		if _, err := q.getPart(l.api, url.Values{"limit": {findRows}, "all": {l.all}}, l.out); err != nil {
 			return err
 		}
 	}
 	for _, r := range recurring.RecurringActions {
-		add("recurring action", q.recurringRow(r)[0], r.Namespace, r.Tenant, q.recurringRow(r)[0].Text, r.ID.String())
+		name := q.recurringRow(r)[0]
+		add("recurring action", name, r.Namespace, r.Tenant, name.Text, r.ID.String())
 	}
 	for _, j := range jobs.Jobs {
 		add("job", q.jobScheduleRow(j)[0], j.Namespace, j.Tenant, j.ID, j.Name)

@@ -19,7 +19,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi"
@@ -216,6 +215,3 @@ func (p *Page) unknown(w http.ResponseWriter, r *http.Request) {
 	}
 	p.fail(w, q, &apiError{Status: http.StatusNotFound, Text: "there is no such page: the search field finds what has an id or a name"})
 }
-
-// now is what relative times are counted from.
-func (p *Page) now() time.Time { return p.o.Clock.Now() }

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"mime"
 	"net/http"
-	"net/url"
 	"path"
 	"strings"
 	"unicode/utf8"
@@ -66,10 +65,8 @@ type frame struct {
 	Rights string
 	Proof  string
 	Zone   string
-	Zones  []string
 	Here   string // the address, to come back to
 	Done   string
-	Find   string // what was searched for
 	Ver    string
 }
 
@@ -208,8 +205,6 @@ func (p *Page) funcs() template.FuncMap {
 			return p.base + "/static/" + name + "?v=" + a.tag, nil
 		},
 		"fieldID": func(name string) string { return "f-" + strings.NewReplacer(".", "-", "_", "-").Replace(name) },
-		"inc":     func(n int) int { return n + 1 },
-		"escape":  url.QueryEscape,
 	}
 }
 

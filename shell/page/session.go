@@ -35,7 +35,7 @@ type visit struct {
 }
 
 func (p *Page) newVisit(r *http.Request, who *httpapi.Visitor) *visit {
-	return &visit{Request: r, p: p, who: who, zone: zoneOf(r), now: p.now()}
+	return &visit{Request: r, p: p, who: who, zone: zoneOf(r), now: p.o.Clock.Now()}
 }
 
 // visit finds out who sends a request. Who has to sign in is led there, and back
@@ -48,7 +48,7 @@ func (p *Page) visit(w http.ResponseWriter, r *http.Request) (*visit, bool) {
 	case errors.Is(err, httpapi.ErrSignIn) && r.Header.Get("Sec-Fetch-Dest") == "empty":
 		http.Error(w, err.Error(), http.StatusUnauthorized) // of the page's own script, which reloads then
 	case errors.Is(err, httpapi.ErrSignIn):
-		http.Redirect(w, r, p.base+"/sign-in?"+url.Values{"to": {p.local(r)}}.Encode(), http.StatusSeeOther)
+		http.Redirect(w, r, p.base+"/sign-in?"+url.Values{"to": {r.URL.RequestURI()}}.Encode(), http.StatusSeeOther)
 	default:
 		p.fail(w, p.newVisit(r, nil), err)
 	}
@@ -66,12 +66,6 @@ func (p *Page) visitor(r *http.Request) (*httpapi.Visitor, error) {
 		sealed = c.Value
 	}
 	return p.o.API.Visitor(r, sealed)
-}
-
-// local gives the address of a request below the page, to come back to. A form that was sent cannot
-// be sent once more by a link: it leads to the page of the form.
-func (p *Page) local(r *http.Request) string {
-	return r.URL.RequestURI()
 }
 
 // proven refuses forms that another site has made.

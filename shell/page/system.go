@@ -41,10 +41,7 @@ func (q *visit) system() (view, error) {
 }
 
 // refused reports whether an error says that the token may not see this: then the page shows the rest.
-func refused(err error) bool {
-	e, ok := err.(*apiError) //nolint:errorlint // it comes as it is from get
-	return ok && (e.Status == http.StatusForbidden || e.Status == http.StatusNotImplemented)
-}
+func refused(err error) bool { return answered(err, http.StatusForbidden, http.StatusNotImplemented) }
 
 // daemon shows what belongs to all tenants.
 func (q *visit) daemon() ([]block, error) {

@@ -9,20 +9,19 @@ import (
 // A view is one page as data: what a handler makes of the API's answers, and the templates make HTML
 // of. All text in it is plain, and is escaped where it is written.
 type view struct {
-	Title    string
-	Kind     string // of what the title names, such as "Action"; may be empty
-	State    *cell  // of what the title names
-	Crumbs   []link
-	Acts     []link
-	More     []link // further pages of what the title names
-	Body     []block
-	Home     bool // of the overview: its title is the page's name
-	SignIn   *signIn
-	ActForm  *actForm
-	Fail     *apiError
-	Static   bool // it shows nothing that changes by itself
-	Every    int  // after so many seconds it is loaded again, beside when something changes; 0: it is not
-	Download string
+	Title   string
+	Kind    string // of what the title names, such as "Action"; may be empty
+	State   *cell  // of what the title names
+	Crumbs  []link
+	Acts    []link
+	More    []link // further pages of what the title names
+	Body    []block
+	Home    bool // of the overview: its title is the page's name
+	SignIn  *signIn
+	ActForm *actForm
+	Fail    *apiError
+	Static  bool // it shows nothing that changes by itself
+	Every   int  // after so many seconds it is loaded again, beside when something changes; 0: it is not
 }
 
 // A block is one part of a view: one of its members is set.
