@@ -70,7 +70,7 @@ func New(o Options) (*Page, error) {
 	}
 	o.Mount = cmp.Or(o.Mount, DefaultMount)
 	for _, prefix := range []struct{ field, value string }{{"Mount", o.Mount}, {"BasePath", o.BasePath}} {
-		if err := checkPath(prefix.value); err != nil {
+		if err := CheckPath(prefix.value); err != nil {
 			return nil, fmt.Errorf("page: Options.%s is %q: %w", prefix.field, prefix.value, err)
 		}
 	}
@@ -91,8 +91,8 @@ func New(o Options) (*Page, error) {
 	return p, nil
 }
 
-// checkPath refuses what is no path of a prefix.
-func checkPath(path string) error {
+// CheckPath refuses what [Options] take neither as Mount nor as BasePath.
+func CheckPath(path string) error {
 	switch {
 	case path == "" || path == "/":
 		return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 	"github.com/orrery-go/orrery/shell/replay"
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/bolt"
@@ -20,23 +21,11 @@ import (
 
 // stepReport is one entry of history --json.
 type stepReport struct {
-	Batch   uint64        `json:"batch"`
-	At      effects.Time  `json:"at"`
-	Engine  string        `json:"engine"`
-	Inputs  []inputReport `json:"inputs"`
-	Changed []fieldReport `json:"changed"`
-}
-
-type inputReport struct {
-	Actor string          `json:"actor"`
-	Event string          `json:"event"`
-	Data  json.RawMessage `json:"data"`
-}
-
-type fieldReport struct {
-	Field  string          `json:"field"`
-	Before json.RawMessage `json:"before"` // null: the field was not there
-	After  json.RawMessage `json:"after"`
+	Batch   uint64              `json:"batch"`
+	At      effects.Time        `json:"at"`
+	Engine  string              `json:"engine"`
+	Inputs  []wire.ChangeInput  `json:"inputs"`
+	Changed []wire.ChangedField `json:"changed"`
 }
 
 func (a *app) historyCommand() *cobra.Command {
@@ -117,19 +106,12 @@ func valueText(v json.RawMessage) string {
 }
 
 func newStepReport(s replay.Step) stepReport {
-	r := stepReport{Batch: s.Seq, At: s.At, Engine: s.Instance, Inputs: []inputReport{}, Changed: []fieldReport{}}
+	r := stepReport{Batch: s.Seq, At: s.At, Engine: s.Instance, Inputs: []wire.ChangeInput{}, Changed: []wire.ChangedField{}}
 	for _, in := range s.Inputs {
-		r.Inputs = append(r.Inputs, inputReport{Actor: in.Actor, Event: in.Event.EventType(), Data: core.AppendEvent(nil, in.Event)})
+		r.Inputs = append(r.Inputs, wire.ChangeInput{Actor: in.Actor, Event: in.Event.EventType(), Data: core.AppendEvent(nil, in.Event)})
 	}
 	for _, f := range s.Fields {
-		r.Changed = append(r.Changed, fieldReport{Field: f.Name, Before: orNull(f.Before), After: orNull(f.After)})
+		r.Changed = append(r.Changed, wire.ChangedField{Field: f.Name, Before: f.Before, After: f.After}) // nil is written as null
 	}
 	return r
-}
-
-func orNull(v json.RawMessage) json.RawMessage {
-	if v == nil {
-		return json.RawMessage("null")
-	}
-	return v
 }

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"strings"
 
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+	"github.com/orrery-go/orrery/shell/page"
 )
 
 // pageConfig is the web page.
@@ -35,7 +35,7 @@ func (p pageConfig) Proxies() (out []netip.Prefix, err error) {
 
 func (p pageConfig) validate() error {
 	_, err := p.Proxies()
-	if b := p.BasePath; b != "" && (b[0] != '/' || strings.HasSuffix(b, "/") || strings.Contains(b, "//") || strings.Contains(b, "/.") || strings.ContainsAny(b, "\\?#%{}\"<> ")) {
+	if b := p.BasePath; b == "/" || page.CheckPath(b) != nil {
 		err = errors.Join(err, fmt.Errorf("page.base_path: %q is not a path such as \"/orrery\"", text.Clip(b, 60)))
 	}
 	return err
