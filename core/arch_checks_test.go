@@ -68,7 +68,7 @@ var pureImports = []string{
 	"embed", "encoding/base64", "encoding/binary", "encoding/hex", "encoding/json", "errors", "fmt",
 	"hash/crc32", "hash/fnv", "io", "iter", "maps", "math", "math/big", "math/bits", "regexp", "slices",
 	"sort", "strconv", "strings", "sync", "time", "unicode", "unicode/utf16", "unicode/utf8",
-	"github.com/google/uuid", "github.com/hashicorp/cronexpr",
+	"github.com/google/uuid",
 }
 
 func checkImports(s *source, report func(ast.Node, string)) {

@@ -322,7 +322,7 @@ func TestTheLayerRuleFindsImportsThatPointUp(t *testing.T) {
 // embedderModules is all that an embedder of the kernel with its embedded
 // store compiles. A heavy dependency belongs in a leaf package of its own.
 var embedderModules = []string{
-	module, "github.com/google/uuid", "github.com/hashicorp/cronexpr", "github.com/klauspost/compress", "github.com/tidwall/btree",
+	module, "github.com/google/uuid", "github.com/klauspost/compress", "github.com/tidwall/btree",
 	"go.etcd.io/bbolt", "golang.org/x/sys",
 }
 

@@ -20,27 +20,60 @@ func (c *cronFields) dayWarning(m DayMatch) string {
 		quote(dom), quote(dow))
 }
 
-// firstDay gives the first day from d on that matches both day fields, the month
-// and the year, in days since 1970; it gives never where no day matches.
-func (c *cronFields) firstDay(d int64) int64 {
+// firstDay gives the first day from d on that the expression names, in days since
+// 1970; it gives never where there is none.
+func (c *cron) firstDay(d int64) int64 {
+	f := c.fields
 	for d = max(d, 0); ; {
 		y, m, dom := time.Unix(d*day, 0).UTC().Date()
 		if y > maxYear {
 			return never
 		}
+		if !f[year].set.has(y - minYear) {
+			d = time.Date(y+1, time.January, 1, 0, 0, 0, 0, time.UTC).Unix() / day
+			continue
+		}
 		last := time.Date(y, m+1, 0, 0, 0, 0, 0, time.UTC).Day()
-		if !c[month].set.has(int(m)-1) || !c[year].set.has(y-minYear) {
+		if !f[month].set.has(int(m) - 1) {
 			d += int64(last - dom + 1)
 			continue
 		}
 		for ; dom <= last; dom++ {
-			dow := int(d+4) % 7 // 1970 began on a Thursday
-			if c[dayOfMonth].hasDayOfMonth(dom, dow, last) && c[dayOfWeek].hasDayOfWeek(dom, dow, last) {
+			if c.namesDay(dom, int(d+4)%7, last) { // 1970 began on a Thursday
 				return d
 			}
 			d++
 		}
 	}
+}
+
+// namesDay tells whether the day fields name the day dom of a month with the given
+// last day, which falls on the day dow of the week.
+func (c *cron) namesDay(dom, dow, last int) bool {
+	ofMonth := c.fields[dayOfMonth].hasDayOfMonth(dom, dow, last)
+	if ofMonth == c.eitherDay {
+		return ofMonth
+	}
+	return c.fields[dayOfWeek].hasDayOfWeek(dom, dow, last)
+}
+
+// firstTime gives the first second from s on that the expression names, both counted
+// from midnight, or false where the rest of the day has none.
+func (c *cronFields) firstTime(s int) (int, bool) {
+	hours, minutes, seconds := &c[hour].set, &c[minute].set, &c[second].set
+	hh, mm, ss := s/3600, s/60%60, s%60
+	if hours.has(hh) {
+		if minutes.has(mm) {
+			if sec := seconds.next(ss-1, 60); sec < 60 {
+				return hh*3600 + mm*60 + sec, true
+			}
+		}
+		if m := minutes.next(mm, 60); m < 60 {
+			return hh*3600 + m*60 + seconds.next(-1, 60), true
+		}
+	}
+	h := hours.next(hh, 24)
+	return h*3600 + minutes.next(-1, 60)*60 + seconds.next(-1, 60), h < 24
 }
 
 // hasDayOfMonth tells it of the field of days of the month: dom is the day, dow its
@@ -52,6 +85,9 @@ func (f *field) hasDayOfMonth(dom, dow, last int) bool {
 	near := func(v int) bool { return dom == nearestWeekday(v, (dow+v-dom+35)%7, last) }
 	if f.lastWeekday && near(last) {
 		return true
+	}
+	if f.nearest == (valueSet{}) {
+		return false
 	}
 	for v := range f.nearest.values(last + 1) {
 		if near(v) {

@@ -202,7 +202,7 @@ func compile(spec Spec, zone *Zone) (*Schedule, error) {
 		}
 	default:
 		if s.fields, err = parseCron(spec.Expr); err == nil {
-			s.cron, err = newCron(s.fields, zone, spec)
+			s.cron = newCron(s.fields, zone, spec)
 		}
 	}
 	if err != nil {

@@ -329,7 +329,6 @@ func TestASpecKeepsItsJSONFormAndComesBackEqual(t *testing.T) {
 }
 
 func TestASharedScheduleAnswersAllGoroutinesAlike(t *testing.T) {
-	// cronexpr writes to its expression while it searches; ours must not show it.
 	s, err := schedule.Parse("30 2 L,15W * MON#2", "America/New_York", 0)
 	require.NoError(t, err)
 	want := s.Preview(0, 300)

@@ -1,25 +1,19 @@
 package schedule
 
-import (
-	"math"
-	"time"
-
-	"github.com/hashicorp/cronexpr"
-)
+import "math"
 
 // never is later than every reading of every wall clock.
 const never = math.MaxInt64
 
 // A cron finds the occurrences of a cron expression in a zone. It keeps two
-// questions apart: which wall clock readings the expression names, which
-// cronexpr answers on a calendar without zones, and at which instants a wall
-// clock shows them, which is the rule of R4.
+// questions apart: which wall clock readings the expression names, on a calendar
+// without zones, and at which instants a wall clock shows them, which is the rule
+// of R4.
 type cron struct {
-	calendar cronexpr.Expression
-	// days are the fields with the days, where both day fields must match: cronexpr
-	// takes either. The calendar then names times of every day.
-	days *cronFields
-	zone *Zone
+	fields *cronFields
+	// eitherDay is set where a day matches if one of the two day fields names it.
+	eitherDay bool
+	zone      *Zone
 	// elapsed is set where the hour field has a wildcard or step (R4).
 	elapsed bool
 	dst     DST // of fixed times
@@ -27,50 +21,26 @@ type cron struct {
 	impossible bool
 }
 
-func newCron(f *cronFields, zone *Zone, spec Spec) (*cron, error) {
-	searched, days := f, (*cronFields)(nil)
-	if spec.DayMatch == DayMatchBoth && f.restrictsBoth() {
-		times := *f
-		for _, i := range []int{dayOfMonth, month, dayOfWeek, year} {
-			times[i] = field{every: true}
-		}
-		searched, days = &times, f
+func newCron(f *cronFields, zone *Zone, spec Spec) *cron {
+	c := &cron{
+		fields: f, eitherDay: f.restrictsBoth() && spec.DayMatch != DayMatchBoth,
+		zone: zone, elapsed: f[hour].elapsed, dst: spec.DST,
 	}
-	canonical := searched.canonical()
-	parsed, err := cronexpr.Parse(canonical)
-	if err != nil { // our grammar admits nothing that cronexpr refuses
-		return nil, exprError("%s cannot be searched: %v", quote(canonical), err)
-	}
-	c := &cron{calendar: *parsed, days: days, zone: zone, elapsed: f[hour].elapsed, dst: spec.DST}
-	c.impossible = c.reading(-2*day) == never
-	return c, nil
+	c.impossible = c.reading(-1) == never
+	return c
 }
 
 // reading gives the first wall clock reading after the given one that the
 // expression names, both in seconds as if the wall clock showed UTC; never
 // where the calendar ends before.
 func (c *cron) reading(after int64) int64 {
-	if c.days == nil {
-		return c.search(after)
-	}
-	for d := c.days.firstDay((after + 1) / day); d != never; d = c.days.firstDay(d + 1) {
-		if w := c.search(max(after, d*day-1)); w < (d+1)*day {
-			return w // on the first day its times may be over
-		}
+	first := max(after+1, 0)
+	for d := c.firstDay(first / day); d != never; d = c.firstDay(d + 1) {
+		if s, ok := c.fields.firstTime(int(max(first-d*day, 0))); ok {
+			return d*day + int64(s)
+		} // on the first day its times may be over
 	}
 	return never
-}
-
-// search asks the calendar alone.
-func (c *cron) search(after int64) int64 {
-	// Next writes to the expression; it gets a copy, so that c is immutable. The
-	// maps and slices that the copy shares are only read.
-	calendar := c.calendar
-	next := calendar.Next(time.Unix(after, 0).UTC())
-	if next.IsZero() {
-		return never
-	}
-	return next.Unix()
 }
 
 // next gives the first occurrence after the second t.

@@ -31,26 +31,6 @@ func (s *valueSet) values(bound int) iter.Seq[int] {
 	}
 }
 
-// progression finds how far the members from v on stand at equal distances,
-// with no other member among them. Fewer than three are not worth a range: then
-// last is v and step 1.
-func (s *valueSet) progression(v, bound int) (last, step int) {
-	const longest = 59 // that cronexpr reads
-	next := s.next(v, bound)
-	step = next - v
-	if next == bound || step > longest {
-		return v, 1
-	}
-	last = next
-	for s.next(last, bound) == last+step && last+step < bound {
-		last += step
-	}
-	if last == next {
-		return v, 1
-	}
-	return last, step
-}
-
 // next gives the member after v, or the bound.
 func (s *valueSet) next(v, bound int) int {
 	for v++; v < bound && !s.has(v); {

@@ -129,8 +129,6 @@ func TestADayMatchGivesTheDaysOfVixieCron(t *testing.T) {
 	})
 }
 
-// TestTheDaysThatMatchBothAreThoseThatEachFieldNamesAlone: a field alone is searched by
-// cronexpr, both by our own reading of the days.
 func TestTheDaysThatMatchBothAreThoseThatEachFieldNamesAlone(t *testing.T) {
 	from, to := instant(t, "2026-12-31T23:00:00Z"), instant(t, "2033-01-01T00:00:00Z")
 	days := func(dom, dow string, match schedule.DayMatch) []effects.Time {
