@@ -115,7 +115,7 @@ var ofTheJob = map[string]string{
 	"next_run_at": "is set by the server", "next_times": "is set by the server", "last_due_at": "is set by the server", "last_verdict_at": "is set by the server",
 	"skip_next": "is changed by skip-next", "active": "is set by the server", "last_run": "is set by the server", "counts": "is set by the server",
 	"sequence": "is set by the server", "ledger": "is set by the server", "durations": "is set by the server", "last_success_at": "is set by the server", "executions": "is set by the server",
-	"paused_by": "is changed by pause and resume", "paused_until": "is changed by pause and resume", "paused_from": "is set by the server", "next_times_before": "is set by the server", "last_triggered_at": "is set by the server", "created_at": "is set by the server", "updated_at": "is set by the server",
+	"paused_by": "is changed by pause and resume", "paused_until": "is changed by pause and resume", "paused_from": "is set by the server", "decided": "is set by the server", "next_times_before": "is set by the server", "last_triggered_at": "is set by the server", "created_at": "is set by the server", "updated_at": "is set by the server",
 }
 
 func (s *Server) jobDetail(ctx context.Context, j core.Job) (wire.Job, error) {
