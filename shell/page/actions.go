@@ -213,7 +213,7 @@ func (q *visit) actionFacts(a core.Action) []fact {
 		fact{"Tool", codeOf(a.ToolName)}, fact{"Type", textOf(a.ActionType)}, fact{"Due", q.at(a.Trigger.NextTickAt)},
 		fact{"Started", q.at(a.StartedAt)}, fact{"Finished", q.at(a.FinishedAt)}, fact{"Took", textOf(q.took(a.StartedAt, a.FinishedAt))},
 		fact{"Attempt", textOf(attempts)}, fact{"Tries again", q.at(a.RetryAt)}, fact{"Recurring action", parent}, fact{"Made again of", again},
-		fact{"Webhook route", codeOf(a.Trigger.Route)}, fact{"Dedup key", codeOf(a.DedupKey)}, fact{"Whose", whose(a.Namespace, a.Tenant)},
+		fact{"Webhook route", q.routeOf(a.Trigger)}, fact{"Received", q.at(a.Trigger.ReceivedAt)}, fact{"Dedup key", codeOf(a.DedupKey)}, fact{"Whose", whose(a.Namespace, a.Tenant)},
 		fact{"Created", q.at(a.CreatedAt)}, fact{"Changed", q.at(a.UpdatedAt)}, fact{"Id", codeOf(a.ID.String())},
 		fact{"Labels", pairs(a.Labels)}, fact{"Metadata", pairs(a.Metadata)},
 	)
@@ -236,8 +236,5 @@ func (q *visit) outputs(a core.Action) (out []block) {
 		out = append(out, block{Title: "Attempts that did not succeed", Table: t})
 	}
 	out = append(out, result("Input", a.ToolInput)...)
-	if len(a.Trigger.RawPayload) > 0 {
-		out = append(out, block{Title: "Webhook body", Text: longText(string(a.Trigger.RawPayload))})
-	}
-	return out
+	return append(out, webhookBlocks(a.Trigger)...)
 }

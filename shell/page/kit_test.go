@@ -64,6 +64,7 @@ func newKitWith(t *testing.T, change func(*httpapi.Options), tokens ...httpapi.T
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
 	engine, err := shell.New(shell.Options{
 		Store: st, Logger: log, Interpreters: map[string]shell.Interpreter{effects.LaneSession: terminal{}},
+		Webhooks: map[string]shell.WebhookRoute{"deploys": {Tool: "echo", Namespace: "default", Tenant: "default", Label: "Deploy"}, "other": {Tool: "echo", Namespace: "default", Tenant: "b"}},
 		Tools: map[string]shell.Tool{
 			"echo": shell.ToolFunc(func(_ context.Context, c shell.Call) (json.RawMessage, error) { return c.Input, nil }),
 			"fail": shell.ToolFunc(func(context.Context, shell.Call) (json.RawMessage, error) {

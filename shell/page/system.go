@@ -28,7 +28,7 @@ func (q *visit) system() (view, error) {
 	v := view{Title: "System"}
 	v.Body = append(v.Body, block{Facts: facts(
 		fact{"Version", textOf(info.Version)}, fact{"Instance", codeOf(info.Instance)}, fact{"Rules of the core", textOf(info.Core)}, fact{"Time zone database", textOf(info.TZDB)},
-		fact{"Tools", textOf(strings.Join(info.Tools, ", "))}, fact{"Webhook routes", textOf(strings.Join(info.Webhooks, ", "))},
+		fact{"Tools", textOf(strings.Join(info.Tools, ", "))}, fact{"Webhook routes", textOf(strings.Join(info.Webhooks, ", ")).to(q.page("/webhooks"))},
 	), Links: []link{{Text: "Requests: who asked for what", Href: q.page("/audit")}}})
 	for _, part := range []func() ([]block, error){q.daemon, q.runnerTable, q.tenants} {
 		b, err := part()
