@@ -99,6 +99,7 @@ var (
 	descDeferred   = desc("orrery_starts_waiting", "Runs and effects that wait for a descriptor, a process or memory.")
 	descRunning    = desc("orrery_runs_running", "Runs of tools under way in this process.")
 	descLateness   = desc("orrery_lateness_seconds", "How long after its time a due action or recurring action was taken up.")
+	descLag        = desc("orrery_loop_lag_seconds", "The longest that something due has waited in the last minute until the loop took it up.")
 	descJournal    = desc("orrery_journal_batches", "Number of the last batch in the journal.")
 )
 
@@ -213,6 +214,7 @@ func (s *Server) collectEngine(ctx context.Context, ch samples) {
 	ch.gauge(descBackfills, float64(st.BackfillsRunning))
 	ch.gauge(descDeferred, float64(st.DeferredNow))
 	ch.gauge(descRunning, float64(st.Running))
+	ch.gauge(descLag, st.Recent.Lag.Seconds())
 	ch.gauge(descJournal, float64(st.JournalSeq))
 	ch.histogram(descLateness, shell.LatenessBuckets[:], st.Lateness)
 }
