@@ -54,6 +54,7 @@ type Engine struct {
 	counts  counts
 	usages  usages
 	changes changeFeed
+	screens screens
 }
 
 // Run works until ctx ends, then stops cleanly: it takes nothing new, waits up

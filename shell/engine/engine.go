@@ -66,6 +66,7 @@ func New(o Options) (*Engine, error) {
 		closing: make(chan struct{}),
 		stopped: make(chan struct{}),
 	}
+	e.stats.recent.begun = o.Clock.Steady()
 	e.loop.init(e)
 	e.wait.init()
 	return e, nil

@@ -87,6 +87,7 @@ func (s *Server) routes() []route {
 		s.pipelineRoutes(), s.taskRoutes(), s.strategyRoutes(), s.workerRoutes(), s.lockRoutes(), s.semaphoreRoutes(), s.busRoutes(),
 		s.jobRoutes(), s.jobRunRoutes(), s.calendarRoutes(), s.occurrenceRoutes(), s.backfillRoutes(), []route{
 			{"POST", "/v1/webhooks/{route}", webhookSender, s.receiveWebhook},
+			{"GET", "/v1/webhooks", anyToken, s.listWebhooks},
 
 			{"GET", "/v1/audit", anyToken | lists, s.listAudit},
 			{"GET", "/v1/changes/{kind}/{id}", anyToken | lists, s.listChanges},

@@ -254,6 +254,7 @@ func (s *Server) taskRoutes() []route {
 		{"POST", "/v1/tasks", writingToken, create(s, "/v1/tasks/", madeHere, s.createTask)},
 		{"GET", "/v1/tasks", anyToken | lists, tasks.page(s, "tasks")},
 		{"GET", "/v1/tasks/{id}", anyToken, tasks.await(s, s.engine.Tasks().Wait)},
+		{"GET", "/v1/tasks/{id}/screen", anyToken, tasks.act(s.showScreen)},
 		{"POST", "/v1/tasks/{id}/heartbeat", writingToken, tell(tasks, send, bodied(s, true, heartbeatTask))},
 		{"POST", "/v1/tasks/{id}/complete", writingToken, tell(tasks, send, bodied(s, true, completeTask))},
 		{"POST", "/v1/tasks/{id}/fail", writingToken, tell(tasks, send, bodied(s, true, failTask))},
@@ -308,6 +309,18 @@ func (s *Server) tasks() machines[core.Task, wire.TaskSummary] {
 			size:   func(t core.Task) int { return 4096 + len(t.Screen) + len(t.Prompt) + len(t.State.Result.Output) },
 		},
 	}
+}
+
+// showScreen shows what the session of a task shows, to whoever sees the task.
+func (s *Server) showScreen(_ http.ResponseWriter, r *http.Request, _ *call, t core.Task) (any, error) {
+	of, err := s.engine.TaskScreen(r.Context(), t.ID)
+	if err != nil {
+		return nil, err
+	}
+	return wire.TaskScreen{
+		SessionID: of.Session, Live: of.Live, At: of.At, Why: of.Why, Screen: of.Screen.Text, Title: of.Screen.Title,
+		Rows: of.Screen.Rows, Columns: of.Screen.Columns, CursorRow: of.Screen.CursorRow, CursorColumn: of.Screen.CursorColumn,
+	}, nil
 }
 
 func heartbeatTask(_ *http.Request, _ *call, b *wire.HeartbeatRequest) (core.TaskEvent, error) {

@@ -209,14 +209,29 @@ func (q *visit) actionFacts(a core.Action) []fact {
 	if a.Attempt > 0 {
 		attempts = strconv.FormatUint(uint64(a.Attempt), 10)
 	}
-	return facts(
+	own := facts(
 		fact{"Tool", codeOf(a.ToolName)}, fact{"Type", textOf(a.ActionType)}, fact{"Due", q.at(a.Trigger.NextTickAt)},
 		fact{"Started", q.at(a.StartedAt)}, fact{"Finished", q.at(a.FinishedAt)}, fact{"Took", textOf(q.took(a.StartedAt, a.FinishedAt))},
 		fact{"Attempt", textOf(attempts)}, fact{"Tries again", q.at(a.RetryAt)}, fact{"Recurring action", parent}, fact{"Made again of", again},
-		fact{"Webhook route", codeOf(a.Trigger.Route)}, fact{"Dedup key", codeOf(a.DedupKey)}, fact{"Whose", whose(a.Namespace, a.Tenant)},
+		fact{"Webhook route", q.routeOf(a.Trigger)}, fact{"Received", q.at(a.Trigger.ReceivedAt)}, fact{"Dedup key", codeOf(a.DedupKey)}, fact{"Whose", whose(a.Namespace, a.Tenant)},
 		fact{"Created", q.at(a.CreatedAt)}, fact{"Changed", q.at(a.UpdatedAt)}, fact{"Id", codeOf(a.ID.String())},
 		fact{"Labels", pairs(a.Labels)}, fact{"Metadata", pairs(a.Metadata)},
+		fact{"Recurs", recurrence(a.Recurrence)}, fact{"Cycle", count(uint64(a.Cycle))},
 	)
+	return append(own, policyFacts(a.Policy)...)
+}
+
+// recurrence shows how an action recurs.
+func recurrence(r core.Recurrence) cell {
+	if r.IsZero() {
+		return cell{}
+	}
+	if r.Cron != "" {
+		c := codeOf(r.Cron)
+		c.Hint = r.Timezone
+		return c
+	}
+	return textOf("every " + precisely(r.Period))
 }
 
 // outputs shows what an action was given, and what its attempts gave.
@@ -225,7 +240,7 @@ func (q *visit) outputs(a core.Action) (out []block) {
 	if a.LastRun != nil {
 		last := badge(string(a.LastRun.Status.Type))
 		last.Hint = a.LastRun.Status.Reason
-		out = append(out, block{Title: "Last run", Facts: facts(fact{"Ended as", last}, fact{"Finished", q.at(a.LastRun.FinishedAt)})})
+		out = append(out, block{Title: "Last run", Facts: facts(fact{"Ended as", last}, fact{"Finished", q.at(a.LastRun.FinishedAt)}, fact{"Cycle", count(uint64(a.LastRun.Cycle))})})
 		out = append(out, result("Output of the last run", a.LastRun.Status.Result)...)
 	}
 	if len(a.Attempts) > 0 {
@@ -236,8 +251,5 @@ func (q *visit) outputs(a core.Action) (out []block) {
 		out = append(out, block{Title: "Attempts that did not succeed", Table: t})
 	}
 	out = append(out, result("Input", a.ToolInput)...)
-	if len(a.Trigger.RawPayload) > 0 {
-		out = append(out, block{Title: "Webhook body", Text: longText(string(a.Trigger.RawPayload))})
-	}
-	return out
+	return append(out, webhookBlocks(a.Trigger)...)
 }

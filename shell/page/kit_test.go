@@ -57,13 +57,20 @@ func (c *setClock) Now() time.Time { return c.now }
 // newKitWith is newKit with other options of the API.
 func newKitWith(t *testing.T, change func(*httpapi.Options), tokens ...httpapi.Token) *kit {
 	t.Helper()
+	return newKitOn(t, func(*shell.Options) {}, change, tokens...)
+}
+
+// newKitOn is newKitWith with other options of the engine, too.
+func newKitOn(t *testing.T, changeEngine func(*shell.Options), change func(*httpapi.Options), tokens ...httpapi.Token) *kit {
+	t.Helper()
 	k := &kit{t: t, sess: make(map[string]string)}
 	hold := make(chan struct{}) // a tool that runs delays the engine's end
 	st := memory.New()
 	t.Cleanup(func() { _ = st.Close() })
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
-	engine, err := shell.New(shell.Options{
+	eo := shell.Options{
 		Store: st, Logger: log, Interpreters: map[string]shell.Interpreter{effects.LaneSession: terminal{}},
+		Webhooks: map[string]shell.WebhookRoute{"deploys": {Tool: "echo", Namespace: "default", Tenant: "default", Label: "Deploy"}, "other": {Tool: "echo", Namespace: "default", Tenant: "b"}},
 		Tools: map[string]shell.Tool{
 			"echo": shell.ToolFunc(func(_ context.Context, c shell.Call) (json.RawMessage, error) { return c.Input, nil }),
 			"fail": shell.ToolFunc(func(context.Context, shell.Call) (json.RawMessage, error) {
@@ -78,7 +85,9 @@ func newKitWith(t *testing.T, change func(*httpapi.Options), tokens ...httpapi.T
 				}
 			}),
 		},
-	})
+	}
+	changeEngine(&eo)
+	engine, err := shell.New(eo)
 	require.NoError(t, err)
 	k.engine = engine
 	o := httpapi.Options{Engine: engine, Logger: log, Version: "v1.2.3", Tokens: tokens}

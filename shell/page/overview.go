@@ -32,7 +32,7 @@ func (q *visit) overview() (view, error) {
 	v := view{Title: "Overview", Home: true}
 	var tiles []tile
 	var later []block
-	for _, part := range []func() ([]tile, []block, error){q.failedLately, q.runsNow, q.comesNext, q.queueTiles} {
+	for _, part := range []func() ([]tile, []block, error){q.failedLately, q.runsNow, q.comesNext, q.queueTiles, q.daemonTiles} {
 		t, b, err := part()
 		if err != nil {
 			return view{}, err

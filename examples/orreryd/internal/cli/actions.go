@@ -255,6 +255,8 @@ func (a *app) actionsList() *cobra.Command {
 				words: wordsOf(core.StatusPending, core.StatusRunning, core.StatusCompleted, core.StatusFailed, core.StatusCancelled),
 			},
 			{flag: "tool", usage: "only of that `tool`"},
+			{flag: "webhook", boolean: true, usage: "only those that requests of webhooks have made"},
+			{flag: "route", usage: "only those that requests of that webhook `route` have made"},
 			{flag: "label-kv", param: "label", usage: "only with that label `KEY=VALUE`; may be repeated", pairs: true},
 		},
 		narrow: func(q url.Values) {
