@@ -168,6 +168,16 @@ func (a Actions) Retry(ctx context.Context, of, id uuid.UUID) (core.Action, erro
 	return a.again(ctx, of, id, false)
 }
 
+// RetryOnce is Retry under an id that follows from the old action's, [core.Action.OnceID]: of callers who
+// retry the same action all but the first are refused, as long as what the first has made is stored.
+func (a Actions) RetryOnce(ctx context.Context, of uuid.UUID) (core.Action, error) {
+	old, err := a.Get(ctx, of)
+	if err != nil {
+		return core.Action{}, err
+	}
+	return a.again(ctx, of, old.OnceID(false), false)
+}
+
 func (a Actions) again(ctx context.Context, of, id uuid.UUID, redeliver bool) (core.Action, error) {
 	old, err := a.Get(ctx, of)
 	if err != nil {

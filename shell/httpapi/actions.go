@@ -3,8 +3,11 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
+
+	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
@@ -20,6 +23,10 @@ func (s *Server) actionRoutes() []route {
 		{"GET", "/v1/actions", anyToken | lists, actions.page(s, "actions")},
 		{"GET", "/v1/actions/{id}", anyToken, actions.act(show[core.Action])},
 		{"GET", "/v1/actions/{id}/history", anyToken | lists, s.actionHistory},
+		bulk{
+			path: "/v1/actions", acts: []string{"cancel", "trigger", "retry"}, words: statusWords(core.KindAction),
+			status: statusNow(actions, func(a core.Action) string { return string(a.Status.Type) }),
+		}.route(s),
 		{"POST", "/v1/actions/{id}/cancel", writingToken, actions.act(s.cancelAction)},
 		{"POST", "/v1/actions/{id}/trigger", writingToken, actions.act(s.triggerAction)},
 		{"POST", "/v1/actions/{id}/retry", writingToken, s.makeAgain(actions, false)},
@@ -238,7 +245,7 @@ func (s *Server) makeAgain(actions machines[core.Action, wire.ActionSummary], re
 		if err := s.decode(w, r, &body, true); err != nil {
 			return err
 		}
-		id, err := newID(body.ID)
+		id, err := s.idOfAgain(r.Context(), old, &body, redeliver)
 		if err != nil {
 			return err
 		}
@@ -256,6 +263,27 @@ func (s *Server) makeAgain(actions machines[core.Action, wire.ActionSummary], re
 		w.Header().Set("Location", "/v1/actions/"+made.ID.String())
 		return writeJSON(w, http.StatusCreated, made)
 	}
+}
+
+// idOfAgain gives the id of what is made again of an action.
+func (s *Server) idOfAgain(ctx context.Context, old core.Action, body *wire.RetryActionRequest, redeliver bool) (uuid.UUID, error) {
+	if !or(body.Once, false) {
+		return newID(body.ID)
+	}
+	if body.ID != nil {
+		return uuid.Nil, failf(http.StatusBadRequest, "once: the id of the new action follows from that of the old one: leave id out")
+	}
+	id, done := old.OnceID(redeliver), "retried"
+	if redeliver {
+		done = "delivered again"
+	}
+	switch _, err := s.engine.Actions().Get(ctx, id); {
+	case err == nil:
+		return id, failf(http.StatusConflict, "action %s was %s already, as %s", old.ID, done, id)
+	case !errors.Is(err, shell.ErrNotFound):
+		return id, err
+	}
+	return id, nil
 }
 
 func (s *Server) triggerAction(w http.ResponseWriter, r *http.Request, c *call, a core.Action) (any, error) {

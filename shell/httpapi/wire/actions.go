@@ -110,6 +110,9 @@ type CancelActionRequest struct {
 // POST /v1/webhooks/{id}/redeliver.
 type RetryActionRequest struct {
 	ID *string `json:"id,omitempty"` // of the new action
+	// Once refuses the request if the action was made again with Once before, and what was made is
+	// still stored. It takes no ID.
+	Once *bool `json:"once,omitempty"`
 }
 
 // RunPolicy is a [core.RunPolicy] that refuses unknown fields, and whose errors tell the
