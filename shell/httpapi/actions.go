@@ -146,12 +146,12 @@ func (s *Server) actions() machines[core.Action, wire.ActionSummary] {
 	return machines[core.Action, wire.ActionSummary]{
 		what: "action", get: s.engine.Actions().Get, id: idOfPath,
 		listing: listing[core.Action, wire.ActionSummary]{
-			params: []string{"status", "tool", "label*", "recurs"},
-			wide:   []string{"tool_input", "result", "raw_payload", "attempts"},
-			omit:   omitOfAction,
-			check:  func(q query) error { _, err := statusOfAction(q); return err },
-			find:   s.findActions,
-			scope:  func(a core.Action) (string, string) { return a.Namespace, a.Tenant },
+			params: []string{"status", "tool", "label*", "recurs"}, timed: true,
+			wide:  []string{"tool_input", "result", "raw_payload", "attempts"},
+			omit:  omitOfAction,
+			check: func(q query) error { _, err := statusOfAction(q); return err },
+			find:  s.findActions,
+			scope: func(a core.Action) (string, string) { return a.Namespace, a.Tenant },
 			sees: func(_ context.Context, t *Token, a core.Action) bool {
 				return t.sees(a.Namespace, a.Tenant, a.ToolName)
 			},

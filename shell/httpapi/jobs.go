@@ -375,7 +375,7 @@ func (s *Server) resumeJob(w http.ResponseWriter, r *http.Request, c *call, of n
 
 // jobHistory lists what became of the times of a job, newest first.
 func (s *Server) jobHistory(w http.ResponseWriter, r *http.Request, c *call) error {
-	of, q, err := byJob.of(r, c, "limit", "page_token")
+	of, q, err := byJob.of(r, c, "order", "limit", "page_token")
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func (s *Server) initMetrics() {
 	}
 	m := metrics{
 		requests: counterVec("orrery_http_requests_total", "Requests by route and status.", "route", "status"),
-		entries:  counterVec("orrery_http_batch_entries_total", "Entries of requests that make many, by route and by the status that each would have had alone.", "route", "status"),
+		entries:  counterVec("orrery_http_batch_entries_total", "Entries of requests about many, by route and by the status that each would have had alone.", "route", "status"),
 		rejected: counterVec("orrery_webhooks_rejected_total", "Webhooks whose signature was missing, wrong or too old.", "route"),
 		replayed: counterVec("orrery_webhooks_replayed_total", "Webhooks that came again and were answered as before.", "route"),
 		ignored:  counterVec("orrery_webhooks_ignored_total", "Webhooks that their route's filter left out.", "route"),

@@ -422,7 +422,7 @@ func required[T any](name string, dst **T, g wire.Optional[T]) error {
 // recurringHistory lists what became of the times of a recurring action, newest
 // first (C12).
 func (s *Server) recurringHistory(w http.ResponseWriter, r *http.Request, c *call) error {
-	a, q, err := s.recurring().visible(r, c, "limit", "page_token")
+	a, q, err := s.recurring().visible(r, c, "order", "limit", "page_token")
 	if err != nil {
 		return err
 	}

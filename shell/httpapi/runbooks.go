@@ -134,12 +134,12 @@ func (s *Server) pipelines() machines[core.Pipeline, wire.PipelineSummary] {
 	return machines[core.Pipeline, wire.PipelineSummary]{
 		what: "pipeline", get: s.engine.Pipelines().Get, id: idOfPath,
 		listing: listing[core.Pipeline, wire.PipelineSummary]{
-			params: []string{"status"},
-			find:   byStatus(s.engine.Pipelines().List, "init", "blocked", "running", "done", "failed", "cancelled"),
-			scope:  func(p core.Pipeline) (string, string) { return p.Namespace, p.Tenant },
-			sees:   s.seesPipeline,
-			out:    plain(summaryOfPipeline),
-			size:   func(p core.Pipeline) int { return 4096 + 512*len(p.Definition.Phases) },
+			params: []string{"status"}, timed: true,
+			find:  byStatus(s.engine.Pipelines().List, "init", "blocked", "running", "done", "failed", "cancelled"),
+			scope: func(p core.Pipeline) (string, string) { return p.Namespace, p.Tenant },
+			sees:  s.seesPipeline,
+			out:   plain(summaryOfPipeline),
+			size:  func(p core.Pipeline) int { return 4096 + 512*len(p.Definition.Phases) },
 		},
 	}
 }
@@ -229,12 +229,12 @@ func (s *Server) strategies() machines[core.Strategy, wire.StrategySummary] {
 	return machines[core.Strategy, wire.StrategySummary]{
 		what: "strategy", get: s.engine.Strategies().Get, id: idOfPath,
 		listing: listing[core.Strategy, wire.StrategySummary]{
-			params: []string{"status"},
-			find:   byStatus(s.engine.Strategies().List, "running", "succeeded", "exhausted", "cancelled"),
-			scope:  func(s core.Strategy) (string, string) { return s.Namespace, s.Tenant },
-			sees:   s.seesStrategy,
-			out:    plain(summaryOfStrategy),
-			size:   func(s core.Strategy) int { return 4096*(1+len(s.Approaches)) + len(s.Output) },
+			params: []string{"status"}, timed: true,
+			find:  byStatus(s.engine.Strategies().List, "running", "succeeded", "exhausted", "cancelled"),
+			scope: func(s core.Strategy) (string, string) { return s.Namespace, s.Tenant },
+			sees:  s.seesStrategy,
+			out:   plain(summaryOfStrategy),
+			size:  func(s core.Strategy) int { return 4096*(1+len(s.Approaches)) + len(s.Output) },
 		},
 	}
 }
@@ -312,12 +312,12 @@ func (s *Server) tasks() machines[core.Task, wire.TaskSummary] {
 	return machines[core.Task, wire.TaskSummary]{
 		what: "task", get: s.engine.Tasks().Get, id: idOfPath,
 		listing: listing[core.Task, wire.TaskSummary]{
-			params: []string{"status"},
-			find:   byStatus(s.engine.Tasks().List, "pending", "running", "stuck", "done"),
-			scope:  func(t core.Task) (string, string) { return t.Namespace, t.Tenant },
-			sees:   seesTask,
-			out:    plain(summaryOfTask),
-			size:   func(t core.Task) int { return 4096 + len(t.Screen) + len(t.Prompt) + len(t.State.Result.Output) },
+			params: []string{"status"}, timed: true,
+			find:  byStatus(s.engine.Tasks().List, "pending", "running", "stuck", "done"),
+			scope: func(t core.Task) (string, string) { return t.Namespace, t.Tenant },
+			sees:  seesTask,
+			out:   plain(summaryOfTask),
+			size:  func(t core.Task) int { return 4096 + len(t.Screen) + len(t.Prompt) + len(t.State.Result.Output) },
 		},
 	}
 }

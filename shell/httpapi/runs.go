@@ -45,11 +45,11 @@ func (s *Server) runs() machines[core.Orchestrator, wire.RunSummary] {
 			return wire.Run{Orchestrator: o, Note: s.noteOf(ctx, c, o)}
 		},
 		listing: listing[core.Orchestrator, wire.RunSummary]{
-			params: []string{"job", "status", "in_cluster", "cleanup_failed"},
-			may:    forJobs,
-			find:   s.findRuns,
-			scope:  func(o core.Orchestrator) (string, string) { return o.Namespace, o.Tenant },
-			out:    s.summaryOfRun,
+			params: []string{"job", "status", "in_cluster", "cleanup_failed"}, timed: true,
+			may:   forJobs,
+			find:  s.findRuns,
+			scope: func(o core.Orchestrator) (string, string) { return o.Namespace, o.Tenant },
+			out:   s.summaryOfRun,
 			size: func(o core.Orchestrator) int {
 				return 8192 + len(o.Config.PodSpec) + len(o.Config.ConstraintConfig) + len(o.Config.ActionConfig)
 			},
@@ -109,7 +109,7 @@ func (s *Server) runsOf(q query, f shell.JobRunFilter) (source[core.Orchestrator
 }
 
 func (s *Server) listRunsOfJob(w http.ResponseWriter, r *http.Request, c *call) error {
-	of, q, err := byJob.of(r, c, "status", "limit", "page_token")
+	of, q, err := byJob.of(r, c, "status", "since", "until", "order", "limit", "page_token")
 	if err != nil {
 		return err
 	}
