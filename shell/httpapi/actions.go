@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"strings"
 
@@ -245,45 +244,60 @@ func (s *Server) makeAgain(actions machines[core.Action, wire.ActionSummary], re
 		if err := s.decode(w, r, &body, true); err != nil {
 			return err
 		}
-		id, err := s.idOfAgain(r.Context(), old, &body, redeliver)
+		id, err := idOfAgain(old, &body, redeliver)
 		if err != nil {
 			return err
+		}
+		once := or(body.Once, false)
+		if once {
+			if made, err := s.engine.Actions().Get(r.Context(), id); err == nil {
+				return answerAgain(w, http.StatusOK, made)
+			}
 		}
 		spec, err := old.Again(id, redeliver, core.Clock{Now: effects.TimeOf(s.o.Clock.Now())})
 		if err != nil {
 			return err
 		}
-		if err := s.mayCreate(r.Context(), c, &spec, want{}); err != nil {
+		asked := spec
+		if once {
+			asked.ID = uuid.Nil // that it is taken is no refusal
+		}
+		if err := s.mayCreate(r.Context(), c, &asked, want{}); err != nil {
 			return err
 		}
-		made, err := s.engine.Actions().Create(r.Context(), spec)
+		if !once {
+			made, err := s.engine.Actions().Create(r.Context(), spec)
+			if err != nil {
+				return err
+			}
+			return answerAgain(w, http.StatusCreated, made)
+		}
+		action, made, err := s.engine.Actions().CreateOnce(r.Context(), spec)
 		if err != nil {
 			return err
 		}
-		w.Header().Set("Location", "/v1/actions/"+made.ID.String())
-		return writeJSON(w, http.StatusCreated, made)
+		if !made {
+			return answerAgain(w, http.StatusOK, action)
+		}
+		return answerAgain(w, http.StatusCreated, action)
 	}
 }
 
+// answerAgain answers with the action that was made of another one.
+func answerAgain(w http.ResponseWriter, status int, a core.Action) error {
+	w.Header().Set("Location", "/v1/actions/"+a.ID.String())
+	return writeJSON(w, status, a)
+}
+
 // idOfAgain gives the id of what is made again of an action.
-func (s *Server) idOfAgain(ctx context.Context, old core.Action, body *wire.RetryActionRequest, redeliver bool) (uuid.UUID, error) {
-	if !or(body.Once, false) {
+func idOfAgain(old core.Action, body *wire.RetryActionRequest, redeliver bool) (uuid.UUID, error) {
+	switch {
+	case !or(body.Once, false):
 		return newID(body.ID)
-	}
-	if body.ID != nil {
+	case body.ID != nil:
 		return uuid.Nil, failf(http.StatusBadRequest, "once: the id of the new action follows from that of the old one: leave id out")
 	}
-	id, done := old.OnceID(redeliver), "retried"
-	if redeliver {
-		done = "delivered again"
-	}
-	switch _, err := s.engine.Actions().Get(ctx, id); {
-	case err == nil:
-		return id, failf(http.StatusConflict, "action %s was %s already, as %s", old.ID, done, id)
-	case !errors.Is(err, shell.ErrNotFound):
-		return id, err
-	}
-	return id, nil
+	return old.OnceID(redeliver), nil
 }
 
 func (s *Server) triggerAction(w http.ResponseWriter, r *http.Request, c *call, a core.Action) (any, error) {

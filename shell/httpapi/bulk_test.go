@@ -94,7 +94,7 @@ func TestABulkActAnswersForEachIDWhatTheRequestForOneAnswers(t *testing.T) {
 					continue
 				}
 				assert.Empty(t, got.Error)
-				assert.Equal(t, want.status == http.StatusCreated, got.Made != "")
+				assert.Equal(t, want.status == http.StatusCreated, got.Made != "", "nothing was made before")
 				if got.Made != "" {
 					assert.Equal(t, http.StatusOK, many.do("GET", "/v1/actions/"+got.Made, nil).status)
 				}
@@ -202,10 +202,16 @@ func TestARetryThatIsToBeDoneOnceIsDoneOnceByWhoeverAsks(t *testing.T) {
 	first := a.bulk("/v1/actions/bulk", asked)
 	assert.Equal(t, []int{201, 201}, statusesOf(first))
 	again := a.bulk("/v1/actions/bulk", asked)
-	assert.Equal(t, []int{409, 409}, statusesOf(again))
-	assert.Equal(t, "action "+ids[0]+" was retried already, as "+first[0].Made, again[0].Error)
+	assert.Equal(t, []int{200, 200}, statusesOf(again), "which says that it was made before")
+	assert.Equal(t, []string{first[0].Made, first[1].Made}, []string{again[0].Made, again[1].Made})
 	one := a.do("POST", "/v1/actions/"+ids[1]+"/retry", `{"once":true}`)
-	assert.Equal(t, http.StatusConflict, one.status)
+	assert.Equal(t, http.StatusOK, one.status)
+	assert.Equal(t, first[1].Made, one.str("id"))
+	old, err := uuid.Parse(ids[0])
+	require.NoError(t, err)
+	made, fresh, err := a.engine.Actions().RetryOnce(t.Context(), old)
+	require.NoError(t, err)
+	assert.Equal(t, []any{first[0].Made, false}, []any{made.ID.String(), fresh})
 
 	assert.Equal(t, http.StatusCreated, a.do("POST", "/v1/actions/"+ids[1]+"/retry", nil).status, "without once as often as one likes")
 	require.Eventually(t, func() bool { return strings.Contains(a.do("GET", "/v1/actions/"+first[0].Made, nil).body, `"failed"`) }, 20*time.Second, time.Millisecond)

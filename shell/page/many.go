@@ -347,7 +347,8 @@ func (m *many) notes(q *visit, f *filter, c count) []block {
 		why = fmt.Sprintf("Counting all that match takes too long: the first %s are taken.", thousands(c.n))
 	}
 	if slices.ContainsFunc(m.filters, func(f field) bool { return f.Name == "until" }) && q.URL.Query().Get("order") != "oldest" {
-		why += fmt.Sprintf(" To go on with the others afterwards, choose those that were created before %s.", q.moment(c.last+1).Text)
+		before := c.last.Std().Truncate(time.Second).Add(time.Second) // as it is written
+		why += fmt.Sprintf(" To go on with the others afterwards, choose those that were created before %s.", q.moment(effects.TimeOf(before)).Text)
 	} else {
 		why += " Do it again afterwards for the others."
 	}

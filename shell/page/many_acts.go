@@ -32,8 +32,8 @@ func manyActs() []act {
 	return append([]act{
 		{
 			on: "/actions", name: "retry-all", method: http.MethodPost, api: "/v1/actions/bulk", label: "Retry all that match", many: retry,
-			says: "Makes a new action of each, with the same tool and input, due at once. The old ones stay as they are. " +
-				"One of which this has made a new one already is left out, so that doing it twice does nothing twice.",
+			says: "Makes a new action of each, with the same tool and input, due at once. The old ones stay as they are, and stay in this list. " +
+				"Of one of which this has made a new one before no second one is made, so that it can be done again.",
 			done: "They were retried.",
 		},
 		{

@@ -21,7 +21,8 @@ const (
 
 // outcome is what became of many things.
 type outcome struct {
-	asked, done int
+	asked, done int      // done: also those that had been before
+	before      int      // that had been
 	failures    [][]cell // the first ones
 	reasons     map[string]int
 	broken      error // what kept the rest from being asked for
@@ -114,6 +115,9 @@ func (o *outcome) add(q *visit, of chosen, r wire.BulkResult) {
 	o.asked++
 	if r.Error == "" {
 		o.done++
+		if r.Made != "" && r.Status == http.StatusOK {
+			o.before++
+		}
 		return
 	}
 	reason := idsIn.ReplaceAllString(r.Error, "…")
@@ -138,6 +142,9 @@ func (q *visit) outcome(a act, params url.Values, n int, out outcome) view {
 	if out.broken != nil {
 		_, text := q.p.statusOf(out.broken)
 		says = notice{Text: fmt.Sprintf("It was broken off: %s. It was done to %s of %s; of %s it is not known whether it was done.", text, thousands(out.done), m.number(n), thousands(n-out.asked)), Tone: toneBad}
+	}
+	if out.before > 0 {
+		says.Text += fmt.Sprintf(" Of %s it had been done before: nothing was made once more.", thousands(out.before))
 	}
 	v.Body = []block{{Notice: &says}}
 	if failed > 0 {

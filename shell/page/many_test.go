@@ -73,9 +73,7 @@ func TestAllThatFailedAreRetriedOnceAsTheyWereCounted(t *testing.T) {
 	assert.Equal(t, []int{1, 1, 0}, []int{k.retriesOf(a), k.retriesOf(b), k.retriesOf(late)})
 
 	said = k.do("/actions/retry-all?status=failed", url.Values{"chosen": {counted}})
-	assert.Contains(t, said, "It was done to 0 of 2 actions; 2 could not be done.")
-	assert.Contains(t, said, "action … was retried already, as … 2", "counted by reason")
-	assert.Contains(t, said, "action "+a+" was retried already, as ", "and each by itself")
+	assert.Contains(t, said, "It was done to 2 actions. Of 2 it had been done before: nothing was made once more.")
 	assert.Equal(t, 1, k.retriesOf(a))
 }
 
@@ -100,6 +98,13 @@ func TestAnActOnManyTakesTheFiltersOfItsList(t *testing.T) {
 	assert.Contains(t, k.do("/actions/cancel-all?tenant=y", url.Values{"reason": {"the <b>host</b> is down"}}), "It was done to 1 action.")
 	assert.Contains(t, k.text("/actions?status=cancelled"), "the <b>host</b> is down")
 	assert.Contains(t, k.text("/actions/cancel-all"), "1 action in all", "the others are as they were")
+
+	counted := k.chosen("/actions/cancel-all")
+	k.do("/actions/cancel-all", nil)
+	said := k.do("/actions/cancel-all", url.Values{"chosen": {counted}})
+	assert.Contains(t, said, "It was done to 0 of 1 action; 1 could not be done.")
+	assert.Contains(t, said, "Reason How many … is cancelled, and not pending any more 1", "counted by reason")
+	assert.Contains(t, said, "Which Answer Why", "and each by itself")
 }
 
 func TestWhatHasLeftTheStatusInWhichItWasCountedIsLeftAlone(t *testing.T) {

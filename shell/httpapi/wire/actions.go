@@ -110,8 +110,8 @@ type CancelActionRequest struct {
 // POST /v1/webhooks/{id}/redeliver.
 type RetryActionRequest struct {
 	ID *string `json:"id,omitempty"` // of the new action
-	// Once refuses the request if the action was made again with Once before, and what was made is
-	// still stored. It takes no ID.
+	// Once makes one new action of the old one, however often it is asked for: the answer is the one that
+	// was made before, if that is still stored. It takes no ID.
 	Once *bool `json:"once,omitempty"`
 }
 

@@ -21,5 +21,5 @@ type BulkResult struct {
 	ID     string `json:"id"`
 	Status int    `json:"status"` // that the request for one would have been answered with
 	Error  string `json:"error"`
-	Made   string `json:"made"` // the id of what was made; empty: nothing
+	Made   string `json:"made"` // the id of what was made, or with the status 200 had been before; empty: nothing
 }
