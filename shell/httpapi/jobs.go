@@ -53,6 +53,7 @@ func (s *Server) jobRoutes() []route {
 		{"GET", "/v1/jobs/{id}", anyToken, s.onJob(s.getJob)},
 		{"PUT", "/v1/jobs/{id}", writingToken | edits, s.putJob},
 		{"DELETE", "/v1/jobs/{id}", writingToken | edits, serveBody(s, byJob, true, s.deleteJob)},
+		bulk{path: "/v1/jobs", acts: []string{"pause", "resume", "trigger", "skip-next"}}.route(s),
 		{"POST", "/v1/jobs/{id}/trigger", writingToken, serveBody(s, byJob, true, s.triggerJob)},
 		{"POST", "/v1/jobs/{id}/pause", writingToken, s.onJob(s.pauseJob)},
 		{"POST", "/v1/jobs/{id}/resume", writingToken, s.onJob(s.resumeJob)},
@@ -378,7 +379,7 @@ func (s *Server) resumeJob(w http.ResponseWriter, r *http.Request, c *call, of n
 
 // jobHistory lists what became of the times of a job, newest first.
 func (s *Server) jobHistory(w http.ResponseWriter, r *http.Request, c *call) error {
-	of, q, err := byJob.of(r, c, "limit", "page_token")
+	of, q, err := byJob.of(r, c, "order", "limit", "page_token")
 	if err != nil {
 		return err
 	}

@@ -170,8 +170,8 @@ func itemLists(state *string) ([]string, error) {
 // items says how the items of a queue are listed.
 func (s *Server) items() listing[core.QueueItem, wire.ItemSummary] {
 	return listing[core.QueueItem, wire.ItemSummary]{
-		params: []string{"state"},
-		wide:   []string{"data", "result"},
+		params: []string{"state"}, inLine: true,
+		wide: []string{"data", "result"},
 		omit: func(i core.QueueItem, asked include) core.QueueItem {
 			i.Data, i.State.Result = keepIf(asked.has("data"), i.Data), keepIf(asked.has("result"), i.State.Result)
 			return i

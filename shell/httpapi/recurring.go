@@ -25,6 +25,7 @@ func (s *Server) recurringRoutes() []route {
 		})},
 		{"PUT", "/v1/recurring/{id}", writingToken | edits, recurring.act(s.updateRecurring)},
 		{"DELETE", "/v1/recurring/{id}", writingToken | edits, recurring.act(s.deleteRecurring)},
+		bulk{path: "/v1/recurring", acts: []string{"pause", "resume", "trigger", "skip-next"}}.route(s),
 		{"POST", "/v1/recurring/{id}/pause", writingToken, recurring.act(s.pauseRecurring)},
 		{"POST", "/v1/recurring/{id}/resume", writingToken, recurring.act(s.resumeRecurring)},
 		{"POST", "/v1/recurring/{id}/trigger", writingToken, recurring.act(s.triggerRecurring)},
@@ -424,7 +425,7 @@ func required[T any](name string, dst **T, g wire.Optional[T]) error {
 // recurringHistory lists what became of the times of a recurring action, newest
 // first (C12).
 func (s *Server) recurringHistory(w http.ResponseWriter, r *http.Request, c *call) error {
-	a, q, err := s.recurring().visible(r, c, "limit", "page_token")
+	a, q, err := s.recurring().visible(r, c, "order", "limit", "page_token")
 	if err != nil {
 		return err
 	}

@@ -107,8 +107,15 @@ func (s *Server) routes() []route {
 // mux routes requests by path, and for each path by method. Unknown paths and methods
 // are answered in JSON, too: net/http's own 404 and 405 are plain text.
 func (s *Server) mux() *http.ServeMux {
+	mux := http.NewServeMux()
 	paths := make(map[string]map[string]http.Handler)
+	s.singles = make(map[string]route)
 	for _, rt := range s.routes() {
+		s.singles[rt.method+" "+rt.path] = rt
+		if strings.HasSuffix(rt.path, bulkPath) { // a job may be called so: other methods are about that one
+			mux.Handle(rt.method+" "+rt.path, s.endpoint(rt))
+			continue
+		}
 		if paths[rt.path] == nil {
 			paths[rt.path] = make(map[string]http.Handler)
 		}
@@ -118,7 +125,6 @@ func (s *Server) mux() *http.ServeMux {
 			paths[rt.path][http.MethodHead] = h
 		}
 	}
-	mux := http.NewServeMux()
 	for path, methods := range paths {
 		other := s.endpoint(route{path: path, access: anyone, serve: methodNotAllowed(slices.Sorted(maps.Keys(methods)))})
 		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {

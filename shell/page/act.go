@@ -35,6 +35,9 @@ type act struct {
 	// after gives where the act leads; nil: to what it was done to.
 	after func(q *visit, a *answer) string
 
+	// many: it is done to all that a list shows; nil: to one thing.
+	many *many
+
 	done    string // what is said afterwards
 	unbound bool   // it takes a token that is not bound
 }
@@ -157,9 +160,16 @@ func (q *visit) actLinks(on string, names ...string) (out []link) {
 			if a.on != on || a.name != name {
 				continue
 			}
+			params := q.scopeQuery()
+			if a.many != nil {
+				var ok bool
+				if params, ok = a.many.query(q); !ok {
+					continue
+				}
+			}
 			out = append(out, link{
 				Text: a.label, Danger: a.danger, Main: a.main, Refused: a.refuses(q),
-				Href: q.p.base + withQuery(q.filledIn(a.pattern()), q.scopeQuery()),
+				Href: q.p.base + withQuery(q.filledIn(a.pattern()), params),
 			})
 		}
 	}

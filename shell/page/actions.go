@@ -29,7 +29,7 @@ func actionActs() []act {
 		{
 			on: on, name: "cancel", method: "POST", api: "/v1/actions/{id}/cancel", label: "Cancel", danger: true, done: "The action was cancelled.",
 			says:   "A pending action does not run any more. A running one is told to stop, and is cancelled at once, or, if its end is awaited, once its tool has ended.",
-			fields: []field{{Name: "reason", Label: "Reason"}, {Name: "mode", Label: "Mode", Type: fieldChoice, Options: choice("", "await", "kill"), Help: "await: the action counts as running until its tool has ended."}},
+			fields: actionCancelFields,
 		},
 		{
 			on: on, name: "trigger", method: "POST", api: "/v1/actions/{id}/trigger", label: "Run now", main: true, done: "The action is due now.",
@@ -44,6 +44,11 @@ func actionActs() []act {
 			says: "Makes a new action of the webhook's body and headers, whatever came of the first one.", after: afterMade("/actions/"),
 		},
 	}
+}
+
+var actionCancelFields = []field{ // read-only: a table
+	{Name: "reason", Label: "Reason"},
+	{Name: "mode", Label: "Mode", Type: fieldChoice, Options: choice("", "await", "kill"), Help: "await: the action counts as running until its tool has ended."},
 }
 
 // afterMade leads to what an act has made.
@@ -103,14 +108,16 @@ func (q *visit) scopeFields() []field {
 	}
 }
 
+var actionFilters = append([]field{ // read-only: a table
+	{Name: "status", Label: "Status", Type: fieldChoice, Options: choice("", "pending", "running", "completed", "failed", "cancelled")},
+	{Name: "tool", Label: "Tool"}, {Name: "label", Label: "Label (name=value)"},
+}, madeFilters...)
+
 func (q *visit) actions() (view, error) {
 	var got wire.ActionList
 	t, err := q.read(list{
 		api: "/actions", path: "/actions", caption: "Actions, newest first",
-		filters: []field{
-			{Name: "status", Label: "Status", Type: fieldChoice, Options: choice("", "pending", "running", "completed", "failed", "cancelled")},
-			{Name: "tool", Label: "Tool"}, {Name: "label", Label: "Label"},
-		},
+		filters: actionFilters, ordered: true,
 		head:  []string{"Label", "Status", "Tool", "Due", "Finished", "Tenant", "Id"},
 		empty: "There is no action. An action is one run of a tool: a new one, a time of a recurring action, or a webhook makes one.",
 	}, &got)
@@ -121,7 +128,7 @@ func (q *visit) actions() (view, error) {
 		t.Rows = append(t.Rows, q.actionRow(core.Action(a)))
 	}
 	q.next(t, got.NextPageToken)
-	return view{Title: "Actions", Acts: q.actLinks("/actions", "new"), Body: []block{{Table: t}}}, nil
+	return view{Title: "Actions", Acts: q.actLinks("/actions", "new", "retry-all", "trigger-all", "cancel-all"), Body: []block{{Table: t}}}, nil
 }
 
 func (q *visit) actionRow(a core.Action) []cell {

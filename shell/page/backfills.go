@@ -13,10 +13,10 @@ func (q *visit) backfills() (view, error) {
 	var got wire.BackfillList
 	t, err := q.read(list{
 		api: "/backfills", path: "/backfills", caption: "Backfills, newest first",
-		filters: []field{
+		filters: append([]field{
 			{Name: "status", Label: "Status", Type: fieldChoice, Options: choice("", "running", "completed", "cancelled")},
 			{Name: "schedule", Label: "Schedule", Help: "Its id."},
-		},
+		}, madeFilters...), ordered: true,
 		head:  []string{"Schedule", "Status", "Done", "Failed", "From", "To", "By", "Tenant", "Id"},
 		empty: "There is no backfill. A backfill dispatches past times of a schedule that were not dispatched: the page of a recurring action makes one.",
 	}, &got)

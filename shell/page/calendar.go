@@ -28,7 +28,8 @@ func (q *visit) occurrences() (view, error) {
 			{Name: "outcome", Label: "Outcome"}, {Name: "from", Label: "From", Type: fieldTime}, {Name: "to", Label: "To", Type: fieldTime},
 			{Name: "schedule_id", Label: "Id of the schedule"},
 		},
-		head: []string{"Name", "Time", "What became of it", "Why", "Took", "Made", "Tenant"}, empty: "No time of a schedule has come yet.",
+		ordered: true,
+		head:    []string{"Name", "Time", "What became of it", "Why", "Took", "Made", "Tenant"}, empty: "No time of a schedule has come yet.",
 	}, &got)
 	if err != nil {
 		return view{}, err

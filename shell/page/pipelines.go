@@ -17,9 +17,9 @@ func (q *visit) pipelines() (view, error) {
 	var got wire.PipelineList
 	t, err := q.read(list{
 		api: "/pipelines", path: "/pipelines", caption: "Pipelines, newest first",
-		filters: []field{{Name: "status", Label: "Status", Type: fieldChoice, Options: choice("", "init", "blocked", "running", "done", "failed", "cancelled")}},
-		head:    []string{"Pipeline", "Status", "Phase", "Started", "Took", "Tenant", "Id"},
-		empty:   "There is no pipeline. A pipeline runs the phases of a runbook in order: orreryd pipeline start starts one of a runbook file, and the button above one of a definition.",
+		filters: append([]field{{Name: "status", Label: "Status", Type: fieldChoice, Options: choice("", "init", "blocked", "running", "done", "failed", "cancelled")}}, madeFilters...), ordered: true,
+		head:  []string{"Pipeline", "Status", "Phase", "Started", "Took", "Tenant", "Id"},
+		empty: "There is no pipeline. A pipeline runs the phases of a runbook in order: orreryd pipeline start starts one of a runbook file, and the button above one of a definition.",
 	}, &got)
 	if err != nil {
 		return view{}, err
@@ -34,7 +34,7 @@ func (q *visit) pipelines() (view, error) {
 		})
 	}
 	q.next(t, got.NextPageToken)
-	return view{Title: "Pipelines", Acts: q.actLinks("/pipelines", "new"), Body: []block{{Table: t}}}, nil
+	return view{Title: "Pipelines", Acts: q.actLinks("/pipelines", "new", "retry-all", "cancel-all"), Body: []block{{Table: t}}}, nil
 }
 
 // waitingWords say what a running phase waits for.

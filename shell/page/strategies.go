@@ -21,8 +21,8 @@ func (q *visit) strategies() (view, error) {
 	var got wire.StrategyList
 	t, err := q.read(list{
 		api: "/strategies", path: "/strategies", caption: "Strategies, newest first", head: strategyHead,
-		filters: []field{{Name: "status", Label: "Status", Type: fieldChoice, Options: choice("", "running", "succeeded", "exhausted", "cancelled")}},
-		empty:   "There is no strategy. A strategy tries approaches in order until one succeeds: the button above makes one, and so does a phase of a pipeline.",
+		filters: append([]field{{Name: "status", Label: "Status", Type: fieldChoice, Options: choice("", "running", "succeeded", "exhausted", "cancelled")}}, madeFilters...), ordered: true,
+		empty: "There is no strategy. A strategy tries approaches in order until one succeeds: the button above makes one, and so does a phase of a pipeline.",
 	}, &got)
 	if err != nil {
 		return view{}, err
@@ -31,7 +31,7 @@ func (q *visit) strategies() (view, error) {
 		t.Rows = append(t.Rows, q.strategyRow(s))
 	}
 	q.next(t, got.NextPageToken)
-	return view{Title: "Strategies", Acts: q.actLinks("/strategies", "new"), Body: []block{{Table: t}}}, nil
+	return view{Title: "Strategies", Acts: q.actLinks("/strategies", "new", "cancel-all"), Body: []block{{Table: t}}}, nil
 }
 
 func (q *visit) strategyRow(s wire.StrategySummary) []cell {

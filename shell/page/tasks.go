@@ -19,8 +19,8 @@ func (q *visit) tasks() (view, error) {
 	var got wire.TaskList
 	t, err := q.read(list{
 		api: "/tasks", path: "/tasks", caption: "Tasks, newest first", head: taskHead,
-		filters: []field{{Name: "status", Label: "Status", Type: fieldChoice, Options: choice("", "pending", "running", "stuck", "done")}},
-		empty:   "There is no task. A task is work that is watched by its heartbeats, such as that of an agent in a terminal: the button above makes one, and so does a phase of a pipeline.",
+		filters: append([]field{{Name: "status", Label: "Status", Type: fieldChoice, Options: choice("", "pending", "running", "stuck", "done")}}, madeFilters...), ordered: true,
+		empty: "There is no task. A task is work that is watched by its heartbeats, such as that of an agent in a terminal: the button above makes one, and so does a phase of a pipeline.",
 	}, &got)
 	if err != nil {
 		return view{}, err
@@ -29,7 +29,7 @@ func (q *visit) tasks() (view, error) {
 		t.Rows = append(t.Rows, q.taskRow(k))
 	}
 	q.next(t, got.NextPageToken)
-	return view{Title: "Tasks", Acts: q.actLinks("/tasks", "new"), Body: []block{{Table: t}}}, nil
+	return view{Title: "Tasks", Acts: q.actLinks("/tasks", "new", "cancel-all"), Body: []block{{Table: t}}}, nil
 }
 
 func (q *visit) taskRow(k wire.TaskSummary) []cell {

@@ -95,6 +95,7 @@ type table struct {
 	Rows    [][]cell
 	Empty   string // what would fill it
 	Filter  *filter
+	Order   *link  // to the list the other way around
 	Next    string // the address of the next page
 	First   string // that of the first page, on others
 }

@@ -305,10 +305,13 @@ func (s *scoped) addFlags(a *app, cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// withScope adds the flags to all commands but list, which has its own.
+// ownScope marks a command that has flags --namespace and --tenant of its own.
+const ownScope = "own scope"
+
+// withScope adds the flags to all commands but those that have their own, such as list.
 func (a *app) withScope(s *scoped, commands ...*cobra.Command) []*cobra.Command {
 	for _, c := range commands {
-		if c.Name() != "list" {
+		if c.Name() != "list" && c.Annotations[ownScope] == "" {
 			s.addFlags(a, c)
 		}
 	}
