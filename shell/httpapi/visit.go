@@ -271,6 +271,9 @@ func (s *Server) StreamChanges(w http.ResponseWriter, r *http.Request, v *Visito
 	defer changes.Close()
 	w.Header().Set("Cache-Control", "no-store")
 	out := newEventStream(w)
+	if r.Method == http.MethodHead {
+		return nil
+	}
 	if !out.write("retry: 2000\n\n") {
 		return nil
 	}
