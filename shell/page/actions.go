@@ -170,11 +170,11 @@ func (q *visit) action() (view, error) {
 		v.Acts = q.actLinks("/actions/{id}", "trigger", "cancel")
 	case !a.Status.Type.Terminal():
 		v.Acts = q.actLinks("/actions/{id}", "cancel")
-	default:
+	case mayBeMadeAgain(a, false):
 		v.Acts = q.actLinks("/actions/{id}", "retry")
 	}
 	v.More = []link{q.changesLink(core.KindAction, id)}
-	if a.Trigger.Route != "" {
+	if mayBeMadeAgain(a, true) {
 		v.Acts = append(v.Acts, q.actLinks("/actions/{id}", "redeliver")...)
 	}
 	if a.Status.Reason != "" {
@@ -194,6 +194,12 @@ func (q *visit) action() (view, error) {
 		v.Body = append(v.Body, history)
 	}
 	return v, nil
+}
+
+// mayBeMadeAgain asks the rule by which the API refuses it.
+func mayBeMadeAgain(a core.Action, redeliver bool) bool {
+	_, err := a.Again(uuid.Nil, redeliver, core.Clock{})
+	return err == nil
 }
 
 func (q *visit) actionFacts(a core.Action) []fact {
