@@ -68,6 +68,30 @@ func TestThePageWithAnAddressOfItsOwnIsServedThereAlone(t *testing.T) {
 	assert.Contains(t, cli(t, nil, "", "actions", "list", "--server", page).err, "is --server right?")
 }
 
+func TestAProxyMayLeaveTheBasePathOrTakeItOff(t *testing.T) {
+	t.Parallel()
+	c := write(t, "orrery.toml", "[page]\nbase_path = '/orrery'\n")
+	p := start(t, "--db", database(t), "--config", c)
+	p.ok("lock", "acquire", "deploy/prod", "--holder", "ann")
+	client := &http.Client{Timeout: patience}
+	for path, status := range map[string]int{
+		"/ui/": 200, "/orrery/ui/": 200, "/ui/locks/deploy%2Fprod?namespace=default&tenant=default": 200, "/orrery/ui/locks/deploy%2Fprod?namespace=default&tenant=default": 200,
+		"/": 303, "/orrery": 303, "/orrery/": 303, "/orrery/v1/info": 404, "/orrery/uix": 404, "/v1/info": 200,
+	} {
+		got := browse(t, client, "GET", p.url+path, nil)
+		assert.Equal(t, status, got.StatusCode, path)
+		if status == 303 {
+			assert.Equal(t, "/orrery/ui/", got.Header.Get("Location"), path)
+		}
+		if strings.HasSuffix(path, "/ui/") {
+			body, err := io.ReadAll(got.Body)
+			require.NoError(t, err)
+			assert.Contains(t, string(body), `href="/orrery/ui/schedules"`)
+			assert.NotContains(t, string(body), `href="/ui/`)
+		}
+	}
+}
+
 func TestThePageWithAnAddressOfItsOwnServesWithoutTokensABrowserOfThisMachineAlone(t *testing.T) {
 	t.Parallel()
 	_, _, page := pageApart(t, "")

@@ -27,19 +27,31 @@ func (d *daemon) addPage(api *httpapi.Server) error {
 	return nil
 }
 
-// withPage serves the page beside something else, and leads browsers from the root to it.
+// withPage serves the page beside something else, and leads browsers from the root to it. A proxy may take base_path off or leave
+// it: nginx decodes the names in a path that it takes something off.
 func (d *daemon) withPage(ui, rest http.Handler) http.Handler {
 	const mount = page.DefaultMount
+	base := d.c.Page.BasePath
+	left := http.StripPrefix(base, ui)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path := r.URL.Path; {
-		case path == mount, strings.HasPrefix(path, mount+"/"):
+		case below(path, base+mount):
+			left.ServeHTTP(w, r)
+		case below(path, mount):
 			ui.ServeHTTP(w, r)
-		case path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead) && strings.Contains(r.Header.Get("Accept"), "text/html"):
-			http.Redirect(w, r, d.c.Page.BasePath+mount+"/", http.StatusSeeOther)
+		case (path == "/" || path == base || path == base+"/") && asksForAPage(r):
+			http.Redirect(w, r, base+mount+"/", http.StatusSeeOther)
 		default:
 			rest.ServeHTTP(w, r)
 		}
 	})
+}
+
+func below(path, mount string) bool { return path == mount || strings.HasPrefix(path, mount+"/") }
+
+// asksForAPage reports whether somebody opens an address in a browser.
+func asksForAPage(r *http.Request) bool {
+	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && strings.Contains(r.Header.Get("Accept"), "text/html")
 }
 
 // probes lets through to the API what a load balancer before the page asks whether the daemon lives.
