@@ -217,7 +217,7 @@ func (q *visit) actionFacts(a core.Action) []fact {
 	}
 	return facts(
 		fact{"Tool", codeOf(a.ToolName)}, fact{"Type", textOf(a.ActionType)}, fact{"Due", q.at(a.Trigger.NextTickAt)},
-		fact{"Started", q.at(a.StartedAt)}, fact{"Finished", q.at(a.FinishedAt)}, fact{"Took", textOf(q.took(a.StartedAt, a.FinishedAt))},
+		fact{"Started", q.at(a.StartedAt)}, fact{"Finished", q.at(a.FinishedAt)}, fact{"Took", q.lasted(a.StartedAt, a.FinishedAt)},
 		fact{"Attempt", textOf(attempts)}, fact{"Tries again", q.at(a.RetryAt)}, fact{"Recurring action", parent}, fact{"Made again of", again},
 		fact{"Webhook route", codeOf(a.Trigger.Route)}, fact{"Dedup key", codeOf(a.DedupKey)}, fact{"Whose", whose(a.Namespace, a.Tenant)},
 		fact{"Created", q.at(a.CreatedAt)}, fact{"Changed", q.at(a.UpdatedAt)}, fact{"Id", codeOf(a.ID.String())},

@@ -2,8 +2,10 @@ package page_test
 
 import (
 	"bufio"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"testing"
 	"time"
 
@@ -29,6 +31,15 @@ func (k *kit) request(client *http.Client, method, url string) *http.Response {
 	require.NoError(k.t, err)
 	k.t.Cleanup(func() { _ = got.Body.Close() })
 	return got
+}
+
+// loadedAnew is after how long page.js loads a page anew of which nothing was told.
+const loadedAnew = 2 * time.Minute
+
+func TestTheBenchmarkOfOpenPagesLoadsThemAnewAsTheirScriptDoes(t *testing.T) {
+	script, err := os.ReadFile("static/page.js")
+	require.NoError(t, err)
+	assert.Contains(t, string(script), fmt.Sprintf("const loadedAnew = %d,", loadedAnew.Milliseconds()))
 }
 
 func TestTheHeadOfTheStreamOfChangesIsThatOfTheStreamAndEndsAtOnce(t *testing.T) {

@@ -111,7 +111,7 @@ func (q *visit) runsNow() ([]tile, []block, error) {
 	t := &table{Caption: "Running", Head: []string{"What", "Since", "For", "Tenant"}, Empty: "No action runs."}
 	for _, a := range running.Actions[:min(len(running.Actions), overviewRows)] {
 		t.Rows = append(t.Rows, []cell{
-			textOf(nameOfAction(core.Action(a))).to(q.page(pathOf("actions", a.ID.String()))).wide(), q.at(a.StartedAt), textOf(q.took(a.StartedAt, 0)), whose(a.Namespace, a.Tenant),
+			textOf(nameOfAction(core.Action(a))).to(q.page(pathOf("actions", a.ID.String()))).wide(), q.at(a.StartedAt), q.lasted(a.StartedAt, 0), whose(a.Namespace, a.Tenant),
 		})
 	}
 	tiles := []tile{{Name: "actions run", Value: counted(len(running.Actions), running.NextPageToken != ""), Href: q.page("/actions", "status", "running"), Tone: toneBusy}}

@@ -71,6 +71,15 @@ func (q *visit) took(from, to effects.Time) string {
 	return precisely(max(end.Sub(from.Std()), 0))
 }
 
+// lasted is a cell of [visit.took], which counts on while it has not ended.
+func (q *visit) lasted(from, to effects.Time) cell {
+	c := textOf(q.took(from, to))
+	if !from.IsZero() && to.IsZero() {
+		c.Since = from.Std().UTC().Format(time.RFC3339)
+	}
+	return c
+}
+
 // precisely gives a duration as people read it, to the millisecond where it is short.
 func precisely(d time.Duration) string {
 	switch {

@@ -54,6 +54,7 @@ type cell struct {
 	Code  bool
 	Hint  string // shown behind it
 	At    *moment
+	Since string // the time, RFC 3339, from which on Text tells how long something lasts that goes on
 	More  []cell // further values behind it
 	Bar   int    // of a hundred, plus one; 0: none
 	Lines []string
