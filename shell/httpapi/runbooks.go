@@ -340,8 +340,8 @@ func (s *Server) workerRoutes() []route {
 	return []route{
 		{"GET", "/v1/workers", anyToken | lists, s.listWorkers()},
 		{"GET", "/v1/workers/{name}", anyToken, s.workers(http.StatusOK).show},
-		{"PUT", "/v1/workers/{name}", writingToken, s.putWorker},
-		{"DELETE", "/v1/workers/{name}", writingToken, tellNamed(s.workers(http.StatusAccepted), true, deleteWorker)},
+		{"PUT", "/v1/workers/{name}", writingToken | edits, s.putWorker},
+		{"DELETE", "/v1/workers/{name}", writingToken | edits, tellNamed(s.workers(http.StatusAccepted), true, deleteWorker)},
 		{"POST", "/v1/workers/{name}/pause", writingToken, s.tellWorker(core.WorkerPause{})},
 		{"POST", "/v1/workers/{name}/resume", writingToken, s.tellWorker(core.WorkerResume{})},
 		{"POST", "/v1/workers/{name}/wake", writingToken, s.tellWorker(core.WorkerWake{})},
@@ -400,5 +400,8 @@ func (s *Server) putWorker(w http.ResponseWriter, r *http.Request, c *call) erro
 		Namespace: n.Namespace, Tenant: n.Tenant, Name: n.name,
 		Queue: body.Queue, Concurrency: body.Concurrency, PollMS: body.PollMS, Do: body.Do,
 	}})
+	if err == nil {
+		c.tag(w, k)
+	}
 	return reply(w, k, err)
 }

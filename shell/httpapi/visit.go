@@ -113,9 +113,14 @@ func (s *Server) keyed(ctx context.Context, text string) ([]byte, error) {
 	if _, err := s.sealer(ctx); err != nil {
 		return nil, err
 	}
+	return s.hashed(text), nil
+}
+
+// hashed is keyed once there is a key.
+func (s *Server) hashed(text string) []byte {
 	mac := hmac.New(sha256.New, s.pageTokens.secret())
 	mac.Write([]byte(text))
-	return mac.Sum(nil), nil
+	return mac.Sum(nil)
 }
 
 // secret gives the key, which [Server.sealer] has made.
