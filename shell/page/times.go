@@ -53,8 +53,10 @@ func roughly(d time.Duration) string {
 			return fmt.Sprintf("%d h", h)
 		}
 		return fmt.Sprintf("%d h %d min", h, m)
-	default:
+	case d < 2*365*24*time.Hour:
 		return fmt.Sprintf("%d days", int(d.Hours()/24))
+	default:
+		return fmt.Sprintf("%d years", int(d.Hours()/24/365.25))
 	}
 }
 

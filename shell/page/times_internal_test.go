@@ -11,7 +11,7 @@ import (
 func TestATimeIsToldByItsDistanceInItsGreatestUnit(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "now", -30 * time.Second: "30 s ago", -119 * time.Second: "119 s ago", -2 * time.Minute: "2 min ago", -119 * time.Minute: "119 min ago",
-		-2 * time.Hour: "2 h ago", -200 * time.Minute: "3 h 20 min ago", -680 * time.Minute: "11 h ago", -50 * time.Hour: "2 days ago", 5 * time.Minute: "in 5 min",
+		-2 * time.Hour: "2 h ago", -200 * time.Minute: "3 h 20 min ago", -680 * time.Minute: "11 h ago", -50 * time.Hour: "2 days ago", 5 * time.Minute: "in 5 min", 729 * 24 * time.Hour: "in 729 days", 3 * 366 * 24 * time.Hour: "in 3 years",
 	} {
 		assert.Equal(t, want, ago(d), d)
 	}

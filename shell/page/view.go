@@ -11,6 +11,7 @@ import (
 type view struct {
 	Title   string
 	Kind    string // of what the title names, such as "Action"; may be empty
+	Of      string // what the title is done to, such as an action's label; may be empty
 	State   *cell  // of what the title names
 	Crumbs  []link
 	Acts    []link

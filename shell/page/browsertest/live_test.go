@@ -155,7 +155,7 @@ func TestTimesGrowOldWithoutAskingTheServer(t *testing.T) {
 		{-30, aTime, "(29|30|31) s ago"}, {-150, aTime, "2 min ago"},
 		{-118*60 - 30, aTime, "118 min ago"}, {-7230, aTime, "2 h ago"},
 		{-200*60 - 30, aTime, "3 h 20 min ago"}, {-680 * 60, aTime, "11 h ago"},
-		{-50 * 3600, aTime, "2 days ago"}, {330, aTime, "in 5 min"},
+		{-50 * 3600, aTime, "2 days ago"}, {330, aTime, "in 5 min"}, {700 * 86400, aTime, "in (699|700) days"}, {4 * 366 * 86400, aTime, "in 4 years"},
 		{-5, lasting, "[456].0 s"}, {-40, lasting, "(39|40|41)s"}, {-80, lasting, "1m(19|20|21)s"},
 		{-3630, lasting, "1h[01]m"}, {-5000, lasting, "1h23m"},
 	} {

@@ -129,7 +129,7 @@
     if (s < 120) return s + " s";
     if (h < 2) return Math.floor(s / 60) + " min";
     if (h < 48) return h + " h" + (m === 0 || h >= 10 ? "" : " " + m + " min");
-    return Math.floor(h / 24) + " days";
+    return h < 2 * 365 * 24 ? Math.floor(h / 24) + " days" : Math.floor(h / 24 / 365.25) + " years";
   };
   const precisely = (s) => {
     if (s < 10) return s.toFixed(1) + " s";
