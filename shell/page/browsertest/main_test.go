@@ -4,6 +4,7 @@
 //	ORRERY_BROWSER=off      the tests are skipped: the gate runs them in the step page, and in no other
 //	ORRERY_AXE=FILE         axe.js of the npm package axe-core; without it the checks of accessibility are skipped
 //	ORRERY_SCREENSHOTS=DIR  pictures of the main pages are written there
+//	ORRERY_PICTURES=DIR     and there those of docs/page.md
 //
 // Without Chromium, or nginx for those through a proxy, the tests are skipped with a word about it, and fail if ORRERY_REQUIRE_PROGRAMS=1.
 package browsertest_test
