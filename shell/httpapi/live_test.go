@@ -60,7 +60,7 @@ func TestAStreamOfChangesSaysThatItLivesAndTellsOfAChangeAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := start(t, setup{})
 		s := listen(t, a, 1)[0]
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		synctest.Wait()
 		assert.Zero(t, s.count("changed"))
 		assert.Equal(t, 4, s.count("alive"))
@@ -69,7 +69,7 @@ func TestAStreamOfChangesSaysThatItLivesAndTellsOfAChangeAtOnce(t *testing.T) {
 		assert.Equal(t, 1, s.count("changed"), "at once")
 		a.changeSomething()
 		assert.Equal(t, 1, s.count("changed"), "not twice within a second")
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		synctest.Wait()
 		assert.Equal(t, 2, s.count("changed"))
 	})
@@ -82,7 +82,7 @@ func TestTheMorePagesAreOpenTheLessOftenEachIsToldOfChanges(t *testing.T) {
 		streams := listen(t, a, pages)
 		for range seconds {
 			a.changeSomething()
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 		}
 		told := 0
 		for i, s := range streams {

@@ -51,10 +51,10 @@ func BenchmarkOpenPages(b *testing.B) {
 			if bench.every > 0 {
 				all.Go(func() { s.change(ctx, b, bench.every) })
 			}
-			time.Sleep(2 * time.Second) // what came with the opening is over
+			<-time.After(2 * time.Second) // what came with the opening is over
 			before, loaded, begin := processorTime(b), loads.Load(), time.Now()
 			for b.Loop() {
-				time.Sleep(time.Second)
+				<-time.After(time.Second)
 			}
 			took := time.Since(begin).Seconds()
 			b.ReportMetric((processorTime(b)-before).Seconds()/took, "cpu-s/s")

@@ -84,7 +84,7 @@ func small(t *testing.T, shot []byte) []byte {
 	counts := make(map[color.RGBA]int)
 	at := func(x, y int) color.RGBA {
 		r, g, b, _ := full.At(x, y).RGBA()
-		return color.RGBA{uint8(r >> 8), uint8(g >> 8), uint8(b >> 8), 0xff} //nolint:gosec // 16 bits, of which the upper 8 are taken
+		return color.RGBA{uint8(r >> 8), uint8(g >> 8), uint8(b >> 8), 0xff}
 	}
 	bounds := full.Bounds()
 	for y := range bounds.Dy() {
@@ -108,7 +108,7 @@ func small(t *testing.T, shot []byte) []byte {
 			c := at(x, y)
 			i, known := nearest[c]
 			if !known {
-				i = uint8(palette.Index(c)) //nolint:gosec // below 256
+				i = uint8(palette.Index(c))
 				nearest[c] = i
 			}
 			out.SetColorIndex(x, y, i)

@@ -34,7 +34,7 @@ func program(t *testing.T) string {
 	t.Helper()
 	p := &theProgram
 	p.once.Do(func() {
-		if p.dir, p.err = os.MkdirTemp("", "orrery-browsertest-"); p.err != nil {
+		if p.dir, p.err = os.MkdirTemp("", "orrery-browsertest-"); p.err != nil { //nolint:usetesting // it outlives the test
 			return
 		}
 		build := exec.CommandContext(context.Background(), "go", "build", "-buildvcs=false", "-o", p.dir, "./examples/orreryd")
