@@ -222,7 +222,7 @@ func (p *Page) showAct(w http.ResponseWriter, q *visit, a act, status int, field
 		}
 	}
 	q.nav, _ = listOf(strings.Split(a.on, "/")[1])
-	p.render(w, q, status, view{Title: a.label, ActForm: f, Static: true, Crumbs: q.crumbsOf(a)})
+	p.render(w, q, status, view{Title: a.label, Of: q.subject(a), ActForm: f, Static: true, Crumbs: q.crumbsOf(a)})
 }
 
 // crumbsOf leads from the form of an act back to what it is done to, by the addresses on the way that have a page.

@@ -177,11 +177,11 @@ func (q *visit) action() (view, error) {
 		v.Acts = q.actLinks("/actions/{id}", "trigger", "cancel")
 	case !a.Status.Type.Terminal():
 		v.Acts = q.actLinks("/actions/{id}", "cancel")
-	default:
+	case mayBeMadeAgain(a, false):
 		v.Acts = q.actLinks("/actions/{id}", "retry")
 	}
 	v.More = []link{q.changesLink(core.KindAction, id)}
-	if a.Trigger.Route != "" {
+	if mayBeMadeAgain(a, true) {
 		v.Acts = append(v.Acts, q.actLinks("/actions/{id}", "redeliver")...)
 	}
 	if a.Status.Reason != "" {
@@ -203,6 +203,12 @@ func (q *visit) action() (view, error) {
 	return v, nil
 }
 
+// mayBeMadeAgain asks the rule by which the API refuses it.
+func mayBeMadeAgain(a core.Action, redeliver bool) bool {
+	_, err := a.Again(uuid.Nil, redeliver, core.Clock{})
+	return err == nil
+}
+
 func (q *visit) actionFacts(a core.Action) []fact {
 	var parent cell
 	if of := a.Metadata[core.MetaRecurringID]; of != "" {
@@ -218,7 +224,7 @@ func (q *visit) actionFacts(a core.Action) []fact {
 	}
 	own := facts(
 		fact{"Tool", codeOf(a.ToolName)}, fact{"Type", textOf(a.ActionType)}, fact{"Due", q.at(a.Trigger.NextTickAt)},
-		fact{"Started", q.at(a.StartedAt)}, fact{"Finished", q.at(a.FinishedAt)}, fact{"Took", textOf(q.took(a.StartedAt, a.FinishedAt))},
+		fact{"Started", q.at(a.StartedAt)}, fact{"Finished", q.at(a.FinishedAt)}, fact{"Took", q.lasted(a.StartedAt, a.FinishedAt)},
 		fact{"Attempt", textOf(attempts)}, fact{"Tries again", q.at(a.RetryAt)}, fact{"Recurring action", parent}, fact{"Made again of", again},
 		fact{"Webhook route", q.routeOf(a.Trigger)}, fact{"Received", q.at(a.Trigger.ReceivedAt)}, fact{"Dedup key", codeOf(a.DedupKey)}, fact{"Whose", whose(a.Namespace, a.Tenant)},
 		fact{"Created", q.at(a.CreatedAt)}, fact{"Changed", q.at(a.UpdatedAt)}, fact{"Id", codeOf(a.ID.String())},

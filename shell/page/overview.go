@@ -110,15 +110,15 @@ func (q *visit) runsNow() ([]tile, []block, error) {
 	t := &table{Caption: "Running", Head: []string{"What", "Since", "For", "Tenant"}, Empty: "No action runs."}
 	for _, a := range running.Actions[:min(len(running.Actions), overviewRows)] {
 		t.Rows = append(t.Rows, []cell{
-			textOf(nameOfAction(core.Action(a))).to(q.page(pathOf("actions", a.ID.String()))).wide(), q.at(a.StartedAt), textOf(q.took(a.StartedAt, 0)), whose(a.Namespace, a.Tenant),
+			textOf(nameOfAction(core.Action(a))).to(q.page(pathOf("actions", a.ID.String()))).wide(), q.at(a.StartedAt), q.lasted(a.StartedAt, 0), whose(a.Namespace, a.Tenant),
 		})
 	}
-	tiles := []tile{{Name: "actions run", Value: counted(len(running.Actions), running.NextPageToken != ""), Href: q.page("/actions", "status", "running"), Tone: toneBusy}}
+	tiles := []tile{{Name: "actions running", Value: counted(len(running.Actions), running.NextPageToken != ""), Href: q.page("/actions", "status", "running"), Tone: toneBusy}}
 	var pipelines wire.PipelineList
 	if err := q.get("/pipelines", url.Values{"status": {"running"}, "limit": {"100"}}, &pipelines); err != nil {
 		return nil, nil, err
 	}
-	tiles = append(tiles, tile{Name: "pipelines run", Value: counted(len(pipelines.Pipelines), pipelines.NextPageToken != ""), Href: q.page("/pipelines", "status", "running"), Tone: toneBusy})
+	tiles = append(tiles, tile{Name: "pipelines running", Value: counted(len(pipelines.Pipelines), pipelines.NextPageToken != ""), Href: q.page("/pipelines", "status", "running"), Tone: toneBusy})
 	return tiles, []block{{Title: "Running now", Table: t}}, nil
 }
 

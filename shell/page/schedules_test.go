@@ -209,9 +209,25 @@ func TestAnActionShowsWhyItFailedAndIsRunAgain(t *testing.T) {
 	body := k.read("/actions/" + id)
 	assert.Contains(t, body, `class="notice bad" role="alert"`)
 	assert.Contains(t, words(body), "did <b>not</b> work")
+	require.Contains(t, body, `href="/ui/actions/`+id+`/retry"`)
 	to := k.act("/actions/"+id+"/retry", nil)
 	assert.NotContains(t, to, id)
 	assert.Contains(t, k.text(to), "A new action was made of the one that had ended.")
+}
+
+func TestAnActionThatTheAPIWouldNotMakeAgainOffersNoSuchAct(t *testing.T) {
+	k := newKit(t)
+	done := k.make("/v1/actions", `{"tool_name":"echo"}`)
+	k.until("/v1/actions/"+done, "status.type", "completed")
+	assert.NotContains(t, k.text("/actions/"+done), "Run again")
+	assert.NotContains(t, k.text("/actions/"+done), "Deliver again")
+
+	release := k.make("/v1/pipelines", `{"namespace":"n","tenant":"t","definition":{"name":"release","phases":[{"name":"publish","run":{"tool":"fail"}}]}}`)
+	k.until("/v1/pipelines/"+release, "phase.type", "failed")
+	list, _ := k.write("GET", "/v1/actions?status=failed", "")["actions"].([]any)
+	require.Len(t, list, 1)
+	part, _ := list[0].(map[string]any)["id"].(string)
+	assert.NotContains(t, k.text("/actions/"+part), "Run again", "the pipeline waits for its end")
 }
 
 func tomorrowUTC() string { return time.Now().UTC().AddDate(0, 0, 1).Format(time.DateOnly) }

@@ -75,7 +75,7 @@ func (q *visit) worker() (view, error) {
 	for _, j := range w.Running {
 		t.Rows = append(t.Rows, []cell{
 			codeOf(shortID(j.Item.String())).to(q.scoped(pathOf("queues", j.Queue, "items", j.Item.String()), w.Namespace, w.Tenant)), number(j.Attempt), q.machine(j.Child),
-			q.at(j.StartedAt), textOf(q.took(j.StartedAt, 0)),
+			q.at(j.StartedAt), q.lasted(j.StartedAt, 0),
 		})
 	}
 	return withBlocks(v, block{Title: "In hand", Table: t}, asJSON("What it does with each item", w.Do)), nil
