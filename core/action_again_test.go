@@ -43,7 +43,8 @@ func TestAWebhookIsDeliveredAgainWithItsBodyHeadersAndRoute(t *testing.T) {
 func TestTheIDOfWhatIsMadeAgainOnceFollowsFromTheActionAlone(t *testing.T) {
 	a, b := core.Action{ActionSpec: goldenActionSpec()}, core.Action{ActionSpec: goldenActionSpec()}
 	b.ID = id(8)
-	assert.Equal(t, a.OnceID(false), a.OnceID(false))
+	again := core.Action{ActionSpec: goldenActionSpec(), Status: core.Status{Type: core.StatusFailed}}
+	assert.Equal(t, a.OnceID(false), again.OnceID(false))
 	assert.NotEqual(t, a.OnceID(false), a.OnceID(true), "a retry is no redelivery")
 	assert.NotEqual(t, a.OnceID(false), b.OnceID(false))
 	assert.EqualValues(t, 5, a.OnceID(false).Version(), "which nobody can give from outside")

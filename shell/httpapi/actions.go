@@ -22,10 +22,6 @@ func (s *Server) actionRoutes() []route {
 		{"GET", "/v1/actions", anyToken | lists, actions.page(s, "actions")},
 		{"GET", "/v1/actions/{id}", anyToken, actions.act(show[core.Action])},
 		{"GET", "/v1/actions/{id}/history", anyToken | lists, s.actionHistory},
-		bulk{
-			path: "/v1/actions", acts: []string{"cancel", "trigger", "retry"}, words: statusWords(core.KindAction),
-			status: statusNow(actions, func(a core.Action) string { return string(a.Status.Type) }),
-		}.route(s),
 		{"POST", "/v1/actions/{id}/cancel", writingToken, actions.act(s.cancelAction)},
 		{"POST", "/v1/actions/{id}/trigger", writingToken, actions.act(s.triggerAction)},
 		{"POST", "/v1/actions/{id}/retry", writingToken, s.makeAgain(actions, false)},

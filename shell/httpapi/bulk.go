@@ -38,6 +38,34 @@ type bulk struct {
 	status func(r *http.Request, c *call) (string, error)
 }
 
+// bulkRoutes are the bulk acts of all kinds. A test holds that there is a request for one of each act.
+func (s *Server) bulkRoutes() []route {
+	return []route{
+		bulk{
+			path: "/v1/actions", acts: []string{"cancel", "trigger", "retry"}, words: statusWords(core.KindAction),
+			status: statusNow(s.actions(), func(a core.Action) string { return string(a.Status.Type) }),
+		}.route(s),
+		bulk{
+			path: "/v1/runs", acts: []string{"cancel", "retry", "abandon"}, words: statusWords(core.KindOrchestrator),
+			status: statusNow(s.runs(), func(o core.Orchestrator) string { return string(o.State) }),
+		}.route(s),
+		bulk{
+			path: "/v1/pipelines", acts: []string{"cancel", "retry", "start", "unblock"}, words: statusWords(core.KindPipeline),
+			status: statusNow(s.pipelines(), func(p core.Pipeline) string { return string(p.Phase.Type) }),
+		}.route(s),
+		bulk{
+			path: "/v1/tasks", acts: []string{"cancel"}, words: statusWords(core.KindTask),
+			status: statusNow(s.tasks(), func(t core.Task) string { return string(t.State.Type) }),
+		}.route(s),
+		bulk{
+			path: "/v1/strategies", acts: []string{"cancel"}, words: statusWords(core.KindStrategy),
+			status: statusNow(s.strategies(), func(y core.Strategy) string { return string(y.Status) }),
+		}.route(s),
+		bulk{path: "/v1/recurring", acts: []string{"pause", "resume", "trigger", "skip-next"}}.route(s),
+		bulk{path: "/v1/jobs", acts: []string{"pause", "resume", "trigger", "skip-next"}}.route(s),
+	}
+}
+
 // statusNow reads the status of the machine of the path.
 func statusNow[S core.State, Out any](k machines[S, Out], of func(S) string) func(*http.Request, *call) (string, error) {
 	return func(r *http.Request, c *call) (string, error) {

@@ -53,7 +53,6 @@ func (s *Server) jobRoutes() []route {
 		{"GET", "/v1/jobs/{id}", anyToken, s.onJob(s.getJob)},
 		{"PUT", "/v1/jobs/{id}", writingToken | edits, s.putJob},
 		{"DELETE", "/v1/jobs/{id}", writingToken | edits, serveBody(s, byJob, true, s.deleteJob)},
-		bulk{path: "/v1/jobs", acts: []string{"pause", "resume", "trigger", "skip-next"}}.route(s),
 		{"POST", "/v1/jobs/{id}/trigger", writingToken, serveBody(s, byJob, true, s.triggerJob)},
 		{"POST", "/v1/jobs/{id}/pause", writingToken, s.onJob(s.pauseJob)},
 		{"POST", "/v1/jobs/{id}/resume", writingToken, s.onJob(s.resumeJob)},

@@ -25,7 +25,6 @@ func (s *Server) recurringRoutes() []route {
 		})},
 		{"PUT", "/v1/recurring/{id}", writingToken | edits, recurring.act(s.updateRecurring)},
 		{"DELETE", "/v1/recurring/{id}", writingToken | edits, recurring.act(s.deleteRecurring)},
-		bulk{path: "/v1/recurring", acts: []string{"pause", "resume", "trigger", "skip-next"}}.route(s),
 		{"POST", "/v1/recurring/{id}/pause", writingToken, recurring.act(s.pauseRecurring)},
 		{"POST", "/v1/recurring/{id}/resume", writingToken, recurring.act(s.resumeRecurring)},
 		{"POST", "/v1/recurring/{id}/trigger", writingToken, recurring.act(s.triggerRecurring)},

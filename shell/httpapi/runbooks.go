@@ -21,10 +21,6 @@ func (s *Server) pipelineRoutes() []route {
 		{"POST", "/v1/pipelines", writingToken, create(s, "/v1/pipelines/", madeHere, s.createPipeline)},
 		{"GET", "/v1/pipelines", anyToken | lists, pipelines.page(s, "pipelines")},
 		{"GET", "/v1/pipelines/{id}", anyToken, pipelines.await(s, s.engine.Pipelines().Wait)},
-		bulk{
-			path: "/v1/pipelines", acts: []string{"cancel", "retry", "start", "unblock"}, words: statusWords(core.KindPipeline),
-			status: statusNow(pipelines, func(p core.Pipeline) string { return string(p.Phase.Type) }),
-		}.route(s),
 		{"POST", "/v1/pipelines/{id}/start", writingToken, tell(pipelines, send, bare[core.PipelineEvent](s, core.PipelineStart{}))},
 		{"POST", "/v1/pipelines/{id}/retry", writingToken, pipelines.act(s.retryPipeline)},
 		{"POST", "/v1/pipelines/{id}/unblock", writingToken, tell(pipelines, send, bare[core.PipelineEvent](s, core.PipelineUnblock{}))},
@@ -184,10 +180,6 @@ func (s *Server) strategyRoutes() []route {
 		{"POST", "/v1/strategies", writingToken, create(s, "/v1/strategies/", madeHere, s.createStrategy)},
 		{"GET", "/v1/strategies", anyToken | lists, strategies.page(s, "strategies")},
 		{"GET", "/v1/strategies/{id}", anyToken, strategies.await(s, s.engine.Strategies().Wait)},
-		bulk{
-			path: "/v1/strategies", acts: []string{"cancel"}, words: statusWords(core.KindStrategy),
-			status: statusNow(strategies, func(y core.Strategy) string { return string(y.Status) }),
-		}.route(s),
 		{"POST", "/v1/strategies/{id}/cancel", writingToken, tell(strategies, send, bodied(s, true, cancelStrategy))},
 		{"POST", "/v1/strategies/{id}/evaluate", writingToken, tell(strategies, send, bodied(s, false, evaluateStrategy))},
 	}
@@ -263,10 +255,6 @@ func (s *Server) taskRoutes() []route {
 		{"GET", "/v1/tasks", anyToken | lists, tasks.page(s, "tasks")},
 		{"GET", "/v1/tasks/{id}", anyToken, tasks.await(s, s.engine.Tasks().Wait)},
 		{"GET", "/v1/tasks/{id}/screen", anyToken, tasks.act(s.showScreen)},
-		bulk{
-			path: "/v1/tasks", acts: []string{"cancel"}, words: statusWords(core.KindTask),
-			status: statusNow(tasks, func(t core.Task) string { return string(t.State.Type) }),
-		}.route(s),
 		{"POST", "/v1/tasks/{id}/heartbeat", writingToken, tell(tasks, send, bodied(s, true, heartbeatTask))},
 		{"POST", "/v1/tasks/{id}/complete", writingToken, tell(tasks, send, bodied(s, true, completeTask))},
 		{"POST", "/v1/tasks/{id}/fail", writingToken, tell(tasks, send, bodied(s, true, failTask))},

@@ -26,10 +26,6 @@ func (s *Server) jobRunRoutes() []route {
 		{"GET", "/v1/runs", anyToken | lists, runs.page(s, "runs")},
 		{"GET", "/v1/runs/{id}", anyToken, runs.await(s, s.engine.Runs().Wait)},
 		{"GET", "/v1/runs/{id}/logs", anyToken | streams, s.streamLogs},
-		bulk{
-			path: "/v1/runs", acts: []string{"cancel", "retry", "abandon"}, words: statusWords(core.KindOrchestrator),
-			status: statusNow(runs, func(o core.Orchestrator) string { return string(o.State) }),
-		}.route(s),
 		{"POST", "/v1/runs/{id}/cancel", writingToken, runs.act(s.cancelRun)},
 		{"POST", "/v1/runs/{id}/abandon", writingToken, runs.act(s.abandonRun)},
 		{"POST", "/v1/runs/{id}/retry", writingToken, runs.act(s.retryRun)},
