@@ -38,6 +38,16 @@ func (a Action) Again(id uuid.UUID, redeliver bool, c Clock) (ActionSpec, error)
 	return spec, nil
 }
 
+// OnceID gives the id for an action that is made again of this one once and no more: as long as that
+// one is stored, nothing else can be made under it. It is of version 5, which callers cannot give.
+func (a Action) OnceID(redeliver bool) uuid.UUID {
+	role := "retry"
+	if redeliver {
+		role = "redeliver"
+	}
+	return namedID(role, a.Namespace, a.Tenant, a.ID.String())
+}
+
 func (a *Action) mayBeMadeAgain(redeliver bool) *effects.Refused {
 	done := "retried"
 	if redeliver {

@@ -40,6 +40,15 @@ func TestAWebhookIsDeliveredAgainWithItsBodyHeadersAndRoute(t *testing.T) {
 	assert.Equal(t, map[string]string{core.MetaRetryOf: old.ID.String()}, spec.Metadata)
 }
 
+func TestTheIDOfWhatIsMadeAgainOnceFollowsFromTheActionAlone(t *testing.T) {
+	a, b := core.Action{ActionSpec: goldenActionSpec()}, core.Action{ActionSpec: goldenActionSpec()}
+	b.ID = id(8)
+	assert.Equal(t, a.OnceID(false), a.OnceID(false))
+	assert.NotEqual(t, a.OnceID(false), a.OnceID(true), "a retry is no redelivery")
+	assert.NotEqual(t, a.OnceID(false), b.OnceID(false))
+	assert.EqualValues(t, 5, a.OnceID(false).Version(), "which nobody can give from outside")
+}
+
 func TestWhatCannotBeMadeAgainSaysWhy(t *testing.T) {
 	hook := core.Trigger{Type: core.TriggerWebhook, ReceivedAt: start}
 	owned := func(kind effects.Kind) core.Owner { return core.Owner{Ref: effects.Ref{Kind: kind, ID: id(9)}, N: 1} }

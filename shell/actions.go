@@ -168,6 +168,35 @@ func (a Actions) Retry(ctx context.Context, of, id uuid.UUID) (core.Action, erro
 	return a.again(ctx, of, id, false)
 }
 
+// RetryOnce is Retry under an id that follows from the old action's, [core.Action.OnceID]: whoever retries
+// the same action gets the one that the first has made, as long as that is stored. made tells whether it is new.
+func (a Actions) RetryOnce(ctx context.Context, of uuid.UUID) (action core.Action, made bool, err error) {
+	old, err := a.Get(ctx, of)
+	if err != nil {
+		return action, false, err
+	}
+	spec, err := old.Again(old.OnceID(false), false, core.Clock{Now: a.e.now()})
+	if err != nil {
+		return action, false, err
+	}
+	return a.CreateOnce(ctx, spec)
+}
+
+// CreateOnce is Create, but that an action that has the id already is no error: it is the answer, whatever it
+// was made of, and made is false.
+func (a Actions) CreateOnce(ctx context.Context, spec core.ActionSpec) (action core.Action, made bool, err error) {
+	if action, err = a.Get(ctx, spec.ID); err == nil {
+		return action, false, nil
+	}
+	if action, err = a.Create(ctx, spec); err == nil {
+		return action, true, nil
+	}
+	if before, getErr := a.Get(ctx, spec.ID); getErr == nil { // somebody else was quicker
+		return before, false, nil
+	}
+	return action, false, err
+}
+
 func (a Actions) again(ctx context.Context, of, id uuid.UUID, redeliver bool) (core.Action, error) {
 	old, err := a.Get(ctx, of)
 	if err != nil {

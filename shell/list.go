@@ -31,6 +31,12 @@ type Page struct {
 	// read for it take so many bytes in the store, with what a machine has as records of its
 	// own; it has one machine at least. 0, or more than 16 MiB: 16 MiB.
 	MaxBytes int
+	// From and To bound a list to what it has from From on and before To, by the times that it is in the order
+	// of: mostly those of creation. Zero: no bound. Lists of occurrences have these bounds in their filter, and
+	// those of the items of a queue, which are in the order of the queue, have none.
+	From, To core.Time
+	// OldestFirst turns a list around that gives the newest first.
+	OldestFirst bool
 	// Scopes are the tenants that a list over more than one tenant is about, in their
 	// common order: no machine of another tenant is read. None: all. They do not count
 	// if the filter has a scope, and in lists of what belongs to one machine.

@@ -25,9 +25,29 @@ type index struct {
 	newest bool     // first; else the first in line
 	names  []string // what a page token is bound to
 
-	// until and from bound a list that is read from its newest machine on: it has those at from
-	// or later, and before until. Zero: no bound.
+	// from and until bound a list by time: it has those at from or later, and before until. Zero: no
+	// bound.
 	from, until core.Time
+}
+
+// paged gives a list index in the direction and within the bounds of a page.
+func (x index) paged(p Page) index {
+	x.newest, x.from, x.until = !p.OldestFirst, p.From, p.To
+	if p.OldestFirst {
+		x.names = append(slices.Clone(x.names), "oldest")
+	}
+	if !p.From.IsZero() || !p.To.IsZero() {
+		x.names = append(slices.Clone(x.names), p.From.String(), p.To.String())
+	}
+	return x
+}
+
+// beyond reports whether a cursor stands behind the bound of the list, in its direction.
+func (x *index) beyond(c store.Cursor) bool {
+	if x.newest {
+		return !x.from.IsZero() && c.At < x.from
+	}
+	return !x.until.IsZero() && c.At >= x.until
 }
 
 // newest is a list index that is read from its newest machine on.
@@ -62,8 +82,8 @@ func list[S core.State](ctx context.Context, e *Engine, f filter, p Page, keep f
 	if err := e.loop.Indexed(ctx); err != nil {
 		return nil, "", err
 	}
-	of := index{kind: f.kind, newest: true, names: f.names(p), find: func(tx store.ReadTx) ([][]string, error) { return f.groups(tx, p) }}
-	return page(ctx, e.store, of, p, keep)
+	of := index{kind: f.kind, names: f.names(p), find: func(tx store.ReadTx) ([][]string, error) { return f.groups(tx, p) }}
+	return page(ctx, e.store, of.paged(p), p, keep)
 }
 
 // scopes gives the tenants that the filter is about; none: all.
@@ -235,8 +255,11 @@ func (x index) token(c store.Cursor) string {
 }
 
 func (x index) parseToken(s string) (store.Cursor, error) {
-	if s == "" {
+	switch {
+	case s == "" && x.newest:
 		return store.Cursor{At: x.until}, nil
+	case s == "":
+		return store.Cursor{At: x.from}, nil
 	}
 	b, err := base64.RawURLEncoding.DecodeString(s)
 	if err != nil || len(b) != 28 || binary.BigEndian.Uint32(b[24:]) != x.sum(b[:24]) {

@@ -51,12 +51,13 @@ func (s *stored) put(t require.TestingT, actions ...core.Action) {
 	}))
 }
 
-// chosen gives what a filter chooses, newest first, by looking at all.
+// chosen gives what a filter chooses, in the order of the page, by looking at all.
 func (s *stored) chosen(f ActionFilter, p Page) (out []uuid.UUID) {
 	var found []core.Action
 	for _, a := range s.actions {
 		of := Scope{Namespace: a.Namespace, Tenant: a.Tenant}
 		if (f.Scope == nil || of == *f.Scope) && (f.Scope != nil || len(p.Scopes) == 0 || slices.Contains(p.Scopes, of)) && (p.Visible == nil || p.Visible(a)) &&
+			(p.From == 0 || a.CreatedAt >= p.From) && (p.To == 0 || a.CreatedAt < p.To) &&
 			(f.Status == "" || f.Status == a.Status.Type) && (f.Tool == "" || f.Tool == a.ToolName) && hasLabels(a.Labels, f.Labels) &&
 			(!f.Webhook || a.Trigger.Route != "") && (f.Route == "" || f.Route == a.Trigger.Route) {
 			found = append(found, a)
@@ -65,6 +66,9 @@ func (s *stored) chosen(f ActionFilter, p Page) (out []uuid.UUID) {
 	slices.SortFunc(found, func(a, b core.Action) int {
 		return -cmp.Or(cmp.Compare(a.CreatedAt, b.CreatedAt), bytes.Compare(a.ID[:], b.ID[:]))
 	})
+	if p.OldestFirst {
+		slices.Reverse(found)
+	}
 	for _, a := range found {
 		out = append(out, a.ID)
 	}
@@ -110,6 +114,8 @@ func drawActionFilter(t *rapid.T) (f ActionFilter, p Page) {
 		f.Labels[rapid.SampledFrom([]string{"k0", "k1", "k8"}).Draw(t, "key")] = rapid.SampledFrom([]string{"v", "w", "un\nlisted"}).Draw(t, "value")
 	}
 	p.Limit = rapid.IntRange(1, 5).Draw(t, "limit")
+	p.From, p.To = effects.Time(rapid.SampledFrom([]int{0, 0, 2, 3}).Draw(t, "from")), effects.Time(rapid.SampledFrom([]int{0, 0, 2, 4, 5}).Draw(t, "to"))
+	p.OldestFirst = rapid.Bool().Draw(t, "oldest first")
 	return f, p
 }
 
@@ -155,6 +161,32 @@ func TestAListGivesWhatItsFilterChoosesInFullPages(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+func TestAPageTokenIsBoundToTheOrderAndTheTimesOfItsList(t *testing.T) {
+	s := &stored{Store: memory.New(), actions: map[uuid.UUID]core.Action{}, records: map[uuid.UUID]store.Prev{}}
+	defer func() { require.NoError(t, s.Close()) }()
+	e, err := New(Options{Store: s})
+	require.NoError(t, err)
+	require.NoError(t, e.loop.Indexed(t.Context()), "it is empty")
+	for i := range 3 {
+		s.put(t, core.Action{ActionSpec: core.ActionSpec{ID: uuid.UUID{15: byte(i + 1)}, ToolName: "a"}, CreatedAt: effects.Time(i + 1), Status: core.Status{Type: "pending"}})
+	}
+	for _, made := range []Page{{}, {OldestFirst: true}, {From: 1}, {To: 9}} {
+		made.Limit = 1
+		_, token, err := e.Actions().List(t.Context(), ActionFilter{}, made)
+		require.NoError(t, err)
+		require.NotEmpty(t, token)
+		for _, used := range []Page{{}, {OldestFirst: true}, {From: 1}, {To: 9}} {
+			used.Limit, used.Token = 1, token
+			_, _, err := e.Actions().List(t.Context(), ActionFilter{}, used)
+			if used.OldestFirst == made.OldestFirst && used.From == made.From && used.To == made.To {
+				require.NoError(t, err)
+			} else {
+				require.ErrorIs(t, err, ErrPageToken)
+			}
+		}
 	}
 }
 

@@ -77,7 +77,7 @@ func readChunk[S core.State](ctx context.Context, st store.Store, of *index, fro
 				return err
 			}
 			out.steps = m.steps
-			if !ok || !of.from.IsZero() && c.At < of.from {
+			if !ok || of.beyond(c) {
 				out.last, out.ended = c, ok || !m.tired()
 				return nil
 			}

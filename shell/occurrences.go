@@ -51,10 +51,10 @@ func (o Occurrences) List(ctx context.Context, f OccurrenceFilter, p Page) ([]co
 
 // index is what the filter's pages are read from.
 func (f OccurrenceFilter) index(p Page) index {
-	return index{
-		kind: core.KindOccurrence, newest: true, names: f.names(p), from: f.From, until: f.To,
-		find: func(tx store.ReadTx) ([][]string, error) { return f.groups(tx, p) },
-	}
+	of := index{kind: core.KindOccurrence, names: f.names(p), find: func(tx store.ReadTx) ([][]string, error) { return f.groups(tx, p) }}
+	of = of.paged(Page{OldestFirst: p.OldestFirst})
+	of.from, of.until = f.From, f.To
+	return of
 }
 
 // keeps reports whether the filter chooses an entry.

@@ -160,5 +160,5 @@ func (r Recurring) List(ctx context.Context, f RecurringFilter, p Page) (recurri
 
 // History lists the occurrences of a recurring action, newest first (C12).
 func (r Recurring) History(ctx context.Context, recurring uuid.UUID, p Page) (list []core.Occurrence, next string, err error) {
-	return page[core.Occurrence](ctx, r.e.store, newest(core.KindOccurrence, core.RecurringTerm(recurring)), p, nil)
+	return page[core.Occurrence](ctx, r.e.store, newest(core.KindOccurrence, core.RecurringTerm(recurring)).paged(p), p, nil)
 }

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
@@ -20,6 +22,10 @@ func (s *Server) actionRoutes() []route {
 		{"GET", "/v1/actions", anyToken | lists, actions.page(s, "actions")},
 		{"GET", "/v1/actions/{id}", anyToken, actions.act(show[core.Action])},
 		{"GET", "/v1/actions/{id}/history", anyToken | lists, s.actionHistory},
+		bulk{
+			path: "/v1/actions", acts: []string{"cancel", "trigger", "retry"}, words: statusWords(core.KindAction),
+			status: statusNow(actions, func(a core.Action) string { return string(a.Status.Type) }),
+		}.route(s),
 		{"POST", "/v1/actions/{id}/cancel", writingToken, actions.act(s.cancelAction)},
 		{"POST", "/v1/actions/{id}/trigger", writingToken, actions.act(s.triggerAction)},
 		{"POST", "/v1/actions/{id}/retry", writingToken, s.makeAgain(actions, false)},
@@ -139,12 +145,12 @@ func (s *Server) actions() machines[core.Action, wire.ActionSummary] {
 	return machines[core.Action, wire.ActionSummary]{
 		what: "action", get: s.engine.Actions().Get, id: idOfPath,
 		listing: listing[core.Action, wire.ActionSummary]{
-			params: []string{"status", "tool", "label*", "recurs", "webhook", "route"},
-			wide:   []string{"tool_input", "result", "raw_payload", "attempts"},
-			omit:   omitOfAction,
-			check:  func(q query) error { _, err := statusOfAction(q); return err },
-			find:   s.findActions,
-			scope:  func(a core.Action) (string, string) { return a.Namespace, a.Tenant },
+			params: []string{"status", "tool", "label*", "recurs", "webhook", "route"}, timed: true,
+			wide:  []string{"tool_input", "result", "raw_payload", "attempts"},
+			omit:  omitOfAction,
+			check: func(q query) error { _, err := statusOfAction(q); return err },
+			find:  s.findActions,
+			scope: func(a core.Action) (string, string) { return a.Namespace, a.Tenant },
 			sees: func(_ context.Context, t *Token, a core.Action) bool {
 				return t.sees(a.Namespace, a.Tenant, a.ToolName)
 			},
@@ -239,24 +245,60 @@ func (s *Server) makeAgain(actions machines[core.Action, wire.ActionSummary], re
 		if err := s.decode(w, r, &body, true); err != nil {
 			return err
 		}
-		id, err := newID(body.ID)
+		id, err := idOfAgain(old, &body, redeliver)
 		if err != nil {
 			return err
+		}
+		once := or(body.Once, false)
+		if once {
+			if made, err := s.engine.Actions().Get(r.Context(), id); err == nil {
+				return answerAgain(w, http.StatusOK, made)
+			}
 		}
 		spec, err := old.Again(id, redeliver, core.Clock{Now: effects.TimeOf(s.o.Clock.Now())})
 		if err != nil {
 			return err
 		}
-		if err := s.mayCreate(r.Context(), c, &spec, want{}); err != nil {
+		asked := spec
+		if once {
+			asked.ID = uuid.Nil // that it is taken is no refusal
+		}
+		if err := s.mayCreate(r.Context(), c, &asked, want{}); err != nil {
 			return err
 		}
-		made, err := s.engine.Actions().Create(r.Context(), spec)
+		if !once {
+			made, err := s.engine.Actions().Create(r.Context(), spec)
+			if err != nil {
+				return err
+			}
+			return answerAgain(w, http.StatusCreated, made)
+		}
+		action, made, err := s.engine.Actions().CreateOnce(r.Context(), spec)
 		if err != nil {
 			return err
 		}
-		w.Header().Set("Location", "/v1/actions/"+made.ID.String())
-		return writeJSON(w, http.StatusCreated, made)
+		if !made {
+			return answerAgain(w, http.StatusOK, action)
+		}
+		return answerAgain(w, http.StatusCreated, action)
 	}
+}
+
+// answerAgain answers with the action that was made of another one.
+func answerAgain(w http.ResponseWriter, status int, a core.Action) error {
+	w.Header().Set("Location", "/v1/actions/"+a.ID.String())
+	return writeJSON(w, status, a)
+}
+
+// idOfAgain gives the id of what is made again of an action.
+func idOfAgain(old core.Action, body *wire.RetryActionRequest, redeliver bool) (uuid.UUID, error) {
+	switch {
+	case !or(body.Once, false):
+		return newID(body.ID)
+	case body.ID != nil:
+		return uuid.Nil, failf(http.StatusBadRequest, "once: the id of the new action follows from that of the old one: leave id out")
+	}
+	return old.OnceID(redeliver), nil
 }
 
 func (s *Server) triggerAction(w http.ResponseWriter, r *http.Request, c *call, a core.Action) (any, error) {

@@ -31,12 +31,12 @@ func (s *Server) backfills() machines[core.Backfill, wire.BackfillSummary] {
 	return machines[core.Backfill, wire.BackfillSummary]{
 		what: "backfill", get: s.engine.Backfills().Get, id: idOfPath,
 		listing: listing[core.Backfill, wire.BackfillSummary]{
-			params: []string{"status", "schedule"},
-			find:   s.findBackfills,
-			scope:  func(b core.Backfill) (string, string) { return b.Namespace, b.Tenant },
-			sees:   s.seesBackfill,
-			out:    plain(summaryOfBackfill),
-			size:   func(b core.Backfill) int { return 2048 + 16*len(b.Times) },
+			params: []string{"status", "schedule"}, timed: true,
+			find:  s.findBackfills,
+			scope: func(b core.Backfill) (string, string) { return b.Namespace, b.Tenant },
+			sees:  s.seesBackfill,
+			out:   plain(summaryOfBackfill),
+			size:  func(b core.Backfill) int { return 2048 + 16*len(b.Times) },
 		},
 	}
 }

@@ -157,6 +157,8 @@ func refusalStatus(c effects.Code) int {
 		return http.StatusConflict
 	case effects.CodeLimited:
 		return http.StatusTooManyRequests
+	case effects.CodeStale:
+		return http.StatusPreconditionFailed
 	case effects.CodeInvalid, effects.CodeEmpty: // the engine answers the latter with nothing
 	}
 	return http.StatusBadRequest
@@ -198,6 +200,10 @@ func writeFailure(w http.ResponseWriter, f *failure) {
 // writeJSON answers with v. It is encoded before the first byte leaves, so that
 // a fault is still a whole answer.
 func writeJSON(w http.ResponseWriter, status int, v any) error {
+	if sw, ok := w.(*statusWriter); ok && sw.dropped {
+		sw.begin(status)
+		return nil
+	}
 	b, err := encode(v)
 	if err != nil {
 		return fmt.Errorf("encode the answer: %w", err)

@@ -33,6 +33,13 @@ func (s *slots) leave() {
 	s.used--
 }
 
+// count gives how many are taken.
+func (s *slots) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.used
+}
+
 // share bounds the bytes that something holds in memory at a time.
 type share struct {
 	mu   sync.Mutex
@@ -84,6 +91,7 @@ type inFlight struct {
 	tails    slots            // logs that are followed
 	reads    slots            // logs that are read
 	audits   slots            // lists of the log of requests
+	bulks    slots            // acts on many things
 	bodies   share            // bytes of bodies that were read
 	answers  share            // bytes of large answers that are being sent
 	large    chan struct{}    // a place for each request with a large body that is worked on
@@ -135,7 +143,7 @@ func (s *Server) newInFlight(t *Token) *inFlight {
 		requests: slots{most: s.o.MaxRequestsPerToken}, lists: slots{most: s.o.MaxListsPerToken},
 		wide:    slots{most: min(maxWideLists, s.o.MaxListsPerToken)},
 		streams: slots{most: most}, live: slots{most: maxLiveEach}, tails: slots{most: most}, reads: slots{most: most},
-		audits: slots{most: maxAuditReadsPerToken},
+		audits: slots{most: maxAuditReadsPerToken}, bulks: slots{most: maxBulks},
 		bodies: share{most: s.o.MaxBodyBytesInFlight}, answers: share{most: s.o.MaxBodyBytesInFlight},
 		large: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
 		turns: [2]chan struct{}{

@@ -30,8 +30,10 @@ type listing[S, Out any] struct {
 	out   func(context.Context, S) (Out, error)
 	size  func(S) int // about how many bytes a record takes
 	// short leaves next_page_token out at the end.
-	short bool
-	lines bool // it may be asked for as one element a line
+	short  bool
+	lines  bool // it may be asked for as one element a line
+	timed  bool // it takes since and until, by the times of creation, which it is in the order of
+	inLine bool // it has an order of its own, which cannot be turned around
 }
 
 // source is where the records of a list come from.
@@ -76,8 +78,14 @@ func readInclude(q query, wide []string) (include, error) {
 // known lists the parameters of the query, in the order in which errors name them.
 func (l listing[S, Out]) known(filters ...string) []string {
 	out := slices.Concat(filters, l.params)
+	if l.timed {
+		out = append(out, "since", "until")
+	}
 	if len(l.wide) > 0 {
 		out = append(out, "include")
+	}
+	if !l.inLine {
+		out = append(out, "order")
 	}
 	return append(out, "limit", "page_token")
 }
@@ -171,6 +179,9 @@ func (l listing[S, Out]) answer(s *Server, w http.ResponseWriter, r *http.Reques
 		}
 		defer wide.leave()
 	}
+	if err := ordered(q, &p); err != nil {
+		return err
+	}
 	if p.Token, err = s.openPage(r, c, q); err != nil {
 		return err
 	}
@@ -205,6 +216,26 @@ func (l listing[S, Out]) answer(s *Server, w http.ResponseWriter, r *http.Reques
 		return err
 	}
 	return out.end(token, l.short)
+}
+
+// ordered reads in which order a list is asked for, and between which times, where it takes these parameters.
+func ordered(q query, p *shell.Page) (err error) {
+	switch order := q.get("order"); {
+	case order == "oldest":
+		p.OldestFirst = true
+	case order != "newest" && q.opt("order") != nil:
+		return failf(http.StatusBadRequest, "order: %q is unknown: use newest or oldest", clip(order))
+	}
+	if p.From, err = timeIn(q, "since"); err != nil {
+		return err
+	}
+	if p.To, err = timeIn(q, "until"); err != nil {
+		return err
+	}
+	if !p.From.IsZero() && !p.To.IsZero() && p.To <= p.From {
+		return failf(http.StatusBadRequest, "until: %s is not after since, %s", p.To, p.From)
+	}
+	return nil
 }
 
 // add adds one record to a page.

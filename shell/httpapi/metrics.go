@@ -39,7 +39,7 @@ func (s *Server) initMetrics() {
 	}
 	m := metrics{
 		requests: counterVec("orrery_http_requests_total", "Requests by route and status.", "route", "status"),
-		entries:  counterVec("orrery_http_batch_entries_total", "Entries of requests that make many, by route and by the status that each would have had alone.", "route", "status"),
+		entries:  counterVec("orrery_http_batch_entries_total", "Entries of requests about many, by route and by the status that each would have had alone.", "route", "status"),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "orrery_http_request_duration_seconds", Help: "Time from a request's headers to its answer.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},

@@ -33,6 +33,8 @@ type statusWriter struct {
 
 	answers *share // what large answers count against; nil: nothing
 	refuses bool   // the request changes nothing, and is refused if there is no room
+
+	dropped bool // nobody reads the answer but its status and header
 }
 
 // begin notes the status of an answer that begins. If the request's body was not read to

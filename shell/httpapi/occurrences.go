@@ -127,7 +127,7 @@ func timeIn(q query, name string) (effects.Time, error) {
 
 // actionHistory lists what became of the times of an action that recurs.
 func (s *Server) actionHistory(w http.ResponseWriter, r *http.Request, c *call) error {
-	a, q, err := s.actions().visible(r, c, "limit", "page_token")
+	a, q, err := s.actions().visible(r, c, "order", "limit", "page_token")
 	if err != nil {
 		return err
 	}

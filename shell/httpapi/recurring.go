@@ -23,8 +23,9 @@ func (s *Server) recurringRoutes() []route {
 		{"GET", "/v1/recurring/{id}", anyToken, recurring.act(func(_ http.ResponseWriter, _ *http.Request, _ *call, a core.RecurringAction) (any, error) {
 			return detail(a), nil
 		})},
-		{"PUT", "/v1/recurring/{id}", writingToken, recurring.act(s.updateRecurring)},
-		{"DELETE", "/v1/recurring/{id}", writingToken, recurring.act(s.deleteRecurring)},
+		{"PUT", "/v1/recurring/{id}", writingToken | edits, recurring.act(s.updateRecurring)},
+		{"DELETE", "/v1/recurring/{id}", writingToken | edits, recurring.act(s.deleteRecurring)},
+		bulk{path: "/v1/recurring", acts: []string{"pause", "resume", "trigger", "skip-next"}}.route(s),
 		{"POST", "/v1/recurring/{id}/pause", writingToken, recurring.act(s.pauseRecurring)},
 		{"POST", "/v1/recurring/{id}/resume", writingToken, recurring.act(s.resumeRecurring)},
 		{"POST", "/v1/recurring/{id}/trigger", writingToken, recurring.act(s.triggerRecurring)},
@@ -236,6 +237,9 @@ func (s *Server) updateRecurring(w http.ResponseWriter, r *http.Request, c *call
 		return nil, err
 	}
 	a, times, err := s.engine.Recurring().UpdateTelling(r.Context(), a.ID, patch)
+	if err == nil {
+		c.tag(w, a)
+	}
 	return wire.RecurringChanged{
 		RecurringAction: detail(a), NextTimesBefore: append([]effects.Time{}, times.NextTimesBefore...), NextTimes: append([]effects.Time{}, times.NextTimes...),
 	}, err
@@ -421,7 +425,7 @@ func required[T any](name string, dst **T, g wire.Optional[T]) error {
 // recurringHistory lists what became of the times of a recurring action, newest
 // first (C12).
 func (s *Server) recurringHistory(w http.ResponseWriter, r *http.Request, c *call) error {
-	a, q, err := s.recurring().visible(r, c, "limit", "page_token")
+	a, q, err := s.recurring().visible(r, c, "order", "limit", "page_token")
 	if err != nil {
 		return err
 	}

@@ -124,6 +124,7 @@ var fieldRules = []struct{ rule, fields string }{
 	{"a name within the definition, or a value that its references read", `
 		Approach.name Approval.phase InputDef.default InputDef.name PhaseDef.name PhaseDef.next PhaseDef.on_failure PhaseDef.output Pipeline.context
 		PipelineDef.name PipelineDef.on_failure PipelineDef.result PipelineStartDef.context SetPhase.values When.equals When.ref`},
+	{"as in a request for each machine of the ids, which is served with all its checks", `Bulk.act Bulk.body Bulk.ids Bulk.status`},
 	{"said to the machine of the path", `
 		Approval.by Approval.comment BreakSlots.reason Checkpoint.message Evaluate.error Evaluate.output Heartbeat.output Heartbeat.progress
 		Heartbeat.session Heartbeat.status Input.text JobPause.reason Pause.reason PhaseComplete.result PhaseFail.error Purge.reason Purge.states Reason.reason Recover.action

@@ -21,6 +21,10 @@ func (s *Server) pipelineRoutes() []route {
 		{"POST", "/v1/pipelines", writingToken, create(s, "/v1/pipelines/", madeHere, s.createPipeline)},
 		{"GET", "/v1/pipelines", anyToken | lists, pipelines.page(s, "pipelines")},
 		{"GET", "/v1/pipelines/{id}", anyToken, pipelines.await(s, s.engine.Pipelines().Wait)},
+		bulk{
+			path: "/v1/pipelines", acts: []string{"cancel", "retry", "start", "unblock"}, words: statusWords(core.KindPipeline),
+			status: statusNow(pipelines, func(p core.Pipeline) string { return string(p.Phase.Type) }),
+		}.route(s),
 		{"POST", "/v1/pipelines/{id}/start", writingToken, tell(pipelines, send, bare[core.PipelineEvent](s, core.PipelineStart{}))},
 		{"POST", "/v1/pipelines/{id}/retry", writingToken, pipelines.act(s.retryPipeline)},
 		{"POST", "/v1/pipelines/{id}/unblock", writingToken, tell(pipelines, send, bare[core.PipelineEvent](s, core.PipelineUnblock{}))},
@@ -130,12 +134,12 @@ func (s *Server) pipelines() machines[core.Pipeline, wire.PipelineSummary] {
 	return machines[core.Pipeline, wire.PipelineSummary]{
 		what: "pipeline", get: s.engine.Pipelines().Get, id: idOfPath,
 		listing: listing[core.Pipeline, wire.PipelineSummary]{
-			params: []string{"status"},
-			find:   byStatus(s.engine.Pipelines().List, "init", "blocked", "running", "done", "failed", "cancelled"),
-			scope:  func(p core.Pipeline) (string, string) { return p.Namespace, p.Tenant },
-			sees:   s.seesPipeline,
-			out:    plain(summaryOfPipeline),
-			size:   func(p core.Pipeline) int { return 4096 + 512*len(p.Definition.Phases) },
+			params: []string{"status"}, timed: true,
+			find:  byStatus(s.engine.Pipelines().List, "init", "blocked", "running", "done", "failed", "cancelled"),
+			scope: func(p core.Pipeline) (string, string) { return p.Namespace, p.Tenant },
+			sees:  s.seesPipeline,
+			out:   plain(summaryOfPipeline),
+			size:  func(p core.Pipeline) int { return 4096 + 512*len(p.Definition.Phases) },
 		},
 	}
 }
@@ -180,6 +184,10 @@ func (s *Server) strategyRoutes() []route {
 		{"POST", "/v1/strategies", writingToken, create(s, "/v1/strategies/", madeHere, s.createStrategy)},
 		{"GET", "/v1/strategies", anyToken | lists, strategies.page(s, "strategies")},
 		{"GET", "/v1/strategies/{id}", anyToken, strategies.await(s, s.engine.Strategies().Wait)},
+		bulk{
+			path: "/v1/strategies", acts: []string{"cancel"}, words: statusWords(core.KindStrategy),
+			status: statusNow(strategies, func(y core.Strategy) string { return string(y.Status) }),
+		}.route(s),
 		{"POST", "/v1/strategies/{id}/cancel", writingToken, tell(strategies, send, bodied(s, true, cancelStrategy))},
 		{"POST", "/v1/strategies/{id}/evaluate", writingToken, tell(strategies, send, bodied(s, false, evaluateStrategy))},
 	}
@@ -221,12 +229,12 @@ func (s *Server) strategies() machines[core.Strategy, wire.StrategySummary] {
 	return machines[core.Strategy, wire.StrategySummary]{
 		what: "strategy", get: s.engine.Strategies().Get, id: idOfPath,
 		listing: listing[core.Strategy, wire.StrategySummary]{
-			params: []string{"status"},
-			find:   byStatus(s.engine.Strategies().List, "running", "succeeded", "exhausted", "cancelled"),
-			scope:  func(s core.Strategy) (string, string) { return s.Namespace, s.Tenant },
-			sees:   s.seesStrategy,
-			out:    plain(summaryOfStrategy),
-			size:   func(s core.Strategy) int { return 4096*(1+len(s.Approaches)) + len(s.Output) },
+			params: []string{"status"}, timed: true,
+			find:  byStatus(s.engine.Strategies().List, "running", "succeeded", "exhausted", "cancelled"),
+			scope: func(s core.Strategy) (string, string) { return s.Namespace, s.Tenant },
+			sees:  s.seesStrategy,
+			out:   plain(summaryOfStrategy),
+			size:  func(s core.Strategy) int { return 4096*(1+len(s.Approaches)) + len(s.Output) },
 		},
 	}
 }
@@ -255,6 +263,10 @@ func (s *Server) taskRoutes() []route {
 		{"GET", "/v1/tasks", anyToken | lists, tasks.page(s, "tasks")},
 		{"GET", "/v1/tasks/{id}", anyToken, tasks.await(s, s.engine.Tasks().Wait)},
 		{"GET", "/v1/tasks/{id}/screen", anyToken, tasks.act(s.showScreen)},
+		bulk{
+			path: "/v1/tasks", acts: []string{"cancel"}, words: statusWords(core.KindTask),
+			status: statusNow(tasks, func(t core.Task) string { return string(t.State.Type) }),
+		}.route(s),
 		{"POST", "/v1/tasks/{id}/heartbeat", writingToken, tell(tasks, send, bodied(s, true, heartbeatTask))},
 		{"POST", "/v1/tasks/{id}/complete", writingToken, tell(tasks, send, bodied(s, true, completeTask))},
 		{"POST", "/v1/tasks/{id}/fail", writingToken, tell(tasks, send, bodied(s, true, failTask))},
@@ -301,12 +313,12 @@ func (s *Server) tasks() machines[core.Task, wire.TaskSummary] {
 	return machines[core.Task, wire.TaskSummary]{
 		what: "task", get: s.engine.Tasks().Get, id: idOfPath,
 		listing: listing[core.Task, wire.TaskSummary]{
-			params: []string{"status"},
-			find:   byStatus(s.engine.Tasks().List, "pending", "running", "stuck", "done"),
-			scope:  func(t core.Task) (string, string) { return t.Namespace, t.Tenant },
-			sees:   seesTask,
-			out:    plain(summaryOfTask),
-			size:   func(t core.Task) int { return 4096 + len(t.Screen) + len(t.Prompt) + len(t.State.Result.Output) },
+			params: []string{"status"}, timed: true,
+			find:  byStatus(s.engine.Tasks().List, "pending", "running", "stuck", "done"),
+			scope: func(t core.Task) (string, string) { return t.Namespace, t.Tenant },
+			sees:  seesTask,
+			out:   plain(summaryOfTask),
+			size:  func(t core.Task) int { return 4096 + len(t.Screen) + len(t.Prompt) + len(t.State.Result.Output) },
 		},
 	}
 }
@@ -353,8 +365,8 @@ func (s *Server) workerRoutes() []route {
 	return []route{
 		{"GET", "/v1/workers", anyToken | lists, s.listWorkers()},
 		{"GET", "/v1/workers/{name}", anyToken, s.workers(http.StatusOK).show},
-		{"PUT", "/v1/workers/{name}", writingToken, s.putWorker},
-		{"DELETE", "/v1/workers/{name}", writingToken, tellNamed(s.workers(http.StatusAccepted), true, deleteWorker)},
+		{"PUT", "/v1/workers/{name}", writingToken | edits, s.putWorker},
+		{"DELETE", "/v1/workers/{name}", writingToken | edits, tellNamed(s.workers(http.StatusAccepted), true, deleteWorker)},
 		{"POST", "/v1/workers/{name}/pause", writingToken, s.tellWorker(core.WorkerPause{})},
 		{"POST", "/v1/workers/{name}/resume", writingToken, s.tellWorker(core.WorkerResume{})},
 		{"POST", "/v1/workers/{name}/wake", writingToken, s.tellWorker(core.WorkerWake{})},
@@ -413,5 +425,8 @@ func (s *Server) putWorker(w http.ResponseWriter, r *http.Request, c *call) erro
 		Namespace: n.Namespace, Tenant: n.Tenant, Name: n.name,
 		Queue: body.Queue, Concurrency: body.Concurrency, PollMS: body.PollMS, Do: body.Do,
 	}})
+	if err == nil {
+		c.tag(w, k)
+	}
 	return reply(w, k, err)
 }

@@ -26,6 +26,10 @@ func (s *Server) jobRunRoutes() []route {
 		{"GET", "/v1/runs", anyToken | lists, runs.page(s, "runs")},
 		{"GET", "/v1/runs/{id}", anyToken, runs.await(s, s.engine.Runs().Wait)},
 		{"GET", "/v1/runs/{id}/logs", anyToken | streams, s.streamLogs},
+		bulk{
+			path: "/v1/runs", acts: []string{"cancel", "retry", "abandon"}, words: statusWords(core.KindOrchestrator),
+			status: statusNow(runs, func(o core.Orchestrator) string { return string(o.State) }),
+		}.route(s),
 		{"POST", "/v1/runs/{id}/cancel", writingToken, runs.act(s.cancelRun)},
 		{"POST", "/v1/runs/{id}/abandon", writingToken, runs.act(s.abandonRun)},
 		{"POST", "/v1/runs/{id}/retry", writingToken, runs.act(s.retryRun)},
@@ -41,11 +45,11 @@ func (s *Server) runs() machines[core.Orchestrator, wire.RunSummary] {
 			return wire.Run{Orchestrator: o, Note: s.noteOf(ctx, c, o)}
 		},
 		listing: listing[core.Orchestrator, wire.RunSummary]{
-			params: []string{"job", "status", "in_cluster", "cleanup_failed"},
-			may:    forJobs,
-			find:   s.findRuns,
-			scope:  func(o core.Orchestrator) (string, string) { return o.Namespace, o.Tenant },
-			out:    s.summaryOfRun,
+			params: []string{"job", "status", "in_cluster", "cleanup_failed"}, timed: true,
+			may:   forJobs,
+			find:  s.findRuns,
+			scope: func(o core.Orchestrator) (string, string) { return o.Namespace, o.Tenant },
+			out:   s.summaryOfRun,
 			size: func(o core.Orchestrator) int {
 				return 8192 + len(o.Config.PodSpec) + len(o.Config.ConstraintConfig) + len(o.Config.ActionConfig)
 			},
@@ -105,7 +109,7 @@ func (s *Server) runsOf(q query, f shell.JobRunFilter) (source[core.Orchestrator
 }
 
 func (s *Server) listRunsOfJob(w http.ResponseWriter, r *http.Request, c *call) error {
-	of, q, err := byJob.of(r, c, "status", "limit", "page_token")
+	of, q, err := byJob.of(r, c, "status", "since", "until", "order", "limit", "page_token")
 	if err != nil {
 		return err
 	}

@@ -131,6 +131,9 @@ func (o sweepOperation) request(th thing) (method, target string, body any) {
 // view is where an admin sees the thing of a path; "" if there is no such page.
 func (o sweepOperation) view(th thing) string {
 	parts := strings.SplitN(strings.TrimPrefix(o.path, "/v1/"), "/", 3)
+	if strings.HasPrefix(o.id, "bulk") {
+		parts[1] = "{id}"
+	}
 	switch {
 	case len(parts) < 2 || !strings.HasPrefix(parts[1], "{"), o.kind() == "webhooks":
 		return ""
@@ -138,7 +141,7 @@ func (o sweepOperation) view(th thing) string {
 		return "/v1/subscribers"
 	}
 	show := o
-	show.path = "/v1/" + parts[0] + "/" + parts[1]
+	show.id, show.path = "", "/v1/"+parts[0]+"/"+parts[1]
 	if strings.Contains(o.path, "/items/{id}") {
 		show.path += "/items/{id}"
 	}
@@ -208,6 +211,12 @@ func (o sweepOperation) ask(t *testing.T, w *sweepWorld, k sweepToken, of sweepO
 		if !o.seenBy(k, other) && !strings.Contains(fmt.Sprint(target, body), other.secret) {
 			assert.NotContains(t, answer, other.secret, "%s: it tells what belongs to %s/%s", what, other.tenant, other.tool)
 		}
+	}
+	if strings.HasPrefix(o.id, "bulk") && got.status == http.StatusOK { // what became of the one id
+		results := got.results()
+		require.Len(t, results, 1, what)
+		got.status = results[0].Status
+		assert.Equal(t, got.status >= 400, results[0].Error != "", "%s: %s", what, got.body)
 	}
 	if got.status >= 400 {
 		assert.Equal(t, before, look(), "%s: it is answered with %d, and changes something", what, got.status)

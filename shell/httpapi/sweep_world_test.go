@@ -263,6 +263,13 @@ func (w *sweepWorld) token(th thing, request, body string) string {
 var sweepBodies = map[string]string{
 	"createAction":       `{"namespace":"ns","tenant":"{tenant}","label":"{secret}","tool_name":"{tool}","tool_input":{"v":"{secret}"},"trigger":{"type":"scheduled","next_tick_at":"2090-01-01T00:00:00Z"}}`,
 	"createActions":      `{"actions":[{"namespace":"ns","tenant":"{tenant}","label":"{secret}","tool_name":"{tool}","tool_input":{"v":"{secret}"},"trigger":{"type":"scheduled","next_tick_at":"2090-01-01T00:00:00Z"}}]}`,
+	"bulkActions":        `{"act":"trigger","ids":["{id}"]}`,
+	"bulkRecurring":      `{"act":"pause","ids":["{id}"]}`,
+	"bulkPipelines":      `{"act":"cancel","ids":["{id}"]}`,
+	"bulkTasks":          `{"act":"cancel","ids":["{id}"]}`,
+	"bulkStrategies":     `{"act":"cancel","ids":["{id}"]}`,
+	"bulkJobs":           `{"act":"pause","ids":["{job}"]}`,
+	"bulkRuns":           `{"act":"cancel","ids":["{id}"]}`,
 	"createRecurring":    `{"namespace":"ns","tenant":"{tenant}","cron_expr":"0 9 * * *","provider":"{tool}","action_type":"x","payload":{"v":"{secret}"},"description":"{secret}"}`,
 	"updateRecurring":    `{"timezone":"Europe/Berlin"}`,
 	"putQueue":           `{}`,

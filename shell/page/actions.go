@@ -29,7 +29,7 @@ func actionActs() []act {
 		{
 			on: on, name: "cancel", method: "POST", api: "/v1/actions/{id}/cancel", label: "Cancel", danger: true, done: "The action was cancelled.",
 			says:   "A pending action does not run any more. A running one is told to stop, and is cancelled at once, or, if its end is awaited, once its tool has ended.",
-			fields: []field{{Name: "reason", Label: "Reason"}, {Name: "mode", Label: "Mode", Type: fieldChoice, Options: choice("", "await", "kill"), Help: "await: the action counts as running until its tool has ended."}},
+			fields: actionCancelFields,
 		},
 		{
 			on: on, name: "trigger", method: "POST", api: "/v1/actions/{id}/trigger", label: "Run now", main: true, done: "The action is due now.",
@@ -44,6 +44,11 @@ func actionActs() []act {
 			says: "Makes a new action of the webhook's body and headers, whatever came of the first one.", after: afterMade("/actions/"),
 		},
 	}
+}
+
+var actionCancelFields = []field{ // read-only: a table
+	{Name: "reason", Label: "Reason"},
+	{Name: "mode", Label: "Mode", Type: fieldChoice, Options: choice("", "await", "kill"), Help: "await: the action counts as running until its tool has ended."},
 }
 
 // afterMade leads to what an act has made.
@@ -103,14 +108,16 @@ func (q *visit) scopeFields() []field {
 	}
 }
 
+var actionFilters = append([]field{ // read-only: a table
+	{Name: "status", Label: "Status", Type: fieldChoice, Options: choice("", "pending", "running", "completed", "failed", "cancelled")},
+	{Name: "tool", Label: "Tool"}, {Name: "label", Label: "Label (name=value)"},
+}, madeFilters...)
+
 func (q *visit) actions() (view, error) {
 	var got wire.ActionList
 	t, err := q.read(list{
 		api: "/actions", path: "/actions", caption: "Actions, newest first",
-		filters: []field{
-			{Name: "status", Label: "Status", Type: fieldChoice, Options: choice("", "pending", "running", "completed", "failed", "cancelled")},
-			{Name: "tool", Label: "Tool"}, {Name: "label", Label: "Label"},
-		},
+		filters: actionFilters, ordered: true,
 		head:  []string{"Label", "Status", "Tool", "Due", "Finished", "Tenant", "Id"},
 		empty: "There is no action. An action is one run of a tool: a new one, a time of a recurring action, or a webhook makes one.",
 	}, &got)
@@ -121,7 +128,7 @@ func (q *visit) actions() (view, error) {
 		t.Rows = append(t.Rows, q.actionRow(core.Action(a)))
 	}
 	q.next(t, got.NextPageToken)
-	return view{Title: "Actions", Acts: q.actLinks("/actions", "new"), Body: []block{{Table: t}}}, nil
+	return view{Title: "Actions", Acts: q.actLinks("/actions", "new", "retry-all", "trigger-all", "cancel-all"), Body: []block{{Table: t}}}, nil
 }
 
 func (q *visit) actionRow(a core.Action) []cell {
@@ -170,11 +177,11 @@ func (q *visit) action() (view, error) {
 		v.Acts = q.actLinks("/actions/{id}", "trigger", "cancel")
 	case !a.Status.Type.Terminal():
 		v.Acts = q.actLinks("/actions/{id}", "cancel")
-	default:
+	case mayBeMadeAgain(a, false):
 		v.Acts = q.actLinks("/actions/{id}", "retry")
 	}
 	v.More = []link{q.changesLink(core.KindAction, id)}
-	if a.Trigger.Route != "" {
+	if mayBeMadeAgain(a, true) {
 		v.Acts = append(v.Acts, q.actLinks("/actions/{id}", "redeliver")...)
 	}
 	if a.Status.Reason != "" {
@@ -196,6 +203,12 @@ func (q *visit) action() (view, error) {
 	return v, nil
 }
 
+// mayBeMadeAgain asks the rule by which the API refuses it.
+func mayBeMadeAgain(a core.Action, redeliver bool) bool {
+	_, err := a.Again(uuid.Nil, redeliver, core.Clock{})
+	return err == nil
+}
+
 func (q *visit) actionFacts(a core.Action) []fact {
 	var parent cell
 	if of := a.Metadata[core.MetaRecurringID]; of != "" {
@@ -211,7 +224,7 @@ func (q *visit) actionFacts(a core.Action) []fact {
 	}
 	own := facts(
 		fact{"Tool", codeOf(a.ToolName)}, fact{"Type", textOf(a.ActionType)}, fact{"Due", q.at(a.Trigger.NextTickAt)},
-		fact{"Started", q.at(a.StartedAt)}, fact{"Finished", q.at(a.FinishedAt)}, fact{"Took", textOf(q.took(a.StartedAt, a.FinishedAt))},
+		fact{"Started", q.at(a.StartedAt)}, fact{"Finished", q.at(a.FinishedAt)}, fact{"Took", q.lasted(a.StartedAt, a.FinishedAt)},
 		fact{"Attempt", textOf(attempts)}, fact{"Tries again", q.at(a.RetryAt)}, fact{"Recurring action", parent}, fact{"Made again of", again},
 		fact{"Webhook route", q.routeOf(a.Trigger)}, fact{"Received", q.at(a.Trigger.ReceivedAt)}, fact{"Dedup key", codeOf(a.DedupKey)}, fact{"Whose", whose(a.Namespace, a.Tenant)},
 		fact{"Created", q.at(a.CreatedAt)}, fact{"Changed", q.at(a.UpdatedAt)}, fact{"Id", codeOf(a.ID.String())},

@@ -13,10 +13,10 @@ func (q *visit) backfills() (view, error) {
 	var got wire.BackfillList
 	t, err := q.read(list{
 		api: "/backfills", path: "/backfills", caption: "Backfills, newest first",
-		filters: []field{
+		filters: append([]field{
 			{Name: "status", Label: "Status", Type: fieldChoice, Options: choice("", "running", "completed", "cancelled")},
 			{Name: "schedule", Label: "Schedule", Help: "Its id."},
-		},
+		}, madeFilters...), ordered: true,
 		head:  []string{"Schedule", "Status", "Done", "Failed", "From", "To", "By", "Tenant", "Id"},
 		empty: "There is no backfill. A backfill dispatches past times of a schedule that were not dispatched: the page of a recurring action makes one.",
 	}, &got)
@@ -73,7 +73,7 @@ func (q *visit) backfill() (view, error) {
 	v.Body = append(v.Body, block{Facts: q.backfillFacts(b)})
 	running := &table{Caption: "Times that run", Head: []string{"No.", "Time", "Started", "For"}, Empty: "None of its times runs."}
 	for _, r := range b.Active {
-		running.Rows = append(running.Rows, []cell{number(r.N), q.at(r.At), q.at(r.StartedAt), textOf(q.took(r.StartedAt, 0))})
+		running.Rows = append(running.Rows, []cell{number(r.N), q.at(r.At), q.at(r.StartedAt), q.lasted(r.StartedAt, 0)})
 	}
 	problems := &table{Caption: "Times that did not succeed, newest first", Head: []string{"Time", "Outcome", "Why", "What ran"}, Empty: "No time has failed."}
 	for _, p := range slices.Backward(b.Problems) {

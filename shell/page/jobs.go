@@ -25,14 +25,18 @@ func jobActs() []act { return slices.Concat(actsOnJobs(), actsOnRuns()) }
 // yesNo are the options of a filter that may be left open.
 func yesNo() []option { return []option{{"", "all"}, {"true", "yes"}, {"false", "no"}} }
 
+var jobFilters = []field{ // read-only: a table
+	{Name: "paused", Label: "Paused", Type: fieldChoice, Options: yesNo()}, {Name: "label", Label: "Label (name=value)"},
+}
+
 // jobs lists the jobs.
 func (q *visit) jobs() (view, error) {
 	var got wire.JobList
 	t, err := q.read(list{
 		api: "/jobs", path: "/jobs", caption: "Jobs, newest first",
-		filters: []field{{Name: "paused", Label: "Paused", Type: fieldChoice, Options: yesNo()}, {Name: "label", Label: "Label (name=value)"}},
-		head:    []string{"Name", "When", "Status", "Next", "Last run", "Active", "Completed", "Failed", "Other ends", "Tenant"},
-		empty:   "There is no job. A job runs a pod in a cluster, or processes of the daemon's machine, at each time of its schedule; make one here, or with: orreryd job apply -f FILE",
+		filters: jobFilters, ordered: true,
+		head:  []string{"Name", "When", "Status", "Next", "Last run", "Active", "Completed", "Failed", "Other ends", "Tenant"},
+		empty: "There is no job. A job runs a pod in a cluster, or processes of the daemon's machine, at each time of its schedule; make one here, or with: orreryd job apply -f FILE",
 	}, &got)
 	if err != nil {
 		return view{}, err
@@ -41,7 +45,7 @@ func (q *visit) jobs() (view, error) {
 		t.Rows = append(t.Rows, q.jobRow(j))
 	}
 	q.next(t, got.NextPageToken)
-	return view{Title: "Jobs", Acts: q.actLinks("/jobs", "new"), Body: []block{{Table: t}}}, nil
+	return view{Title: "Jobs", Acts: q.actLinks("/jobs", "new", "pause-all", "resume-all"), Body: []block{{Table: t}}}, nil
 }
 
 func (q *visit) jobRow(j wire.JobSummary) []cell {
@@ -235,9 +239,9 @@ func (q *visit) jobRuns(j wire.Job) ([]block, error) {
 	path := pathOf("jobs", j.ID)
 	t, err := q.read(list{
 		api: path + "/runs", path: path, caption: "Runs of the job, newest first", rows: 25, anyone: true, fixed: q.scopeQuery(),
-		filters: []field{{Name: "status", Label: "Status", Type: fieldChoice, Options: runStates()}},
-		head:    []string{"Time", "Status", "Took", "Exit code", "Attempt", "Why", "Run"},
-		empty:   "The job has no run: it makes the next one shortly before its time, or when it is triggered.",
+		filters: append([]field{{Name: "status", Label: "Status", Type: fieldChoice, Options: runStates()}}, madeFilters...), ordered: true,
+		head:  []string{"Time", "Status", "Took", "Exit code", "Attempt", "Why", "Run"},
+		empty: "The job has no run: it makes the next one shortly before its time, or when it is triggered.",
 	}, &got)
 	if err != nil {
 		return nil, err

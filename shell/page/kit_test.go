@@ -217,6 +217,12 @@ func (k *kit) act(form string, fields url.Values) string {
 // try does what act does, and gives the answer.
 func (k *kit) try(form string, fields url.Values) *httptest.ResponseRecorder {
 	k.t.Helper()
+	return k.send("POST", form, k.filled(form, fields))
+}
+
+// filled opens a form and fills some of its fields in.
+func (k *kit) filled(form string, fields url.Values) url.Values {
+	k.t.Helper()
 	sent := url.Values{}
 	shown := k.read(form)
 	for _, m := range areas.FindAllStringSubmatch(shown, -1) {
@@ -231,7 +237,7 @@ func (k *kit) try(form string, fields url.Values) *httptest.ResponseRecorder {
 		require.True(k.t, strings.Contains(shown, `name="`+name+`"`), "the form %s has no field %s", form, name) //nolint:testifylint // it would print the page
 		sent[name] = values
 	}
-	return k.send("POST", form, sent)
+	return sent
 }
 
 // assertWellFormed fails if a page has what the policy forbids, or markup that came out of a value.

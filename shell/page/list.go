@@ -1,9 +1,11 @@
 package page
 
 import (
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // pageRows is how many rows a page of a list has.
@@ -17,6 +19,7 @@ type list struct {
 	fixed   url.Values
 	filters []field
 	anyone  bool // its rows belong to no tenant
+	ordered bool // it is newest first, and may be turned around
 	rows    int  // of a page; 0: pageRows
 	caption string
 	empty   string // what would fill it
@@ -35,29 +38,18 @@ func (q *visit) read(l list, out any) (*table, error) {
 	}
 	fields := slices.Clone(l.filters)
 	if !l.anyone && l.fixed.Get("tenant") == "" {
-		fields = append(fields, field{Name: "namespace", Label: "Namespace"}, field{Name: "tenant", Label: "Tenant"})
+		fields = append(fields, scopeFilters...)
 	}
 	given := q.URL.Query()
-	f := &filter{Path: q.p.base + l.path}
-	for _, field := range fields {
-		field.Value = given.Get(field.Name)
-		if len(field.Options) > 0 && field.Options[0] == choice("")[0] {
-			field.Options = slices.Clone(field.Options)
-			field.Options[0].Text = "any"
-		}
-		f.Active = f.Active || field.Value != ""
-		if field.Value != "" {
-			v := field.Value
-			if field.Type == fieldTime {
-				at, err := q.readTime(v)
-				if err != nil {
-					return nil, &apiError{Status: 400, Text: field.Label + ": " + err.Error()}
-				}
-				v = at.String()
-			}
-			params.Set(field.Name, v)
-		}
-		f.Fields = append(f.Fields, field)
+	f, asked, err := q.filtered(l.path, fields)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(params, asked)
+	t := &table{Caption: l.caption, Head: l.head, Empty: l.empty, Filter: f}
+	if order := given.Get("order"); l.ordered {
+		params.Set("order", order)
+		q.turn(t, order)
 	}
 	token := given.Get("page_token")
 	if token != "" {
@@ -66,7 +58,6 @@ func (q *visit) read(l list, out any) (*table, error) {
 	if err := q.get(l.api, params, out); err != nil {
 		return nil, err
 	}
-	t := &table{Caption: l.caption, Head: l.head, Empty: l.empty, Filter: f}
 	if len(f.Fields) == 0 {
 		t.Filter = nil
 	}
@@ -79,6 +70,52 @@ func (q *visit) read(l list, out any) (*table, error) {
 		t.First = f.Path + query(given)
 	}
 	return t, nil
+}
+
+// scopeFilters choose by tenants.
+var scopeFilters = []field{{Name: "namespace", Label: "Namespace"}, {Name: "tenant", Label: "Tenant"}}
+
+// filtered reads the filters that the address has: for the form above the list at that path, and as parameters of the API.
+func (q *visit) filtered(path string, fields []field) (*filter, url.Values, error) {
+	f, params, given := &filter{Path: q.p.base + path}, make(url.Values), q.URL.Query()
+	for _, field := range fields {
+		field.Value = given.Get(field.Name)
+		if len(field.Options) > 0 && field.Options[0] == choice("")[0] {
+			field.Options = slices.Clone(field.Options)
+			field.Options[0].Text = "any"
+		}
+		f.Active = f.Active || field.Value != ""
+		if field.Value != "" {
+			v := field.Value
+			if field.Type == fieldTime {
+				at, err := q.readTime(v)
+				if err != nil {
+					return nil, nil, &apiError{Status: 400, Text: field.Label + ": " + err.Error()}
+				}
+				v = at.String()
+			}
+			params.Set(field.Name, v)
+		}
+		f.Fields = append(f.Fields, field)
+	}
+	return f, params, nil
+}
+
+// turn has a list say which end of it comes first, with a link to the other one.
+func (q *visit) turn(t *table, order string) {
+	given := q.URL.Query()
+	given.Del("page_token")
+	given.Del("done")
+	given.Del("order")
+	t.Order = &link{Text: "Oldest first"}
+	if order == "oldest" {
+		t.Caption = strings.Replace(t.Caption, "newest first", "oldest first", 1)
+		t.Order.Text = "Newest first"
+		t.Filter.Keep = append(t.Filter.Keep, field{Name: "order", Value: order})
+	} else {
+		given.Set("order", "oldest")
+	}
+	t.Order.Href = q.p.base + q.URL.EscapedPath() + query(given)
 }
 
 // next gives the address of the page that follows.

@@ -215,7 +215,7 @@ func lockActs() []act {
 		},
 		{
 			on: "/locks", name: "new-semaphore", at: "/new-semaphore", method: "PUT", api: api, label: "New semaphore", done: "The semaphore was declared.",
-			says: "Declares a semaphore with a number of slots. If there is one of this name, its slots are changed.", load: (*visit).newSemaphore, amend: nameFromForm,
+			says: "Declares a semaphore with a number of slots.", load: (*visit).newSemaphore, amend: nameFromForm,
 			params: scopeParams, after: afterNamed("semaphores"),
 		},
 		{

@@ -193,6 +193,11 @@ func (p *Page) routes() *http.ServeMux {
 		mux.HandleFunc("GET "+rt.pattern, p.serveView(rt))
 	}
 	for _, a := range p.acts {
+		if a.many != nil {
+			mux.HandleFunc("GET "+a.pattern(), p.serveManyForm(a))
+			mux.HandleFunc("POST "+a.pattern(), p.serveMany(a))
+			continue
+		}
 		mux.HandleFunc("GET "+a.pattern(), p.serveActForm(a))
 		mux.HandleFunc("POST "+a.pattern(), p.serveAct(a))
 	}

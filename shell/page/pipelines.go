@@ -17,9 +17,9 @@ func (q *visit) pipelines() (view, error) {
 	var got wire.PipelineList
 	t, err := q.read(list{
 		api: "/pipelines", path: "/pipelines", caption: "Pipelines, newest first",
-		filters: []field{{Name: "status", Label: "Status", Type: fieldChoice, Options: choice("", "init", "blocked", "running", "done", "failed", "cancelled")}},
-		head:    []string{"Pipeline", "Status", "Phase", "Started", "Took", "Tenant", "Id"},
-		empty:   "There is no pipeline. A pipeline runs the phases of a runbook in order: orreryd pipeline start starts one of a runbook file, and the button above one of a definition.",
+		filters: append([]field{{Name: "status", Label: "Status", Type: fieldChoice, Options: choice("", "init", "blocked", "running", "done", "failed", "cancelled")}}, madeFilters...), ordered: true,
+		head:  []string{"Pipeline", "Status", "Phase", "Started", "Took", "Tenant", "Id"},
+		empty: "There is no pipeline. A pipeline runs the phases of a runbook in order: orreryd pipeline start starts one of a runbook file, and the button above one of a definition.",
 	}, &got)
 	if err != nil {
 		return view{}, err
@@ -30,11 +30,11 @@ func (q *visit) pipelines() (view, error) {
 		s.Hint = clip(cmp.Or(p.Phase.Error, p.Phase.Reason, waitingWords[p.WaitsFor]), 160)
 		t.Rows = append(t.Rows, []cell{
 			textOf(clip(cmp.Or(p.Label, p.Name), 120)).to(href).wide(), s, codeOf(p.Phase.Name), q.at(p.StartedAt),
-			textOf(q.took(p.StartedAt, p.FinishedAt)), whose(p.Namespace, p.Tenant), codeOf(shortID(p.ID.String())).to(href),
+			q.lasted(p.StartedAt, p.FinishedAt), whose(p.Namespace, p.Tenant), codeOf(shortID(p.ID.String())).to(href),
 		})
 	}
 	q.next(t, got.NextPageToken)
-	return view{Title: "Pipelines", Acts: q.actLinks("/pipelines", "new"), Body: []block{{Table: t}}}, nil
+	return view{Title: "Pipelines", Acts: q.actLinks("/pipelines", "new", "retry-all", "cancel-all"), Body: []block{{Table: t}}}, nil
 }
 
 // waitingWords say what a running phase waits for.
@@ -232,7 +232,7 @@ func (q *visit) pipelineFacts(p core.Pipeline) []fact {
 	}
 	return facts(
 		fact{"Definition", codeOf(p.Definition.Name)}, fact{"Runbook", codeOf(p.Runbook)}, fact{"At phase", current}, fact{"Since", q.at(p.PhaseStartedAt)},
-		fact{"Attempt", textOf(attempt)}, fact{"Started", q.at(p.StartedAt)}, fact{"Finished", q.at(p.FinishedAt)}, fact{"Took", textOf(q.took(p.StartedAt, p.FinishedAt))},
+		fact{"Attempt", textOf(attempt)}, fact{"Started", q.at(p.StartedAt)}, fact{"Finished", q.at(p.FinishedAt)}, fact{"Took", q.lasted(p.StartedAt, p.FinishedAt)},
 		fact{"Must end by", q.at(p.EndsBy)}, fact{"Depends on", depends}, fact{"Made by", owner}, fact{"Whose", whose(p.Namespace, p.Tenant)},
 		fact{"Created", q.at(p.CreatedAt)}, fact{"Changed", q.at(p.UpdatedAt)}, fact{"Id", codeOf(p.ID.String())},
 	)

@@ -48,16 +48,18 @@ func toneOfRun(s core.OrchestratorStatus) tone {
 	}
 }
 
+var runFilters = append([]field{ // read-only: a table
+	{Name: "status", Label: "Status", Type: fieldChoice, Options: runStates()},
+	{Name: "job", Label: "Job"}, {Name: "in_cluster", Label: "In a cluster", Type: fieldChoice, Options: yesNo()},
+	{Name: "cleanup_failed", Label: "Cleanup fails", Type: fieldChoice, Options: yesNo()},
+}, madeFilters...)
+
 // runs lists the runs of all jobs.
 func (q *visit) runs() (view, error) {
 	var got wire.RunList
 	t, err := q.read(list{
 		api: "/runs", path: "/runs", caption: "Runs, newest first",
-		filters: []field{
-			{Name: "job", Label: "Job"}, {Name: "status", Label: "Status", Type: fieldChoice, Options: runStates()},
-			{Name: "in_cluster", Label: "In a cluster", Type: fieldChoice, Options: yesNo()},
-			{Name: "cleanup_failed", Label: "Cleanup fails", Type: fieldChoice, Options: yesNo()},
-		},
+		filters: runFilters, ordered: true,
 		head:  []string{"Job", "Time", "Status", "Took", "Exit code", "Attempt", "Why", "Run", "Tenant"},
 		empty: "There is no run. A job makes one at each time of its schedule, and when it is triggered.",
 	}, &got)
@@ -69,7 +71,7 @@ func (q *visit) runs() (view, error) {
 		t.Rows = append(t.Rows, append(append([]cell{job}, q.runCells(r)...), whose(r.Namespace, r.Tenant)))
 	}
 	q.next(t, got.NextPageToken)
-	return view{Title: "Runs", Body: []block{{Table: t}}}, nil
+	return view{Title: "Runs", Acts: q.actLinks("/runs", "retry-all", "cancel-all"), Body: []block{{Table: t}}}, nil
 }
 
 // runCells shows a run in a list: time, status, length, exit code, attempt, reason and id.
@@ -208,7 +210,7 @@ func (q *visit) runFacts(r wire.Run) []fact {
 	}
 	took := cell{}
 	if !ran.StartedAt.IsZero() {
-		took = textOf(q.took(ran.StartedAt, cmp.Or(ran.EndedAt, r.CompletedAt)))
+		took = q.lasted(ran.StartedAt, cmp.Or(ran.EndedAt, r.CompletedAt))
 	}
 	return facts(
 		fact{"Job", textOf(clip(r.JobID, 200)).to(q.scoped(pathOf("jobs", r.JobID), r.Namespace, r.Tenant))}, fact{"Time", at}, fact{"Triggered by", textOf(r.By)},
@@ -301,7 +303,7 @@ func (q *visit) runAttempts(r core.Orchestrator) block {
 		began.Hint = podSources[ran.StartedBy]
 		took := cell{}
 		if !ran.StartedAt.IsZero() {
-			took = textOf(q.took(ran.StartedAt, cmp.Or(ran.EndedAt, r.CompletedAt)))
+			took = q.lasted(ran.StartedAt, cmp.Or(ran.EndedAt, r.CompletedAt))
 		}
 		number := strconv.FormatUint(uint64(n), 10)
 		t.Rows = append(t.Rows, []cell{

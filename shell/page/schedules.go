@@ -71,7 +71,7 @@ func (q *visit) schedules() (view, error) {
 			break
 		}
 	}
-	return view{Title: "Schedules", Acts: q.actLinks("/schedules", "new"), Body: []block{{Table: t}}}, nil
+	return view{Title: "Schedules", Acts: q.actLinks("/schedules", "new", "pause-all", "resume-all"), Body: []block{{Table: t}}}, nil
 }
 
 // schedulesOf lists those of one kind.

@@ -21,8 +21,8 @@ func (q *visit) strategies() (view, error) {
 	var got wire.StrategyList
 	t, err := q.read(list{
 		api: "/strategies", path: "/strategies", caption: "Strategies, newest first", head: strategyHead,
-		filters: []field{{Name: "status", Label: "Status", Type: fieldChoice, Options: choice("", "running", "succeeded", "exhausted", "cancelled")}},
-		empty:   "There is no strategy. A strategy tries approaches in order until one succeeds: the button above makes one, and so does a phase of a pipeline.",
+		filters: append([]field{{Name: "status", Label: "Status", Type: fieldChoice, Options: choice("", "running", "succeeded", "exhausted", "cancelled")}}, madeFilters...), ordered: true,
+		empty: "There is no strategy. A strategy tries approaches in order until one succeeds: the button above makes one, and so does a phase of a pipeline.",
 	}, &got)
 	if err != nil {
 		return view{}, err
@@ -31,7 +31,7 @@ func (q *visit) strategies() (view, error) {
 		t.Rows = append(t.Rows, q.strategyRow(s))
 	}
 	q.next(t, got.NextPageToken)
-	return view{Title: "Strategies", Acts: q.actLinks("/strategies", "new"), Body: []block{{Table: t}}}, nil
+	return view{Title: "Strategies", Acts: q.actLinks("/strategies", "new", "cancel-all"), Body: []block{{Table: t}}}, nil
 }
 
 func (q *visit) strategyRow(s wire.StrategySummary) []cell {
@@ -73,7 +73,7 @@ func (q *visit) strategy() (view, error) {
 		owner = q.machine(s.Owner.Ref)
 	}
 	v.Body = append(v.Body, block{Facts: facts(
-		fact{"Pipeline", pipeline}, fact{"Made by", owner}, fact{"Took", textOf(q.took(s.CreatedAt, s.FinishedAt))}, fact{"Finished", q.at(s.FinishedAt)},
+		fact{"Pipeline", pipeline}, fact{"Made by", owner}, fact{"Took", q.lasted(s.CreatedAt, s.FinishedAt)}, fact{"Finished", q.at(s.FinishedAt)},
 		fact{"Whose", whose(s.Namespace, s.Tenant)}, fact{"Created", q.at(s.CreatedAt)}, fact{"Changed", q.at(s.UpdatedAt)}, fact{"Id", codeOf(s.ID.String())},
 	)}, block{Title: "Approaches, in their order", Table: q.approachTable(s)})
 	v.Body = append(v.Body, result("Result", s.Output)...)
@@ -89,9 +89,9 @@ func (q *visit) approachTable(s core.Strategy) *table {
 		case at >= 0:
 			o := s.Outcomes[at]
 			row[3] = outcomeBadge(o)
-			row[4], row[5], row[6] = q.at(o.StartedAt), textOf(q.took(o.StartedAt, o.FinishedAt)), textOf(clip(o.Error, 500)).wide()
+			row[4], row[5], row[6] = q.at(o.StartedAt), q.lasted(o.StartedAt, o.FinishedAt), textOf(clip(o.Error, 500)).wide()
 		case int(s.Current) == i && !s.Status.Ended():
-			row[3], row[4], row[5] = badge("running"), q.at(s.StartedAt), textOf(q.took(s.StartedAt, 0))
+			row[3], row[4], row[5] = badge("running"), q.at(s.StartedAt), q.lasted(s.StartedAt, 0)
 			row[6] = q.machine(s.Child)
 		}
 		t.Rows = append(t.Rows, row)

@@ -19,8 +19,8 @@ func (q *visit) tasks() (view, error) {
 	var got wire.TaskList
 	t, err := q.read(list{
 		api: "/tasks", path: "/tasks", caption: "Tasks, newest first", head: taskHead,
-		filters: []field{{Name: "status", Label: "Status", Type: fieldChoice, Options: choice("", "pending", "running", "stuck", "done")}},
-		empty:   "There is no task. A task is work that is watched by its heartbeats, such as that of an agent in a terminal: the button above makes one, and so does a phase of a pipeline.",
+		filters: append([]field{{Name: "status", Label: "Status", Type: fieldChoice, Options: choice("", "pending", "running", "stuck", "done")}}, madeFilters...), ordered: true,
+		empty: "There is no task. A task is work that is watched by its heartbeats, such as that of an agent in a terminal: the button above makes one, and so does a phase of a pipeline.",
 	}, &got)
 	if err != nil {
 		return view{}, err
@@ -29,7 +29,7 @@ func (q *visit) tasks() (view, error) {
 		t.Rows = append(t.Rows, q.taskRow(k))
 	}
 	q.next(t, got.NextPageToken)
-	return view{Title: "Tasks", Acts: q.actLinks("/tasks", "new"), Body: []block{{Table: t}}}, nil
+	return view{Title: "Tasks", Acts: q.actLinks("/tasks", "new", "cancel-all"), Body: []block{{Table: t}}}, nil
 }
 
 func (q *visit) taskRow(k wire.TaskSummary) []cell {
@@ -118,7 +118,7 @@ func (q *visit) taskFacts(k core.Task) []fact {
 	return facts(
 		fact{"Progress", textOf(clip(k.Progress, 1000))}, fact{"Last sign of life", q.at(k.LastHeartbeat)}, fact{"Last progress", q.at(k.LastProgress)},
 		fact{"Started", q.at(k.State.StartedAt)}, fact{"Stuck since", q.at(k.State.DetectedAt)}, fact{"Finished", q.at(k.FinishedAt)},
-		fact{"Took", textOf(q.took(k.CreatedAt, k.FinishedAt))}, fact{"Session", codeOf(k.SessionID)}, fact{"Command", codeOf(clip(strings.Join(k.Command, " "), 500))},
+		fact{"Took", q.lasted(k.CreatedAt, k.FinishedAt)}, fact{"Session", codeOf(k.SessionID)}, fact{"Command", codeOf(clip(strings.Join(k.Command, " "), 500))},
 		fact{"Workspace", codeOf(k.Workspace)}, fact{"Variables", sortedLines(env)}, fact{"Pipeline", pipeline}, fact{"Made by", owner}, fact{"Whose", whose(k.Namespace, k.Tenant)},
 		fact{"Created", q.at(k.CreatedAt)}, fact{"Changed", q.at(k.UpdatedAt)}, fact{"Id", codeOf(k.ID.String())},
 	)

@@ -110,6 +110,9 @@ type CancelActionRequest struct {
 // POST /v1/webhooks/{id}/redeliver.
 type RetryActionRequest struct {
 	ID *string `json:"id,omitempty"` // of the new action
+	// Once makes one new action of the old one, however often it is asked for: the answer is the one that
+	// was made before, if that is still stored. It takes no ID.
+	Once *bool `json:"once,omitempty"`
 }
 
 // RunPolicy is a [core.RunPolicy] that refuses unknown fields, and whose errors tell the

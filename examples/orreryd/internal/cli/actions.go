@@ -20,10 +20,11 @@ import (
 
 func (a *app) actionsCommand() *cobra.Command {
 	m := a.actions()
-	return a.addClientFlags(group("actions", "Add, list, show, cancel, trigger and retry actions",
+	return withMore(a.addClientFlags(group("actions", "Add, list, show, cancel, trigger and retry actions",
 		"An action is one piece of work that waits for its time, runs, and ends.",
 		a.actionsAdd(m), a.addMany(), a.actionsList(), m.show("Show an action"), a.actionsCancel(m), a.actionsTrigger(m), a.actionsRetry(m),
-		history(m, "ACTION", "TOOK", "List what became of each time of an action that recurs, newest first", func(string, core.Occurrence) string { return "" }).command(a)))
+		history(m, "ACTION", "TOOK", "List what became of each time of an action that recurs, newest first", func(string, core.Occurrence) string { return "" }).command(a))),
+		a.actionsAll()...)
 }
 
 func (a *app) actions() machine[core.Action] {
@@ -37,14 +38,22 @@ func (a *app) actions() machine[core.Action] {
 }
 
 func (a *app) actionsCancel(m machine[core.Action]) *cobra.Command {
-	cmd := m.verb(verb{
+	return m.verb(verb{
 		use: "cancel", path: "cancel", short: "Cancel an action that is pending or running",
-		long: "Without --mode a running action is cancelled at once, and its tool is asked to stop.",
-		fields: []field{reasonField(), textField("mode",
-			"`how` a running one is cancelled: await (when its tool has ended) or kill (its tool gets no time to end by itself)")},
+		long:   "Without --mode a running action is cancelled at once, and its tool is asked to stop.",
+		fields: []field{reasonField(), cancelModeField()},
 	})
-	fixed(cmd, "mode", []string{string(core.CancelAwait), string(core.CancelKill)})
-	return cmd
+}
+
+// cancelModeField is how a running action is cancelled.
+func cancelModeField() field {
+	f := textField("mode", "`how` a running one is cancelled: await (when its tool has ended) or kill (its tool gets no time to end by itself)")
+	add := f.add
+	f.add = func(cmd *cobra.Command) {
+		add(cmd)
+		fixed(cmd, "mode", []string{string(core.CancelAwait), string(core.CancelKill)})
+	}
+	return f
 }
 
 func (a *app) actionsRetry(m machine[core.Action]) *cobra.Command {
@@ -59,7 +68,7 @@ webhook. Its metadata names the old one (_retry_of).`,
 // makingAgain is the command of a verb that makes a new action of an old one.
 func (a *app) makingAgain(m machine[core.Action], v verb) *cobra.Command {
 	var wait bool
-	v.fields = []field{newIDField("new action")}
+	v.fields = []field{newIDField("new action"), boolField("once", "make one new action of it, however often: one that --once has made before is shown")}
 	cmd := m.sending(v, func(ctx context.Context, c *client, r request, _ []string) error {
 		return a.sendAction(ctx, c, r, wait)
 	})
@@ -248,7 +257,7 @@ func (a *app) actionsList() *cobra.Command {
 	return listing[core.Action]{
 		short:   "List actions, newest first",
 		example: "  orreryd actions list\n  orreryd actions list --status failed --limit 20\n  orreryd actions list --label-kv team=web --json --all",
-		path:    "/v1/actions", field: "actions", none: "no actions",
+		path:    "/v1/actions", field: "actions", none: "no actions", timed: true,
 		filters: []filter{
 			{
 				flag: "status", usage: "only in that `status`: pending, running, completed, failed or cancelled",
@@ -257,7 +266,7 @@ func (a *app) actionsList() *cobra.Command {
 			{flag: "tool", usage: "only of that `tool`"},
 			{flag: "webhook", boolean: true, usage: "only those that requests of webhooks have made"},
 			{flag: "route", usage: "only those that requests of that webhook `route` have made"},
-			{flag: "label-kv", param: "label", usage: "only with that label `KEY=VALUE`; may be repeated", pairs: true},
+			labelled,
 		},
 		narrow: func(q url.Values) {
 			q.Set("include", "result") // for the note

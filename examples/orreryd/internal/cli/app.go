@@ -235,6 +235,12 @@ func group(use, short, long string, commands ...*cobra.Command) *cobra.Command {
 	return c
 }
 
+// withMore adds subcommands to a group.
+func withMore(c *cobra.Command, commands ...*cobra.Command) *cobra.Command {
+	c.AddCommand(commands...)
+	return c
+}
+
 func needSubcommand(cmd *cobra.Command, args []string) error {
 	names := make([]string, 0, len(cmd.Commands()))
 	for _, sub := range cmd.Commands() {

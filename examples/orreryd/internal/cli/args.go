@@ -97,6 +97,18 @@ func checkTime(flag, at string) error {
 	return nil
 }
 
+// momentOf reads the time that a flag gives, as such or as a duration before now.
+func momentOf(flag, v string, now time.Time) (effects.Time, error) {
+	if ago, err := time.ParseDuration(v); err == nil && ago >= 0 {
+		return effects.TimeOf(now.Add(-ago)), nil
+	}
+	at, err := effects.ParseTime(v)
+	if err != nil {
+		return 0, usagef("--%s: %q is neither a time such as 2026-02-10T14:00:00Z nor a duration such as 24h", flag, text.Clip(v, 60))
+	}
+	return at, nil
+}
+
 // checkZone looks at a time zone that --tz gives; an empty one is the default.
 func checkZone(zone string) error {
 	if zone == "" {

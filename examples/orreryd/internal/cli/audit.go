@@ -91,10 +91,8 @@ func (f *auditFlags) times(now time.Time) (since, until effects.Time, err error)
 		if flag.v == "" {
 			continue
 		}
-		if ago, err := time.ParseDuration(flag.v); err == nil && ago >= 0 {
-			*flag.at = effects.TimeOf(now.Add(-ago))
-		} else if *flag.at, err = effects.ParseTime(flag.v); err != nil {
-			return 0, 0, usagef("--%s: %q is neither a time such as 2026-02-10T14:00:00Z nor a duration such as 24h", flag.name, text.Clip(flag.v, 60))
+		if *flag.at, err = momentOf(flag.name, flag.v, now); err != nil {
+			return 0, 0, err
 		}
 	}
 	return since, until, nil

@@ -47,7 +47,7 @@ func (a *app) newJobs() *jobCommands {
 
 func (a *app) jobCommand() *cobra.Command {
 	j := a.newJobs()
-	return a.addClientFlags(group("job", "Apply, show, trigger, pause and delete jobs, which run pods on a schedule",
+	return withMore(a.addClientFlags(group("job", "Apply, show, trigger, pause and delete jobs, which run pods on a schedule",
 		"A job makes a run at each time of its schedule: a pod in a Kubernetes cluster, or a\nprocess of the daemon's machine. Its constraints are checked before and after, and a\nfailed run is tried again.",
 		a.withScope(&j.scope,
 			j.apply(), j.check(), j.list(), j.show(), j.trigger(),
@@ -55,7 +55,8 @@ func (a *app) jobCommand() *cobra.Command {
 			j.pause(),
 			j.jobs.post("resume", "resume", "Let a paused job make runs again, from now on"),
 			j.history(), j.preview(), j.runsOf(),
-			j.jobs.verb(verb{use: "delete", short: "Delete a job, and cancel its runs", method: http.MethodDelete}))...))
+			j.jobs.verb(verb{use: "delete", short: "Delete a job, and cancel its runs", method: http.MethodDelete}))...)),
+		a.withScope(&j.scope, a.jobsAll(&j.scope)...)...)
 }
 
 func (j *jobCommands) list() *cobra.Command {
@@ -181,20 +182,19 @@ With -o yaml it prints a job file, which "orreryd job apply -f" gives the same j
 		example: "  orreryd job show nightly-report\n  orreryd job show nightly-report -o yaml > nightly.yaml",
 		method:  http.MethodGet,
 	}, func(ctx context.Context, c *client, r request, _ []string) error {
+		if j.a.form != formYAML {
+			return j.jobs.send(ctx, c, r, nil)
+		}
 		var s core.Job
-		raw, err := c.json(ctx, r, &s)
-		switch {
-		case err != nil:
+		if _, err := c.json(ctx, r, &s); err != nil {
 			return err
-		case j.a.form != formYAML:
-			return j.jobs.print(raw, s)
 		}
 		file, err := jobfile.Marshal(s.JobSpec)
 		if err == nil {
 			_, err = j.a.out.Write(file)
 		}
 		return err
-	}), formWide, formJSON, formName, formYAML)
+	}), formWide, formJSON, formName, formRevision, formYAML)
 }
 
 func jobView(s core.Job) view {

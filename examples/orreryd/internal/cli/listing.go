@@ -8,8 +8,10 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -31,6 +33,9 @@ type listing[S any] struct {
 	narrow  func(url.Values) // changes what is asked for, after the filters; nil: nothing
 	whole   resolver         // puts the whole id in the place of the argument; nil: it is no id
 
+	timed  bool // by creation, so that it takes --since and --until
+	inLine bool // it has an order of its own, which cannot be turned around
+
 	lines bool // with --json it prints one element a line
 
 	none   string         // printed if the list is empty; %s: the tenant, and the namespace
@@ -46,6 +51,7 @@ type filter struct {
 	flag, param, usage string
 	words              []string // that the flag takes; nil: any
 	boolean            bool
+	moment             bool // a time, or a duration before now
 	pairs              bool // KEY=VALUE, perhaps several
 	check              func(value string) error
 }
@@ -60,6 +66,12 @@ var inScopes = []filter{
 func byStatus[T ~string](words ...T) filter {
 	list := wordsOf(words...)
 	return filter{flag: "status", usage: "only in that `status`: " + strings.Join(list, ", "), words: list}
+}
+
+// madeBetween narrows a list to what was created between two times.
+var madeBetween = []filter{
+	{flag: "since", usage: "only those created at that `time` or later, in RFC 3339, or a duration such as 24h before now", moment: true},
+	{flag: "until", usage: "only those created before that `time`, likewise", moment: true},
 }
 
 // wordsOf gives words as texts.
@@ -107,6 +119,10 @@ func (f filter) set(cmd *cobra.Command, q url.Values) error {
 	}
 	q.Set(param, cmd.Flags().Lookup(f.flag).Value.String())
 	switch {
+	case f.moment:
+		at, err := momentOf(f.flag, q.Get(param), time.Now())
+		q.Set(param, timeText(at))
+		return err
 	case f.words != nil:
 		return checkOneOf(f.flag, q.Get(param), f.words)
 	case f.check != nil && q.Get(param) != "":
@@ -139,6 +155,12 @@ func (l listing[S]) command(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: cmp.Or(l.use, "list"), Short: l.short, Example: l.example, Args: l.args, ValidArgsFunction: l.complete}
 	if l.args == nil {
 		cmd.Args = noArgs
+	}
+	if l.timed {
+		l.filters = append(slices.Clone(l.filters), madeBetween...)
+	}
+	if !l.inLine {
+		l.filters = append(slices.Clone(l.filters), filter{flag: "order", usage: "which come first, `newest` or oldest (default newest)", words: []string{"newest", "oldest"}})
 	}
 	var p page
 	flags := a.addListFlags(cmd, formWide, formJSON, formName)

@@ -20,14 +20,15 @@ func (a *app) pipelineCommand() *cobra.Command {
 		id:    func(p core.Pipeline) string { return p.ID.String() },
 		ended: func(p core.Pipeline) bool { return p.Phase.Type.Ended() }, fails: pipelineError,
 	}
-	return a.addClientFlags(group("pipeline", "Start, watch and steer pipelines",
+	return withMore(a.addClientFlags(group("pipeline", "Start, watch and steer pipelines",
 		"A pipeline runs the phases of its definition in order, and goes on where it was\nafter a crash.",
 		append(pipelineAnswers(m), a.pipelineStart(m), a.pipelineList(), m.show("Show a pipeline and its phases"),
 			m.wait("Wait for a pipeline's end, and end with 1 if it failed or was cancelled"), a.pipelineWatch(m),
 			m.post("begin", "start", "Start a pipeline that is held"),
 			m.post("retry", "retry", "Run the phase again at which a pipeline failed"),
 			m.post("unblock", "unblock", "Let a blocked pipeline run, whatever it waits for"),
-			m.reasoned("cancel", "End a pipeline, and all that it runs"))...))
+			m.reasoned("cancel", "End a pipeline, and all that it runs"))...)),
+		a.pipelinesAll()...)
 }
 
 // startedText says that a pipeline, by its id, is started.
@@ -124,7 +125,7 @@ func pipelineError(p core.Pipeline) error {
 
 func (a *app) pipelineList() *cobra.Command {
 	return listing[wire.PipelineSummary]{
-		path: "/v1/pipelines", field: "pipelines", none: "no pipelines", short: "List pipelines, newest first",
+		path: "/v1/pipelines", field: "pipelines", none: "no pipelines", timed: true, short: "List pipelines, newest first",
 		filters: []filter{byStatus("init", "blocked", "running", "done", "failed", "cancelled")},
 		name:    func(p wire.PipelineSummary) string { return p.ID.String() },
 		header:  []string{"ID", "PIPELINE:24", "LABEL:24", "STATUS", "PHASE:24", "WAITS FOR", "CREATED (UTC)", "NOTE:48"},

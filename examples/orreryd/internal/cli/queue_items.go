@@ -202,6 +202,7 @@ func queueAndID(cmd *cobra.Command, args []string) error {
 
 func (q *queue) items() *cobra.Command {
 	return listing[core.QueueItem]{
+		inLine:  true,
 		use:     "items NAME",
 		short:   "List the items of a queue, by their state and in the order in which they are taken",
 		example: "  orreryd queue items mail\n  orreryd queue items mail --state dead --json --all",

@@ -36,7 +36,7 @@ func (a *app) recurringCommand() *cobra.Command {
 		return s.ID.String(), text.Clip(s.CronExpr+" "+deref(s.Description), 60)
 	})
 	states := machine[wire.RecurringState]{a: a, path: r.path, arg: r.arg, args: r.args, scope: r.scope, view: stateView, complete: r.complete, ids: r.ids}
-	return a.addClientFlags(r.scope.addFlags(a, group("recurring", "Add, list, show, change, pause and delete recurring actions",
+	return withMore(a.addClientFlags(r.scope.addFlags(a, group("recurring", "Add, list, show, change, pause and delete recurring actions",
 		"A recurring action makes an action at each time of its cron expression.",
 		r.add(), r.list(), r.show("Show a recurring action"), r.update(),
 		states.verb(verb{use: "pause", short: "Disable a recurring action until it is resumed, or until a time", path: "pause", fields: []field{
@@ -47,7 +47,7 @@ func (a *app) recurringCommand() *cobra.Command {
 			return fmt.Sprintf("recurring action %s is deleted", args[0])
 		}),
 		r.trigger(), r.post("skip-next", "skip-next", "Skip the next time of a recurring action; may be repeated"), r.cancelWaiting(),
-		r.history(), r.preview())))
+		r.history(), r.preview()))), a.recurringAll(r.scope)...)
 }
 
 // stateView says what pause and resume have led to.

@@ -25,14 +25,15 @@ import (
 
 func (a *app) runCommand() *cobra.Command {
 	j := a.newJobs()
-	return a.addClientFlags(group("run", "List runs of jobs, read their logs, cancel and retry them",
+	return withMore(a.addClientFlags(group("run", "List runs of jobs, read their logs, cancel and retry them",
 		"A run is one execution of a job, with its attempts. RUN is the run's id, such as\nnightly-report:2026-03-01T02:00:00.000Z, or its UUID.",
 		a.withScope(&j.scope,
 			a.runListing().command(a), j.runs.show("Show a run: what it does, how it went, its constraints and its pod"), j.logs(),
 			j.runs.reasoned("cancel", "Cancel a run, and delete what it has in the cluster"),
 			j.runs.reasoned("abandon", "Give up what a run has left in the cluster and cannot delete: its pod may still run"),
 			j.runs.post("retry", "retry", "Begin the next attempt of a run that waits for it"),
-			j.runs.wait("Wait for a run's end, and end with 1 unless it has completed"))...))
+			j.runs.wait("Wait for a run's end, and end with 1 unless it has completed"))...)),
+		a.runsAll()...)
 }
 
 // home is the scope of a command that names none.
@@ -46,7 +47,7 @@ func (a *app) runListing() listing[wire.RunSummary] {
 	states := wordsOf(core.OrchestratorStatuses()...)
 	home := a.home()
 	return listing[wire.RunSummary]{
-		path: "/v1/runs", field: "runs", none: "no runs", short: "List runs, newest first",
+		path: "/v1/runs", field: "runs", none: "no runs", timed: true, short: "List runs, newest first",
 		filters: []filter{
 			{flag: "job", usage: "only of that `job`"},
 			{flag: "status", usage: "only in that `state`: " + strings.Join(states, ", "), words: states},

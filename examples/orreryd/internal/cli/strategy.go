@@ -18,16 +18,17 @@ func (a *app) strategyCommand() *cobra.Command {
 		id:    func(s core.Strategy) string { return s.ID.String() },
 		ended: func(s core.Strategy) bool { return s.Status.Ended() }, fails: strategyError,
 	}
-	return a.addClientFlags(group("strategy", "Create, watch and cancel strategies",
+	return withMore(a.addClientFlags(group("strategy", "Create, watch and cancel strategies",
 		"A strategy tries approaches in order until one succeeds.",
 		strategyCreate(m), a.strategyList(), m.show("Show a strategy and how its approaches came out"),
 		m.wait("Wait for a strategy's end, and end with 1 if it is exhausted or was cancelled"),
-		m.reasoned("cancel", "End a strategy, and what it is about")))
+		m.reasoned("cancel", "End a strategy, and what it is about"))),
+		a.cancelAll("strategies", "strategy", "strategies", "running"))
 }
 
 func (a *app) strategyList() *cobra.Command {
 	return listing[wire.StrategySummary]{
-		path: "/v1/strategies", field: "strategies", none: "no strategies", short: "List strategies, newest first",
+		path: "/v1/strategies", field: "strategies", none: "no strategies", timed: true, short: "List strategies, newest first",
 		filters: []filter{byStatus("running", "succeeded", "exhausted", "cancelled")},
 		name:    func(s wire.StrategySummary) string { return s.ID.String() },
 		header:  []string{"ID", "LABEL:32", "STATUS", "APPROACH:32", "OF", "CREATED (UTC)", "NOTE:48"},

@@ -26,14 +26,15 @@ func (a *app) taskCommand() *cobra.Command {
 	step := func(name core.RecoveryAction, short string) *cobra.Command {
 		return m.verb(verb{use: string(name), short: short, path: "recover", fields: []field{constant("action", name)}})
 	}
-	return a.addClientFlags(group("task", "Create, watch and steer tasks",
+	return withMore(a.addClientFlags(group("task", "Create, watch and steer tasks",
 		"A task is one unit of work, typically of an agent in a terminal session, that is\nwatched and recovered where it is stuck.",
 		append(taskReports(m), taskCreate(m), a.taskList(), m.show("Show a task"), taskScreen(m),
 			m.wait("Wait for a task's end, and end with 1 if it failed or was cancelled"),
 			step("nudge", "Type something into a session that seems to sleep"),
 			step("restart", "Kill a task's session and begin it again"),
 			step("escalate", "Tell people that a task needs them"),
-			m.reasoned("cancel", "End a task, and kill its session"))...))
+			m.reasoned("cancel", "End a task, and kill its session"))...)),
+		a.cancelAll("tasks", "task", "tasks", "stuck", "running", "pending"))
 }
 
 // taskReports are the commands by which people and programs take part in a task's work.
@@ -59,7 +60,7 @@ func taskReports(m machine[core.Task]) []*cobra.Command {
 
 func (a *app) taskList() *cobra.Command {
 	return listing[wire.TaskSummary]{
-		path: "/v1/tasks", field: "tasks", none: "no tasks", short: "List tasks, newest first",
+		path: "/v1/tasks", field: "tasks", none: "no tasks", timed: true, short: "List tasks, newest first",
 		filters: []filter{byStatus("pending", "running", "stuck", "done")},
 		name:    func(t wire.TaskSummary) string { return t.ID.String() },
 		header:  []string{"ID", "LABEL:32", "STATE", "SESSION:40", "HEARTBEAT (UTC)", "RECOVERIES", "CREATED (UTC)", "NOTE:48"},

@@ -270,7 +270,7 @@ var states = []any{
 // bodies are the requests and answers of package wire.
 var bodies = []any{
 	wire.AcquireRequest{}, wire.AcquireSlotsRequest{}, wire.ActionBatch{}, wire.ActionBatchRequest{}, wire.ActionList{}, wire.ActionRequest{}, wire.ActionResult{}, wire.ActionSummary{}, wire.ItemSummary{}, wire.ApprovalRequest{},
-	wire.AuditList{}, wire.BackfillList{}, wire.BackfillPlan{}, wire.BackfillRequest{}, wire.BackfillSummary{}, wire.BreakSlotsRequest{}, wire.Calendar{}, wire.CalendarChanged{}, wire.CalendarList{}, wire.CalendarPatch{}, wire.CalendarRequest{}, wire.CancelActionRequest{}, wire.CheckpointRequest{}, wire.CompleteRequest{}, wire.Error{}, wire.EvaluateRequest{},
+	wire.AuditList{}, wire.BackfillList{}, wire.BackfillPlan{}, wire.BackfillRequest{}, wire.BackfillSummary{}, wire.BreakSlotsRequest{}, wire.Bulk{}, wire.BulkRequest{}, wire.BulkResult{}, wire.Calendar{}, wire.CalendarChanged{}, wire.CalendarList{}, wire.CalendarPatch{}, wire.CalendarRequest{}, wire.CancelActionRequest{}, wire.CheckpointRequest{}, wire.CompleteRequest{}, wire.Error{}, wire.EvaluateRequest{},
 	wire.EventAccepted{}, wire.Found{}, wire.FoundList{}, wire.EventRequest{}, wire.ExtendRequest{}, wire.FailRequest{}, wire.Health{},
 	wire.HeartbeatRequest{}, wire.HistoryList{}, wire.HoldRequest{}, wire.HolderRequest{}, wire.Info{},
 	wire.InputRequest{}, wire.ItemList{}, wire.Job{}, wire.JobApplied{}, wire.JobList{}, wire.JobPauseRequest{}, wire.JobPlanned{}, wire.JobRequest{},
@@ -282,7 +282,7 @@ var bodies = []any{
 	wire.Change{}, wire.System{}, wire.Instance{}, wire.SetAside{}, wire.ChangedField{}, wire.ChangeInput{}, wire.ChangeList{}, wire.RecurringState{}, wire.RecurringSummary{}, wire.RecurringTrigger{}, wire.RedriveRequest{}, wire.ReleaseRequest{}, wire.RunList{}, wire.Runner{}, wire.RunnerList{},
 	wire.RunSummary{}, wire.SemaphoreList{}, wire.SignalRequest{}, wire.SlotsRequest{}, wire.SourceRequest{},
 	wire.StrategyList{}, wire.StrategyRequest{}, wire.StrategySummary{}, wire.SubscriberList{},
-	wire.SubscriberRequest{}, wire.TakeRequest{}, wire.Taken{}, wire.TaskCompleteRequest{}, wire.TaskFailRequest{},
+	wire.SubscriberRequest{}, wire.TakeRequest{}, wire.UpcomingList{}, wire.UpcomingSchedule{}, wire.Taken{}, wire.TaskCompleteRequest{}, wire.TaskFailRequest{},
 	wire.TaskList{}, wire.TaskRequest{}, wire.TaskScreen{}, wire.TaskSummary{}, wire.TenantBounds{}, wire.TenantLimits{}, wire.TenantUsage{}, wire.TriggerRequest{}, wire.WebhookAccepted{}, wire.WebhookIgnored{}, wire.WebhookMatch{}, wire.WebhookRoute{}, wire.WebhookRouteList{},
 	wire.WorkerDeleteRequest{}, wire.WorkerList{}, wire.WorkerRequest{},
 }
