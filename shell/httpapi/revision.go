@@ -14,7 +14,7 @@ import (
 func (c *call) tag(w http.ResponseWriter, s core.State) { c.tagRevision(w, core.Revision(s)) }
 
 func (c *call) tagRevision(w http.ResponseWriter, revision string) {
-	if revision == "" || revision == core.NoRevision {
+	if revision == "" || revision == core.NoRevision || c.revision == nil { // an act on many shows no revisions
 		return
 	}
 	if shown := c.revision(revision); shown != "" {
