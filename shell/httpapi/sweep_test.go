@@ -109,6 +109,9 @@ func (o sweepOperation) request(th thing) (method, target string, body any) {
 	if o.scoped && o.byID() == (o.variant == "+tenant") && o.variant != "-tenant" && o.id != "createRecurring" {
 		path += inTenant
 	}
+	if o.id == "find" {
+		path += "&q={id}"
+	}
 	if o.id == "previewCron" {
 		path += "?cron_expr=@daily"
 	}

@@ -171,6 +171,9 @@ var sweepMakers = map[string]func(*sweepWorld, thing){
 	"changes": func(w *sweepWorld, th thing) {
 		th["id"] = w.must(th, "POST /v1/actions", sweepBodies["createAction"], "id")
 	},
+	"find": func(w *sweepWorld, th thing) {
+		th["id"] = w.must(th, "POST /v1/actions", sweepBodies["createAction"], "id")
+	},
 	"webhooks": func(w *sweepWorld, th thing) { // what redeliver is about
 		th["id"] = w.must(th, "POST /v1/actions", sweepBodies["createAction"], "id")
 	},

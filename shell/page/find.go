@@ -37,7 +37,11 @@ func (p *Page) find(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	t := &table{Caption: "What was found", Head: []string{"Name", "Kind", "Tenant"}, Empty: "Nothing that you may see has this id, and no name of the newest begins with it."}
-	if for_ != "" {
+	if err := q.findIDs(for_, t); err != nil {
+		p.fail(w, q, err)
+		return
+	}
+	if for_ != "" && len(t.Rows) == 0 {
 		if err := q.findNames(for_, t); err != nil {
 			p.fail(w, q, err)
 			return

@@ -336,3 +336,17 @@ func TestTheOverviewTellsWhetherTheLoopKeepsUpAndWhichInstanceAnswers(t *testing
 	assert.NotContains(t, k.text("/"), "loop lag")
 	assert.Contains(t, k.text("/"), "Instance "+k.engine.Instance())
 }
+
+func TestTheBeginningOfAnIDLeadsToWhatHasItHoweverOldItIs(t *testing.T) {
+	k := newKit(t)
+	const due = `,"tool_name":"echo","trigger":{"type":"scheduled","next_tick_at":"2090-01-01T00:00:00Z"}}`
+	one := k.make("/v1/actions", `{"id":"0193f2a4-5b6c-4d8e-9f01-000000000001","label":"<b>one</b>"`+due)
+	w := k.send("GET", "/find?q=0193f2a4", nil)
+	require.Equal(t, http.StatusSeeOther, w.Code)
+	assert.Equal(t, "/ui/actions/"+one, w.Header().Get("Location"))
+	k.make("/v1/tasks", `{"id":"0193f2a4-5b6c-4d8e-9f01-000000000002"}`)
+	text := k.text("/find?q=0193F2A4-5b6c")
+	assert.Contains(t, text, "<b>one</b> "+one+" action default / default")
+	assert.Contains(t, text, "0193f2a4 0193f2a4-5b6c-4d8e-9f01-000000000002 task default / default")
+	assert.Contains(t, k.text("/find?q=0193f2a5"), "Nothing that you may see has this id")
+}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -9,7 +10,10 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 // searched is how many of a list's newest are looked at for what an id begins with.
@@ -42,13 +46,22 @@ type finder struct {
 	what  string // "action"
 }
 
-// find gives the whole id for an id or the beginning of one, which must be that of one alone among
-// the newest of the list.
+// find gives the whole id for an id or the beginning of one, which must be that of one alone: of all, if the daemon finds them, or
+// else among the newest of the list.
 func (f finder) find(ctx context.Context, c *client, id string) (string, error) {
 	if !isPrefix(id) {
 		return id, nil
 	}
 	id = strings.ToLower(id)
+	if kind := findableKinds[f.path]; kind != "" {
+		found, err := f.ask(ctx, c, kind, id)
+		if coded, ok := errors.AsType[*exitError](err); !ok || coded.code != exitNotFound { // else the daemon is of an earlier version
+			if err != nil {
+				return "", err
+			}
+			return f.only(id, found, true)
+		}
+	}
 	var found []string
 	seen, p := 0, page{limit: 1000}
 	for {
@@ -69,6 +82,27 @@ func (f finder) find(ctx context.Context, c *client, id string) (string, error) 
 		}
 		p.token = next
 	}
+}
+
+// findableKinds are the kinds of machines, by the paths of their lists, that the daemon finds by the beginning of an id.
+var findableKinds = map[string]effects.Kind{
+	"/v1/actions": core.KindAction, "/v1/recurring": core.KindRecurring, "/v1/runs": core.KindOrchestrator, "/v1/pipelines": core.KindPipeline, "/v1/tasks": core.KindTask,
+	"/v1/strategies": core.KindStrategy, "/v1/backfills": core.KindBackfill, "/v1/occurrences": core.KindOccurrence,
+}
+
+// ask has the daemon find the ids of a kind that begin so.
+func (f finder) ask(ctx context.Context, c *client, kind effects.Kind, begin string) (ids []string, err error) {
+	q := f.scope.query()
+	q.Set("q", begin)
+	q.Set("kind", string(kind))
+	var list wire.FoundList
+	if _, err := c.json(ctx, request{method: http.MethodGet, path: "/v1/find", query: q}, &list); err != nil {
+		return nil, err
+	}
+	for _, found := range list.Found {
+		ids = append(ids, found.ID.String())
+	}
+	return ids, nil
 }
 
 // only gives the id that was found, if there is one and no other.

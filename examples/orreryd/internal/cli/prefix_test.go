@@ -28,6 +28,12 @@ func TestTheBeginningOfAnIDIsToldFromOtherTexts(t *testing.T) {
 // whole list has more.
 func manyActions(total int, more bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1/find" { // it is of an earlier version
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = w.Write([]byte(`{"error":"path: \"/v1/find\" is unknown"}`))
+			return
+		}
 		var from int
 		_, _ = fmt.Sscanf(r.URL.Query().Get("page_token"), "%d", &from)
 		list := []map[string]any{}

@@ -1,0 +1,173 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"regexp"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
+)
+
+// Bounds of a search by the beginning of an id.
+const (
+	defaultFound = 20
+	maxFound     = 100
+	foundChunk   = 500     // ids that are read in one transaction
+	maxSearched  = 100_000 // ids of a kind that are looked at
+)
+
+// beginsID matches the beginning of an id in its usual form, of eight digits at least, or a whole one.
+var beginsID = regexp.MustCompile(`^[0-9a-f]{8}(-([0-9a-f]{0,4}|[0-9a-f]{4}-([0-9a-f]{0,4}|[0-9a-f]{4}-([0-9a-f]{0,4}|[0-9a-f]{4}-[0-9a-f]{0,12}))))?$`)
+
+// A findable is a kind of machine that is found by the beginning of its id.
+type findable struct {
+	kind effects.Kind
+	// look gives what has the id and exists for who asks; ok is false if there is none.
+	look func(ctx context.Context, c *call, q query, id uuid.UUID) (f wire.Found, ok bool, err error)
+}
+
+// findableOf makes the findable of machines that the API serves.
+func findableOf[S core.State, Out any](kind effects.Kind, m machines[S, Out], name func(S) string) findable {
+	return findable{kind, func(ctx context.Context, c *call, q query, id uuid.UUID) (f wire.Found, ok bool, err error) {
+		if m.may != nil && m.may(c) != nil {
+			return f, false, nil
+		}
+		s, err := m.get(ctx, id)
+		if errors.Is(err, shell.ErrNotFound) || errors.Is(err, shell.ErrSetAside) {
+			return f, false, nil
+		}
+		if err != nil {
+			return f, false, err
+		}
+		namespace, tenant := m.scope(s)
+		if !m.seen(ctx, c.token, s) || !matches(q, namespace, tenant) {
+			return f, false, nil
+		}
+		return wire.Found{Kind: kind, ID: id, Namespace: namespace, Tenant: tenant, Name: name(s)}, true, nil
+	}}
+}
+
+// findables are all of them, in the order in which what is found is listed.
+func (s *Server) findables() []findable {
+	return []findable{
+		findableOf(core.KindAction, s.actions(), func(a core.Action) string { return a.Label }),
+		findableOf(core.KindRecurring, s.recurring(), func(a core.RecurringAction) string { return a.Description }),
+		findableOf(core.KindOrchestrator, s.runs(), func(o core.Orchestrator) string { return o.RunID }),
+		findableOf(core.KindPipeline, s.pipelines(), func(p core.Pipeline) string { return p.Label }),
+		findableOf(core.KindTask, s.tasks(), func(t core.Task) string { return t.Label }),
+		findableOf(core.KindStrategy, s.strategies(), func(t core.Strategy) string { return t.Label }),
+		findableOf(core.KindBackfill, s.backfills(), func(b core.Backfill) string { return b.Name }),
+		findableOf(core.KindOccurrence, s.occurrences(), func(o core.Occurrence) string { return o.Name }),
+	}
+}
+
+// find answers with what the token sees whose id begins with a text.
+func (s *Server) find(w http.ResponseWriter, r *http.Request, c *call) error {
+	q, err := readQuery(r, "q", "kind", "namespace", "tenant", "limit")
+	if err != nil {
+		return err
+	}
+	from, to, err := idsFrom(q.get("q"))
+	if err != nil {
+		return err
+	}
+	namespace, tenant, err := q.scope()
+	if err == nil {
+		err = c.token.permit(namespace, tenant, "")
+	}
+	if err != nil {
+		return err
+	}
+	limit, err := q.number("limit", defaultFound, maxFound)
+	if err != nil {
+		return err
+	}
+	out, known := wire.FoundList{Found: []wire.Found{}}, q.opt("kind") == nil
+	for _, of := range s.findables() {
+		if kind := q.opt("kind"); kind != nil && *kind != string(of.kind) {
+			continue
+		}
+		known = true
+		found, err := s.findOf(r.Context(), c, q, of, from, to, limit-len(out.Found)+1)
+		if err != nil {
+			return err
+		}
+		if out.Found = append(out.Found, found...); len(out.Found) > limit {
+			out.Found, out.More = out.Found[:limit], true
+			break
+		}
+	}
+	if !known {
+		return failf(http.StatusBadRequest, "kind: %q is none of which something is found by its id", clip(q.get("kind")))
+	}
+	return writeJSON(w, http.StatusOK, out)
+}
+
+// findOf gives what exists for who asks of one kind, from an id on to another. All that is there is looked at, since how far a search comes
+// must not depend on what others have.
+func (s *Server) findOf(ctx context.Context, c *call, q query, of findable, from, to uuid.UUID, limit int) (found []wire.Found, err error) {
+	for searched := 0; ; {
+		ids, err := s.engine.IDs(ctx, of.kind, from, to, foundChunk)
+		if errors.Is(err, errors.ErrUnsupported) {
+			return nil, failf(http.StatusNotImplemented, "find: the store of this server finds nothing by the beginning of an id")
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range ids {
+			f, ok, err := of.look(ctx, c, q, id)
+			if err != nil {
+				return nil, err
+			}
+			if ok {
+				found = append(found, f)
+			}
+			if len(found) >= limit {
+				return found, nil
+			}
+		}
+		if len(ids) == 0 {
+			return found, nil
+		}
+		if searched += len(ids); searched >= maxSearched {
+			return nil, failf(http.StatusBadRequest, "q: too many ids begin so: give more of the id")
+		}
+		if from = ids[len(ids)-1]; from == to {
+			return found, nil
+		}
+		from = next(from)
+	}
+}
+
+// next gives the id that comes right after another one, which is not the greatest.
+func next(id uuid.UUID) uuid.UUID {
+	for i := len(id) - 1; i >= 0; i-- {
+		if id[i]++; id[i] != 0 {
+			break
+		}
+	}
+	return id
+}
+
+// idsFrom gives the least and the greatest id that begin with a text.
+func idsFrom(text string) (from, to uuid.UUID, err error) {
+	text = strings.ToLower(text)
+	if !beginsID.MatchString(text) {
+		return from, to, failf(http.StatusBadRequest, "q: %q is not the beginning of an id, of eight digits at least, such as 0193f2a4", clip(text))
+	}
+	digits := strings.ReplaceAll(text, "-", "")
+	whole := func(pad string) (id uuid.UUID) {
+		b, _ := hex.DecodeString(digits + strings.Repeat(pad, 2*len(id)-len(digits))) // they are digits
+		copy(id[:], b)
+		return id
+	}
+	return whole("0"), whole("f"), nil
+}
