@@ -92,7 +92,7 @@ func (s *Server) routes() []route {
 			{"GET", "/v1/audit", anyToken | lists, s.listAudit},
 			{"GET", "/v1/find", anyToken | lists, s.find},
 			{"GET", "/v1/changes/{kind}/{id}", anyToken | lists, s.listChanges},
-			{"GET", "/v1/upcoming", anyToken, s.listUpcoming},
+			{"GET", "/v1/upcoming", anyToken | lists, s.listUpcoming},
 			{"GET", "/v1/limits", anyToken, s.showLimits},
 			{"GET", "/v1/runners", anyToken, s.listRunners},
 			{"GET", "/v1/system", unboundToken, noQuery(s.showSystem)},

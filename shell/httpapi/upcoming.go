@@ -14,6 +14,9 @@ import (
 // defaultAhead is how far a list of what comes next looks ahead.
 const defaultAhead = time.Hour
 
+// maxUpcomingTimes bounds the times of all schedules of an answer.
+const maxUpcomingTimes = 100_000
+
 // listUpcoming tells which schedules are due next.
 func (s *Server) listUpcoming(w http.ResponseWriter, r *http.Request, c *call) error {
 	q, err := readQuery(r, "namespace", "tenant", "kind", "from", "until", "times", "limit")
@@ -49,6 +52,9 @@ func (s *Server) listUpcoming(w http.ResponseWriter, r *http.Request, c *call) e
 	}
 	if f.Times, err = q.number("times", 1, maxPreview); err != nil {
 		return err
+	}
+	if f.Limit*f.Times > maxUpcomingTimes {
+		return failf(http.StatusBadRequest, "times: %d of each of %d schedules are more than %d: ask for fewer, or set limit", f.Times, f.Limit, maxUpcomingTimes)
 	}
 	if f.Scope != nil {
 		c.about(f.Scope.Namespace, f.Scope.Tenant)

@@ -52,6 +52,8 @@ func TestWhatComesNextIsToldInItsOrderWhateverItsKind(t *testing.T) {
 		"until=soon":    `until: time "soon" is not RFC 3339`,
 		"from=x":        `from: time "x" is not RFC 3339`,
 		"times=1001":    "times: ",
+
+		"times=1000&limit=101": "times: 1000 of each of 101 schedules are more than 100000: ask for fewer, or set limit",
 		"limit=0":       "limit: ",
 	} {
 		r := a.do("GET", "/v1/upcoming?"+query, nil)
