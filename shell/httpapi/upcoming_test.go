@@ -54,7 +54,7 @@ func TestWhatComesNextIsToldInItsOrderWhateverItsKind(t *testing.T) {
 		"times=1001":    "times: ",
 
 		"times=1000&limit=101": "times: 1000 of each of 101 schedules are more than 100000: ask for fewer, or set limit",
-		"limit=0":       "limit: ",
+		"limit=0":              "limit: ",
 	} {
 		r := a.do("GET", "/v1/upcoming?"+query, nil)
 		assert.Equal(t, http.StatusBadRequest, r.status, query)
