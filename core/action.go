@@ -424,7 +424,7 @@ func (a Action) Deadline() Time {
 	return max(a.Trigger.KeyTime(), effects.MinTime)
 }
 
-// Terms lists the action under all, under its status, its tool and its labels within its
+// Terms lists the action under all, under its status, its tool, its webhook route and its labels within its
 // tenant, there also under what recurs, and under what may be forgotten.
 func (a Action) Terms() []effects.Term {
 	of := a.scope()
@@ -434,6 +434,9 @@ func (a Action) Terms() []effects.Term {
 		effects.Term{Name: status, At: a.CreatedAt, Counted: true},
 		effects.Term{Name: tool, At: a.CreatedAt},
 	)
+	if a.Trigger.Route != "" {
+		terms = append(terms, effects.Term{Name: TermWithin(RouteTerm(a.Trigger.Route), of), At: a.CreatedAt})
+	}
 	at, ended := a.endedAt()
 	if a.Ledger != nil && !ended { // no state of a build before core.Version 10 has one: its lists need not be built anew
 		terms = append(terms, effects.Term{Name: TermWithin(TermRecurs, of), At: a.CreatedAt, Counted: true})

@@ -53,6 +53,8 @@ import (
 //   - A run is made under an id that no run of the job has, and at most
 //     MaxActiveRuns have not ended.
 //   - A trigger whose dedup key is among the last MaxTriggerKeys makes no run.
+//   - Each of Decided stands there once, has no run, and is ahead of the clock or not before
+//     NextRunAt or PausedFrom.
 type Job struct {
 	JobSpec
 	Key           uuid.UUID   `json:"key"` // of the record: derived from tenant and id
@@ -60,7 +62,7 @@ type Job struct {
 	PausedReason  string      `json:"paused_reason"`
 	NextRunAt     Time        `json:"next_run_at"`     // the next time for which no run was made; zero: none follows
 	LastDueAt     Time        `json:"last_due_at"`     // the latest time for which one was made, or that passed without one
-	LastVerdictAt Time        `json:"last_verdict_at"` // the latest time that has a verdict
+	LastVerdictAt Time        `json:"last_verdict_at"` // the latest time that has come and has a verdict
 	SkipNext      uint32      `json:"skip_next"`       // how many of the next times are skipped
 	Active        []ActiveRun `json:"active"`          // runs that have not ended, in the order in which they asked for a slot
 	LastRun       EndedRun    `json:"last_run"`        // of the runs that had a slot, the one that ended last
@@ -91,6 +93,9 @@ type Job struct {
 	// PausedFrom is the first time of the schedule that passes, or passed, because of the pause;
 	// null: none does.
 	PausedFrom Time `json:"paused_from,omitzero"`
+	// Decided are times of the schedule that have a verdict and no run any more, and to which the
+	// schedule may come yet: they are ahead, or not before NextRunAt or PausedFrom.
+	Decided []Time `json:"decided,omitempty"`
 
 	compiled *timetable // without calendars; derived, never stored
 }
@@ -181,6 +186,7 @@ func (j Job) transition(e JobEvent, c Clock, calendars Calendars, known *Orchest
 	} else {
 		t.apply(e)
 	}
+	t.forgetDecided()
 	return concluded(j, t.Job, t.transition)
 }
 

@@ -195,6 +195,20 @@ var _ = register(core.KindJob, kit{
 			known := ok && slices.ContainsFunc(b.Triggers, func(t core.KeyedTrigger) bool { return t.Key == e.DedupKey })
 			return unless((!known || len(sends[core.OrchestratorCreate](s)) == 0) && len(a.Triggers) <= core.MaxTriggerKeys, "%q of %d", e.DedupKey, len(a.Triggers))
 		}),
+		on("Each of Decided stands there once, has no run, and is ahead of the clock or not before NextRunAt or PausedFrom.", func(s step, _, a core.Job) string {
+			next := a.NextRunAt
+			if a.Paused {
+				next = a.PausedFrom
+			}
+			for i, at := range a.Decided {
+				run := slices.ContainsFunc(a.Active, func(r core.ActiveRun) bool { return r.ScheduledAt == at && !r.Manual && r.Owner.IsZero() })
+				ahead := at > s.clock.Now || next != 0 && at >= next || refusal(s.effs) != nil
+				if run || !ahead || slices.Contains(a.Decided[:i], at) {
+					return fmt.Sprintf("%s, at %s, next %s", a.Decided, s.clock.Now, next)
+				}
+			}
+			return ""
+		}),
 	},
 })
 
@@ -267,7 +281,7 @@ func goldenJobStates() []core.State {
 	waits := madeJob(buffers, core.JobDue{}, core.JobAdmit{Run: runAt(spec, due)}, core.JobDue{}, core.JobAdmit{Run: runAt(spec, next)},
 		core.JobRunEnded{Run: runAt(spec, due), State: core.OrchestratorCompleted, RanMS: 1500}, core.JobPause{By: "ann", Reason: "holidays", Until: next.Add(time.Hour)})
 	return []core.State{
-		waits,
+		waits, madeJob(spec, core.JobDue{}, core.JobRunEnded{Run: runAt(spec, due), State: core.OrchestratorCancelled, Error: "by hand"}),
 		madeJob(spec), madeJob(spec, core.JobDue{}, core.JobSkipNext{}), full, madeJob(bare),
 		madeJob(spec, core.JobDue{}, core.JobPause{Reason: "holidays"}, core.JobApply{Spec: core.JobSpec{ID: spec.ID, Namespace: spec.Namespace, Tenant: spec.Tenant, PodSpec: spec.PodSpec}}),
 	}

@@ -41,7 +41,13 @@ func (t *jobTransition) record(o Occurrence) uuid.UUID {
 	if t.Ledger != nil {
 		ledger = *t.Ledger
 	}
+	if !t.before11() && !t.neighbours(ledger, o) {
+		ledger.Like = uuid.Nil
+	}
 	ledger, last, id, effs := ledger.record(t.ledgerOwner(), t.Sequence, o, t.clock)
+	if ledger.LikeUntil = 0; ledger.Like != uuid.Nil && !t.before11() {
+		ledger.LikeUntil = o.LastDueAt
+	}
 	t.Ledger, t.Sequence = &ledger, last
 	t.count(o)
 	t.add(effs...)
@@ -52,7 +58,11 @@ func (t *jobTransition) record(o Occurrence) uuid.UUID {
 // count counts a verdict. One that waits has none yet.
 func (t *jobTransition) count(o Occurrence) {
 	if !o.Manual && o.Backfill == uuid.Nil {
-		t.LastVerdictAt = max(t.LastVerdictAt, o.LastDueAt)
+		come := o.LastDueAt
+		if !t.before11() { // else a run that is cancelled ahead of its time would end all times before it
+			come = min(come, t.clock.Now)
+		}
+		t.LastVerdictAt = max(t.LastVerdictAt, come)
 	}
 	n := &t.Counts.Dispatched
 	switch o.Verdict {
@@ -94,7 +104,7 @@ func (t *jobTransition) pass(v Verdict, p passedTimes) {
 // passAll records the times in [from, to] that have no run: what the schedule leaves out is
 // skipped, the others get the verdict.
 func (t *jobTransition) passAll(s *timetable, from, to Time, v Verdict, why missReason, excepted func(Time) bool) {
-	for _, p := range s.passed(from, to, why, func(at Time) bool { return t.hasRunAt(at) || excepted(at) }) {
+	for _, p := range s.passed(from, to, why, func(at Time) bool { return t.isTaken(at) || excepted(at) }) {
 		if p.Verdict == VerdictMissed {
 			p.Verdict = v
 		}

@@ -88,9 +88,14 @@ func (t *jobTransition) recordPaused(to Time) {
 	}
 	t.Active = slices.Clone(t.Active)
 	for i, a := range t.Active {
-		if a.Stage == StageWaiting && a.scheduled() && !a.begins().After(to) {
-			t.denyRun(i, VerdictSkipped, t.pausedText())
+		if a.Stage != StageWaiting || !a.scheduled() || a.begins().After(to) {
+			continue
 		}
+		verdict, why := VerdictSkipped, t.pausedText()
+		if a.Dropped && !t.before11() {
+			verdict, why = t.dropped(a)
+		}
+		t.denyRun(i, verdict, why)
 	}
 	from := t.PausedFrom
 	if from.IsZero() || from.After(to) {
@@ -128,9 +133,7 @@ func (t *jobTransition) resume() {
 func (t *jobTransition) enable() {
 	t.Paused, t.PausedReason, t.UpdatedAt = false, "", t.clock.Now
 	t.PausedBy, t.PausedUntil, t.PausedFrom = "", 0, 0
-	if t.clockWasWrong() {
-		t.LastDueAt = t.clock.Now
-	}
+	t.forgetWrongClock()
 }
 
 // resumeBySelf: paused → enabled: the pause has ended. A time at its end, or behind it, is one

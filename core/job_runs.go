@@ -36,7 +36,8 @@ func (t *jobTransition) runRefused(e ChildEnded) {
 	if !putOff {
 		t.announce("run_refused", announcementTexts("run_id", a.RunID, "reason", reason))
 	}
-	t.Active, t.UpdatedAt = slices.Concat(t.Active[:i], t.Active[i+1:]), t.clock.Now
+	t.removeRun(i)
+	t.UpdatedAt = t.clock.Now
 	t.add(a.Owner.ended(ChildEnded{Child: runRef(a.Run), Outcome: ChildRefused, Reason: reason, Limited: e.Limited})...)
 	if !e.Limited || putOff {
 		return
@@ -177,7 +178,7 @@ func (t *jobTransition) runEnded(e JobRunEnded) {
 		verdict, reason := t.verdictOfEnd(a, e.State, reason)
 		t.decide(i, verdict, reason)
 	}
-	t.Active = slices.Concat(t.Active[:i], t.Active[i+1:])
+	t.removeRun(i)
 	t.add(a.Owner.ended(ChildEnded{Child: runRef(a.Run), Outcome: outcomeOf(e.State), Reason: firstText(e.Error)})...)
 	t.fillSlots()
 }

@@ -9,7 +9,22 @@ import (
 
 // clockWasWrong: see [maxClockLead].
 func (t *jobTransition) clockWasWrong() bool {
-	return t.LastDueAt.After(t.clock.Now.Add(maxClockLead))
+	latest := t.LastDueAt
+	if !t.before11() {
+		latest = max(latest, t.LastVerdictAt)
+	}
+	return latest.After(t.clock.Now.Add(maxClockLead))
+}
+
+// forgetWrongClock lets what was decided by a clock that was wrong hold back no times.
+func (t *jobTransition) forgetWrongClock() {
+	if !t.clockWasWrong() {
+		return
+	}
+	t.LastDueAt = min(t.LastDueAt, t.clock.Now)
+	if !t.before11() {
+		t.LastVerdictAt, t.Decided = min(t.LastVerdictAt, t.clock.Now), nil
+	}
 }
 
 // decidedUntil is the time until which a schedule that begins has no say: now, or, if
@@ -68,6 +83,7 @@ func (t *jobTransition) useCalendars(was, is []string) {
 // does not have.
 func (t *jobTransition) reschedule() error {
 	until := t.decidedUntil()
+	t.forgetWrongClock()
 	t.LastDueAt = min(t.LastDueAt, until)
 	if err := t.scheduleNext(until); err != nil {
 		return err
@@ -177,14 +193,16 @@ func (j Job) Upcoming(now Time, n int, calendars Calendars) []Time {
 			skip = max(skip-1, 0)
 		}
 	}
-	slices.Sort(times)
 	if j.MaxExecutions > 0 {
 		n = int(min(uint64(n), j.MaxExecutions-min(j.Executions, j.MaxExecutions)))
 	}
-	times = times[:min(n+skip, len(times))]
-	for _, at := range s.upcoming(after, max(now, j.PausedUntil-1), effects.MaxTime+1, n+skip-len(times)) {
-		times = append(times, s.firesAt(at))
+	for _, at := range s.upcoming(after, max(now, j.PausedUntil-1), effects.MaxTime+1, n+skip+j.takenAfter(after)) {
+		if !j.isTaken(at) {
+			times = append(times, s.firesAt(at))
+		}
 	}
+	slices.Sort(times)
+	times = times[:min(n+skip, len(times))]
 	return times[min(skip, len(times)):]
 }
 
@@ -233,7 +251,7 @@ func (t *jobTransition) due(e JobDue) {
 func (t *jobTransition) catchUp(s *timetable, absences []Absence) {
 	now, deadline := t.clock.Now, t.startDeadline()
 	from := t.skipByHand(s, t.NextRunAt, now)
-	chosen := slices.DeleteFunc(t.chosen(s, from, now, now, deadline), t.hasRunAt)
+	chosen := slices.DeleteFunc(t.chosen(s, from, now, now, deadline), t.isTaken)
 	why := t.missReason(t.clock, absences, chosen, "gets a run", deadline)
 	for _, at := range chosen { // no entry spans a time that gets a run
 		t.passAll(s, from, at-1, VerdictMissed, why, never)
@@ -278,7 +296,7 @@ func (t *jobTransition) skipByHand(s *timetable, from, to Time) Time {
 		if int64(skipped) >= left || skipped >= maxWalked {
 			break
 		}
-		if !t.hasRunAt(at) && s.leftOut(at) == "" {
+		if !t.isTaken(at) && s.leftOut(at) == "" {
 			last, skipped = at, skipped+1
 		}
 	}
@@ -292,9 +310,10 @@ func (t *jobTransition) skipByHand(s *timetable, from, to Time) Time {
 // makeScheduled makes the run of a time, unless an edit of the schedule has left one.
 func (t *jobTransition) makeScheduled(due, begins Time) {
 	switch {
-	case t.hasRunAt(due):
+	case t.isTaken(due):
 	case len(t.Active) >= MaxActiveRuns:
 		t.recordVerdict(VerdictSkipped, ActiveRun{ScheduledAt: due}, fmt.Sprintf("%d runs have not ended", len(t.Active)))
+		t.keepDecided(due)
 	default:
 		run := runOf(t.JobSpec, due, false)
 		if begins != due {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/core/schedule"
 	"github.com/orrery-go/orrery/effects"
 )
 
@@ -297,7 +299,7 @@ func TestTheTimesAtWhichNobodyWasThereAreMissedAndTheLastOneRunsWhereItIsNotTooL
 	assert.Equal(t, []core.RunStage{core.StageWaiting, core.StageAdmitted}, []core.RunStage{job.Active[0].Stage, job.Active[1].Stage})
 }
 
-// Each time of the schedule gets one verdict, whatever is done to the job while its
+// Each time of the schedule gets one verdict, whatever is done to the job and its runs while its
 // clock goes on, sometimes by leaps, sometimes back.
 func TestEachTimeOfAScheduleGetsOneVerdict(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -312,15 +314,18 @@ func TestEachTimeOfAScheduleGetsOneVerdict(t *testing.T) {
 		spec.MaxConcurrentRuns = rapid.SampledFrom([]uint32{0, 1, 2}).Draw(t, "limit")
 		spec.JitterSeconds = rapid.SampledFrom([]int64{0, 0, 20}).Draw(t, "jitter")
 		spec.MaxExecutions = rapid.SampledFrom([]uint64{0, 0, 3}).Draw(t, "max")
+		spec.CreateAheadMS = rapid.SampledFrom([]int64{0, 1, 100_000}).Draw(t, "ahead")
 		key, clock, w, seq := core.JobRef("", "", spec.ID), core.Clock{Now: start}, world{}, uint64(0)
 		send := func(to effects.Ref, e core.Event) {
 			seq++
 			w.apply(t, seq, core.Input{To: to, Event: e}, clock)
 		}
 		send(key, core.JobApply{Spec: spec})
-		whole := spec.MaxExecutions == 0 // neither ended, paused nor edited: then no time is without a verdict
+		whole := spec.MaxExecutions == 0 // not ended, nor paused or edited while the clock was set back: then no time is without a verdict
+		due, latest := dueTimes{spec: spec, from: start}, start
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			clock.Now = clock.Now.Add(time.Duration(rapid.SampledFrom([]int{0, 1, 15, 30, 60, 60, 200, -90}).Draw(t, "seconds")) * time.Second)
+			latest = max(latest, clock.Now)
 			w.pass(t, clock, &seq)
 			runs := load[core.Orchestrator](w, core.KindOrchestrator)
 			for _, ref := range w.refs() {
@@ -328,7 +333,7 @@ func TestEachTimeOfAScheduleGetsOneVerdict(t *testing.T) {
 					send(ref, core.EffectFailed{N: core.Outstanding(o)[0].Number(), Reason: "no", Permanent: true})
 				}
 			}
-			switch rapid.IntRange(0, 14).Draw(t, "what") {
+			switch rapid.IntRange(0, 15).Draw(t, "what") {
 			case 0:
 				send(key, core.JobSkipNext{})
 			case 1:
@@ -336,15 +341,30 @@ func TestEachTimeOfAScheduleGetsOneVerdict(t *testing.T) {
 			case 2:
 				send(key, core.JobTrigger{})
 			case 3, 4:
-				whole = false
-				send(key, rapid.SampledFrom([]core.Event{core.JobPause{}, core.JobResume{}}).Draw(t, "switch"))
+				whole = whole && clock.Now >= due.from
+				send(key, rapid.SampledFrom([]core.Event{core.JobPause{}, core.JobPause{Until: clock.Now.Add(100 * time.Second)}, core.JobResume{}}).Draw(t, "switch"))
 			case 5, 6:
-				whole = false
 				spec.Schedule = rapid.SampledFrom([]string{"* * * * *", "*/2 * * * *", "30 * * * * *"}).Draw(t, "schedule")
+				whole = whole && clock.Now == latest
+				due.change(t, spec, clock.Now, load[core.Job](w, core.KindJob)[key])
 				send(key, core.JobApply{Spec: spec})
+			case 7:
+				for _, ref := range w.refs() {
+					if o, ok := runs[ref]; ok && o.State == core.OrchestratorPreRun {
+						send(ref, core.OrchestratorCancel{Reason: "by hand"})
+						break
+					}
+				}
 			}
 		}
-		checkVerdicts(t, w, key, clock.Now, whole)
+		whole = whole && clock.Now >= due.from
+		send(key, core.JobResume{}) // what passes in a pause is recorded with its end
+		checkVerdicts(t, w, key)
+		if whole {
+			job := load[core.Job](w, core.KindJob)[key]
+			due.change(t, spec, max(clock.Now, job.LastDueAt), job)
+			due.check(t, w, job)
+		}
 		if spec.MaxExecutions > 0 {
 			bySchedule := uint64(0)
 			for _, o := range load[core.Occurrence](w, core.KindOccurrence) { // order-free: counted
@@ -356,18 +376,15 @@ func TestEachTimeOfAScheduleGetsOneVerdict(t *testing.T) {
 	})
 }
 
-// checkVerdicts checks that no time has two verdicts, and if whole that none of the
-// times of each minute until now is without one.
-func checkVerdicts(t *rapid.T, w world, key effects.Ref, now core.Time, whole bool) {
-	decided := map[core.Time]bool{}
-	sum, manual, waiting, times := uint64(0), uint64(0), uint64(0), uint64(0)
+// checkVerdicts checks that no time has two verdicts, and that the job counts them.
+func checkVerdicts(t *rapid.T, w world, key effects.Ref) {
+	decided, sum := map[core.Time]bool{}, uint64(0)
 	for _, o := range load[core.Occurrence](w, core.KindOccurrence) { // order-free: into a map, and summed up
 		if o.Verdict == core.VerdictWaiting {
 			continue
 		}
 		sum += o.Count
 		if o.Manual {
-			manual++
 			continue
 		}
 		require.False(t, decided[o.DueAt] || decided[o.LastDueAt], "%s to %s has two verdicts", o.DueAt, o.LastDueAt)
@@ -378,15 +395,54 @@ func checkVerdicts(t *rapid.T, w world, key effects.Ref, now core.Time, whole bo
 	for _, a := range job.Active {
 		if a.Stage == core.StageWaiting || a.Stage == core.StageAsked {
 			require.False(t, decided[a.ScheduledAt], "%s has a verdict, and a run that waits for one", a.ScheduledAt)
-			if !a.Manual {
-				waiting++
-			}
 		}
 	}
-	for at := start.Add(time.Minute); at <= max(job.LastDueAt, now); at = at.Add(time.Minute) {
-		times++
+}
+
+// dueTimes are the times of a job whose schedule is changed now and then.
+type dueTimes struct {
+	spec  core.JobSpec // that holds from an instant on
+	from  core.Time
+	all   []core.Time
+	ahead []core.Time // times that had a run when the schedule was changed: it may not have them any more
+}
+
+// change has another schedule hold from an instant on.
+func (d *dueTimes) change(t *rapid.T, spec core.JobSpec, now core.Time, job core.Job) {
+	s, err := schedule.Parse(d.spec.Schedule, "UTC", start)
+	require.NoError(t, err)
+	d.all = slices.AppendSeq(d.all, s.Due(d.from, now))
+	d.ahead = slices.AppendSeq(d.ahead, s.Due(now, job.LastDueAt))
+	d.spec, d.from = spec, now
+}
+
+// check checks that each time stands in one entry, or has a run that waits for its verdict, and
+// that each entry counts the times that it stands for.
+func (d *dueTimes) check(t *rapid.T, w world, job core.Job) {
+	decided := map[core.Time]bool{}
+	for _, o := range load[core.Occurrence](w, core.KindOccurrence) { // order-free: each by itself
+		if o.Manual {
+			continue
+		}
+		spans := func(at core.Time) bool { return at >= o.DueAt && at <= o.LastDueAt }
+		least, most := uint64(0), uint64(0)
+		for _, at := range d.all {
+			if spans(at) {
+				require.False(t, decided[at], "%s has two verdicts", at)
+				decided[at], least, most = true, least+1, most+1
+			}
+		}
+		for _, at := range d.ahead {
+			most += oneIf(spans(at))
+		}
+		require.True(t, o.Count >= least && o.Count <= most, "%s to %s, %s: %d, and not %d", o.DueAt, o.LastDueAt, o.Reason, o.Count, least)
 	}
-	require.True(t, !whole || times == sum-manual+waiting, "%d times, %d verdicts of which %d are of runs by hand, %d runs that wait for one", times, sum, manual, waiting)
+	for _, a := range job.Active {
+		decided[a.ScheduledAt] = true
+	}
+	for _, at := range d.all {
+		require.True(t, decided[at], "%s has no verdict", at)
+	}
 }
 
 func TestAllThatIsWrongWithAJobIsSaid(t *testing.T) {

@@ -21,6 +21,9 @@ type Ledger struct {
 	// Like is derived from verdict and reason of the last entry, if equal times that follow
 	// belong to that entry; zero: they do not.
 	Like uuid.UUID `json:"like,omitzero"`
+	// LikeUntil is the last time of that entry, of a job; times that it does not neighbour are an
+	// entry of their own.
+	LikeUntil Time `json:"like_until,omitzero"`
 }
 
 // ledgerOwner is the schedule that an entry belongs to.

@@ -9,7 +9,7 @@ import (
 
 // IndexVersion names the list terms that [State.Terms] gives. The records of a database
 // that was written with others must be reindexed: see [ReindexedKinds] and [FormerTerms].
-const IndexVersion = "2"
+const IndexVersion = "3"
 
 // TermAll is the list term of all machines of a kind, by their creation.
 const TermAll = "all"
@@ -36,6 +36,10 @@ func EnabledTerm(enabled bool) string { return "enabled:" + strconv.FormatBool(e
 
 // ToolTerm is the list term of the actions of one tool.
 func ToolTerm(tool string) string { return "tool:" + tool }
+
+// RouteTerm is the list term of the actions that requests of one webhook route have made. An empty route is what the terms
+// of all routes begin with.
+func RouteTerm(route string) string { return "route:" + route }
 
 // LabelTerm is the list term of what has a label with that value. ok is false if such
 // labels have no list: key and value together are longer than [MaxListedLabel], or have a
@@ -72,9 +76,10 @@ func twoWithin(a, b string, of Scope) (inA, inB string) {
 // TermOfTenants is what [TermWithin] begins with for each tenant.
 func TermOfTenants(term string) string { return term + withinSep }
 
-// TermTenant gives the tenant of a name that begins with [TermOfTenants] of the term.
-func TermTenant(term, name string) (of Scope) {
-	of.Namespace, of.Tenant, _ = strings.Cut(strings.TrimPrefix(name, TermOfTenants(term)), withinSep)
+// TermTenant gives the tenant of a name that [TermWithin] has made.
+func TermTenant(name string) (of Scope) {
+	_, within, _ := strings.Cut(name, withinSep)
+	of.Namespace, of.Tenant, _ = strings.Cut(within, withinSep)
 	return of
 }
 
@@ -148,8 +153,9 @@ func ReindexedKinds() []effects.Kind {
 	return out
 }
 
-// FormerTerms lists the list terms under which a machine stood before [IndexVersion],
-// but for those under which it stands still.
+// FormerTerms lists the list terms under which a machine may have stood before [IndexVersion],
+// but for those under which it stands still. They are those of version 1: version 2 had those of now but
+// for [RouteTerm].
 func FormerTerms(s State) []effects.Term {
 	if o, ok := s.(Occurrence); ok {
 		if o.Schedule != "" {

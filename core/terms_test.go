@@ -48,6 +48,14 @@ func TestTheFormerTermsOfAMachineAreThoseOfTheVersionBefore(t *testing.T) {
 	assert.Empty(t, core.FormerTerms(core.Scheduler{ID: id(1), CreatedAt: start}))
 }
 
+func TestAnActionOfAWebhookStandsUnderItsRouteWithinItsTenant(t *testing.T) {
+	a := core.Action{ActionSpec: core.ActionSpec{ID: id(1), Namespace: "n", Tenant: "t", Trigger: core.Trigger{Type: core.TriggerWebhook, Route: "deploys"}}, CreatedAt: start}
+	assert.Contains(t, a.Terms(), effects.Term{Name: "route:deploys\x1fn\x1ft", At: start})
+	assert.Equal(t, core.Scope{Namespace: "n", Tenant: "t"}, core.TermTenant("route:deploys\x1fn\x1ft"))
+	a.Trigger = core.Scheduled(start)
+	assert.Len(t, a.Terms(), 3)
+}
+
 func TestAMachineStandsUnderItsFirstLabels(t *testing.T) {
 	a := core.Action{ActionSpec: core.ActionSpec{ID: id(1), Namespace: "n", Labels: map[string]string{"bad": "\n"}}}
 	for n := range core.MaxListedLabels {

@@ -100,6 +100,7 @@ const (
 	CodeConflict Code = "conflict"  // not in the machine's present state
 	CodeEmpty    Code = "empty"     // nothing is there to be taken at the moment
 	CodeLimited  Code = "limited"   // the tenant has as many as its limit allows at the moment
+	CodeStale    Code = "stale"     // the machine has not the revision that was asked for
 )
 
 // Error makes a refusal usable as an error.

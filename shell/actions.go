@@ -231,6 +231,9 @@ type ActionFilter struct {
 	// Recurs chooses those that recur and have not ended, once their first cycle stands in the ledger
 	// of occurrences.
 	Recurs bool
+	// Webhook chooses those that requests of webhooks have made, Route those of one route.
+	Webhook bool
+	Route   string
 }
 
 // List lists actions, newest first (A7). A page may be shorter than its
@@ -238,12 +241,19 @@ type ActionFilter struct {
 func (a Actions) List(ctx context.Context, f ActionFilter, p Page) (actions []core.Action, next string, err error) {
 	of := filter{kind: core.KindAction, scope: f.Scope, status: statusTerm(f.Status), tool: f.Tool, labels: f.Labels}
 	if f.Recurs {
-		of.also = core.TermRecurs
+		of.also = append(of.also, core.TermRecurs)
+	}
+	switch {
+	case f.Route != "":
+		of.also = append(of.also, core.RouteTerm(f.Route))
+	case f.Webhook:
+		of.begins = core.RouteTerm("")
 	}
 	return list(ctx, a.e, of, p, func(a core.Action) bool {
 		return (f.Status == "" || a.Status.Type == f.Status) &&
 			(f.Tool == "" || a.ToolName == f.Tool) &&
 			(!f.Recurs || a.Ledger != nil && !a.Status.Type.Terminal()) &&
+			(!f.Webhook || a.Trigger.Route != "") && (f.Route == "" || a.Trigger.Route == f.Route) &&
 			hasLabels(a.Labels, f.Labels)
 	})
 }

@@ -54,6 +54,7 @@ type Engine struct {
 	counts  counts
 	usages  usages
 	changes changeFeed
+	screens screens
 }
 
 // Run works until ctx ends, then stops cleanly: it takes nothing new, waits up
@@ -100,6 +101,19 @@ func (e *Engine) Store() store.Store { return e.o.Store }
 // with each input.
 func WithActor(ctx context.Context, actor string) context.Context {
 	return engine.WithActor(ctx, actor)
+}
+
+// WithRevision has an edit under the context refused, with [effects.CodeStale], unless the machine still has the revision
+// that the caller has read ([core.Revision]); [core.NoRevision]: unless it does not exist, [core.AnyRevision]: unless
+// it does. The context is for one call that changes one machine.
+func WithRevision(ctx context.Context, revision string) context.Context {
+	return engine.WithRevision(ctx, revision, nil)
+}
+
+// WithShownRevision is [WithRevision] for a caller who knows revisions as shown gives them, such as keyed, so that
+// nothing of a definition can be guessed from them. shown is called by the loop, and must be quick.
+func WithShownRevision(ctx context.Context, revision string, shown func(revision string) string) context.Context {
+	return engine.WithRevision(ctx, revision, shown)
 }
 
 // ActorFrom gives the actor of the context, "embedder" if none was named.

@@ -69,7 +69,8 @@ type filter struct {
 	scope  *Scope
 	status string            // list term, see [core.StatusTerms]
 	tool   string            // name
-	also   string            // list term
+	also   []string          // list terms, all of them
+	begins string            // what one of its list terms begins with
 	labels map[string]string // all of them
 	more   []string          // list terms that are not those of a tenant
 	token  string            // what page tokens are bound to, if not to tenant and status
@@ -115,7 +116,13 @@ func (f *filter) groups(tx store.ReadTx, p Page) (groups [][]string, err error) 
 		groups = append(groups, []string{term})
 	}
 	scopes, wanted := f.scopes(p), f.wanted()
-	if (len(scopes) > 0 || p.Among != nil) && len(wanted) == 0 {
+	begun, err := f.begun(tx, p)
+	if err != nil {
+		return nil, err
+	}
+	if begun != nil {
+		groups = append(groups, begun)
+	} else if (len(scopes) > 0 || p.Among != nil) && len(wanted) == 0 {
 		wanted = [][]string{core.StatusTerms(f.kind)} // any
 	}
 	for _, terms := range wanted {
@@ -142,13 +149,33 @@ func (f *filter) groups(tx store.ReadTx, p Page) (groups [][]string, err error) 
 	return groups, nil
 }
 
+// begun gives the lists whose terms begin with what the filter says, of the tenants that it is about; nil if it says
+// nothing, or if there are too many.
+func (f *filter) begun(tx store.ReadTx, p Page) ([]string, error) {
+	if f.begins == "" {
+		return nil, nil
+	}
+	names, err := tx.TermNames(f.kind, f.begins, maxTenants+1)
+	if err != nil || len(names) > maxTenants {
+		return nil, err
+	}
+	scopes, out := f.scopes(p), []string{}
+	for _, name := range names {
+		of := core.TermTenant(name)
+		if (len(scopes) == 0 || slices.Contains(scopes, of)) && (len(scopes) > 0 || p.Among == nil || p.Among(of)) {
+			out = append(out, name)
+		}
+	}
+	return out, nil
+}
+
 // ofTenants gives the lists of a term of all tenants, or those among them. complete is
 // false if there are too many.
 func (f *filter) ofTenants(tx store.ReadTx, term string, among func(Scope) bool) (names []string, complete bool, err error) {
 	names, err = tx.TermNames(f.kind, core.TermOfTenants(term), maxTenants+1)
 	complete = len(names) <= maxTenants
 	if among != nil {
-		names = slices.DeleteFunc(names, func(name string) bool { return !among(core.TermTenant(term, name)) })
+		names = slices.DeleteFunc(names, func(name string) bool { return !among(core.TermTenant(name)) })
 	}
 	return names, complete, err
 }
@@ -158,8 +185,8 @@ func (f *filter) wanted() (groups [][]string) {
 	if f.status != "" {
 		groups = append(groups, []string{f.status})
 	}
-	if f.also != "" {
-		groups = append(groups, []string{f.also})
+	for _, term := range f.also {
+		groups = append(groups, []string{term})
 	}
 	if f.tool != "" {
 		groups = append(groups, []string{core.ToolTerm(f.tool)})

@@ -58,7 +58,8 @@ func (s *stored) chosen(f ActionFilter, p Page) (out []uuid.UUID) {
 		of := Scope{Namespace: a.Namespace, Tenant: a.Tenant}
 		if (f.Scope == nil || of == *f.Scope) && (f.Scope != nil || len(p.Scopes) == 0 || slices.Contains(p.Scopes, of)) && (p.Visible == nil || p.Visible(a)) &&
 			(p.From == 0 || a.CreatedAt >= p.From) && (p.To == 0 || a.CreatedAt < p.To) &&
-			(f.Status == "" || f.Status == a.Status.Type) && (f.Tool == "" || f.Tool == a.ToolName) && hasLabels(a.Labels, f.Labels) {
+			(f.Status == "" || f.Status == a.Status.Type) && (f.Tool == "" || f.Tool == a.ToolName) && hasLabels(a.Labels, f.Labels) &&
+			(!f.Webhook || a.Trigger.Route != "") && (f.Route == "" || f.Route == a.Trigger.Route) {
 			found = append(found, a)
 		}
 	}
@@ -80,6 +81,9 @@ func drawAction(t *rapid.T, id uuid.UUID) core.Action {
 		Labels: map[string]string{},
 	}, CreatedAt: effects.Time(rapid.IntRange(1, 4).Draw(t, "at"))}
 	a.Status.Type = rapid.SampledFrom([]core.StatusType{"pending", "failed", "completed", ""}).Draw(t, "status")
+	if route := rapid.SampledFrom([]string{"", "r", "rr"}).Draw(t, "route"); route != "" {
+		a.Trigger = core.Trigger{Type: core.TriggerWebhook, Route: route}
+	}
 	for n := range rapid.SampledFrom([]int{0, 1, 2, core.MaxListedLabels + 1}).Draw(t, "labels") {
 		a.Labels[fmt.Sprint("k", n)] = rapid.SampledFrom([]string{"v", "w", "un\nlisted"}).Draw(t, "value")
 	}
@@ -103,6 +107,8 @@ func drawActionFilter(t *rapid.T) (f ActionFilter, p Page) {
 	}
 	f.Status = rapid.SampledFrom([]core.StatusType{"", "", "pending", "failed", "running"}).Draw(t, "status")
 	f.Tool = rapid.SampledFrom([]string{"", "", "a", "ab", "b"}).Draw(t, "tool")
+	f.Webhook = rapid.IntRange(0, 2).Draw(t, "webhook") == 0
+	f.Route = rapid.SampledFrom([]string{"", "", "r", "rr", "none"}).Draw(t, "of route")
 	f.Labels = map[string]string{}
 	for range rapid.IntRange(0, 2).Draw(t, "labels") {
 		f.Labels[rapid.SampledFrom([]string{"k0", "k1", "k8"}).Draw(t, "key")] = rapid.SampledFrom([]string{"v", "w", "un\nlisted"}).Draw(t, "value")

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sort"
 	"sync"
+	"time"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
@@ -21,6 +22,15 @@ type Stats struct {
 	RecurringActive  uint64 // C10: enabled now
 	BackfillsRunning uint64
 	ActionsByStatus  map[core.StatusType]uint64
+}
+
+// LagLimit is how long something due may wait until the loop takes it up: if it waits longer, the loop does not keep up. It is a
+// second, and with [Options.StrictTick] the tick rate besides.
+func (e *Engine) LagLimit() time.Duration {
+	if e.o.StrictTick {
+		return time.Second + e.o.TickRate
+	}
+	return time.Second
 }
 
 // JobStats is what the engine has counted of jobs and their runs since it was

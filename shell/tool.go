@@ -201,6 +201,22 @@ type SessionObserver interface {
 	Observe(ctx context.Context, sessions []string) ([]SessionObservation, error)
 }
 
+// SessionCapturer is a [SessionObserver] that also shows what a session shows now: see [Engine.TaskScreen].
+type SessionCapturer interface {
+	SessionObserver
+	// Capture gives the screen of a session, also of one that has ended; the error is an [ErrNotFound] if there is none. It must
+	// be safe for concurrent use.
+	Capture(ctx context.Context, session string) (SessionScreen, error)
+}
+
+// SessionScreen is what a session shows.
+type SessionScreen struct {
+	Text                    string // its rows, with the escape sequences of its colours if they are known
+	Rows, Columns           int    // of the terminal; 0: not known
+	CursorRow, CursorColumn int    // from 0
+	Title                   string
+}
+
 // SessionObservation is what was seen of a session.
 type SessionObservation struct {
 	Session  string

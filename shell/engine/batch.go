@@ -41,6 +41,8 @@ type batch struct {
 	loaded  int           // bytes of states that were read
 	shared  []effects.Ref // records that were read and that others refer to, too
 	expired uint64
+	// lag is the longest that something due has waited for it.
+	lag time.Duration
 	// expiredEarly counts those that went before their time: their tenant had too many.
 	expiredEarly uint64
 

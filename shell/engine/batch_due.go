@@ -80,7 +80,9 @@ func (b *batch) due(d store.DueEntry, backlog bool) error {
 	case err != nil:
 		return err
 	case before != nil && ev != nil && (before.Deadline() == d.Key.At() || b.decided(ref)):
-		b.l.e.stats.lateness.observe(b.now.Sub(d.Key.At()).Seconds())
+		late := b.now.Sub(d.Key.At())
+		b.lag = max(b.lag, late)
+		b.l.e.stats.lateness.observe(late.Seconds())
 		_, _ = b.apply(core.Input{To: ref, Actor: "clock", Event: ev}) // what cannot be decided stays due
 		return b.broken
 	case backlog || before == nil && b.decided(ref):

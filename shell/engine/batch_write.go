@@ -289,6 +289,7 @@ func (l *loop) letGo(s *stagedBatch) {
 		e.stats.expired.Add(b.expired)
 		e.stats.expiredEarly.Add(b.expiredEarly)
 		e.stats.inputs.Add(uint64(len(b.entry.Inputs)))
+		e.stats.recent.note(l.now(), len(b.entry.Inputs), b.lag)
 	}
 	e.aside.forget(b.changes)
 	e.aside.add(b.aside...)

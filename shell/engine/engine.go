@@ -66,6 +66,7 @@ func New(o Options) (*Engine, error) {
 		closing: make(chan struct{}),
 		stopped: make(chan struct{}),
 	}
+	e.stats.recent.begun = o.Clock.Steady()
 	e.loop.init(e)
 	e.wait.init()
 	return e, nil
@@ -218,6 +219,9 @@ type request struct {
 }
 
 func newRequest(ctx context.Context, r Request) *request {
+	if c, ok := ctx.Value(revisionKey{}).(onRevision); ok && len(r.Inputs) > 0 {
+		r.If = c.before(r.Inputs[0], r.If)
+	}
 	return &request{Request: r, ctx: ctx, done: make(chan struct{}, 1)}
 }
 
@@ -390,6 +394,30 @@ func Whole(tx store.ReadTx, s core.State, unreadable func(effects.Ref)) (whole c
 		return part, nil
 	})
 	return whole, size, err
+}
+
+type revisionKey struct{}
+
+// onRevision is the condition that a machine has a revision.
+type onRevision struct {
+	want  string
+	shown func(string) string
+}
+
+// WithRevision has what is done under the context refused unless the machine to which it is done has
+// that revision ([core.CheckRevision]).
+func WithRevision(ctx context.Context, want string, shown func(revision string) string) context.Context {
+	return context.WithValue(ctx, revisionKey{}, onRevision{want, shown})
+}
+
+// before gives the condition for the machine that an input is for, and then another one unless that is nil.
+func (c onRevision) before(in core.Input, other func(core.State) error) func(core.State) error {
+	return func(s core.State) error {
+		if err := core.CheckRevision(s, in.To, in.Event, c.want, c.shown); err != nil || other == nil {
+			return err
+		}
+		return other(s)
+	}
 }
 
 type actorKey struct{}

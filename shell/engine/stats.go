@@ -17,6 +17,7 @@ type counters struct {
 	scrubbed, scrubWalks, deferred                atomic.Uint64
 	deferredNow, running                          atomic.Int64
 	lateness                                      histogram
+	recent                                        recent
 }
 
 // LatenessBuckets are the upper bounds, in seconds, of [Stats.Lateness].
@@ -57,6 +58,7 @@ type Stats struct {
 	DeferredNow                                   int64     // executions that wait for their start now
 	Running                                       int64     // executions under way in this process
 	Lateness                                      Histogram // by [LatenessBuckets]
+	Recent                                        Recent    // what the loop did in the last minute
 	JournalSeq                                    uint64    // of the store
 }
 
@@ -71,7 +73,7 @@ func (e *Engine) Stats(ctx context.Context, count func(store.ReadTx) error) (Sta
 		Deferred: s.deferred.Load(), DeferredNow: s.deferredNow.Load(),
 		Scrubbed: s.scrubbed.Load(), ScrubWalks: s.scrubWalks.Load(),
 		Recovered: s.recovered.Load(), Expired: s.expired.Load(), ExpiredEarly: s.expiredEarly.Load(),
-		Running: s.running.Load(), Lateness: s.lateness.snapshot(),
+		Running: s.running.Load(), Lateness: s.lateness.snapshot(), Recent: s.recent.snapshot(e.o.Clock.Steady()),
 	}
 	err := e.store.View(ctx, func(tx store.ReadTx) (err error) {
 		if count != nil {

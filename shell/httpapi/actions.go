@@ -141,7 +141,7 @@ func (s *Server) actions() machines[core.Action, wire.ActionSummary] {
 	return machines[core.Action, wire.ActionSummary]{
 		what: "action", get: s.engine.Actions().Get, id: idOfPath,
 		listing: listing[core.Action, wire.ActionSummary]{
-			params: []string{"status", "tool", "label*", "recurs"}, timed: true,
+			params: []string{"status", "tool", "label*", "recurs", "webhook", "route"}, timed: true,
 			wide:  []string{"tool_input", "result", "raw_payload", "attempts"},
 			omit:  omitOfAction,
 			check: func(q query) error { _, err := statusOfAction(q); return err },
@@ -204,15 +204,16 @@ func (s *Server) findActions(q query, scope *shell.Scope) (source[core.Action], 
 	if err != nil {
 		return source[core.Action]{}, err
 	}
-	recurs, err := q.bool("recurs")
+	recurs, err := q.onlyTrue("recurs")
 	if err != nil {
 		return source[core.Action]{}, err
 	}
-	if recurs != nil && !*recurs {
-		return source[core.Action]{}, failf(http.StatusBadRequest, "recurs: only true is a filter: leave it out for all actions")
+	webhook, err := q.onlyTrue("webhook")
+	if err != nil {
+		return source[core.Action]{}, err
 	}
 	labels, err := q.labels()
-	f := shell.ActionFilter{Scope: scope, Tool: q.get("tool"), Status: status, Labels: labels, Recurs: recurs != nil}
+	f := shell.ActionFilter{Scope: scope, Tool: q.get("tool"), Status: status, Labels: labels, Recurs: recurs, Webhook: webhook, Route: q.get("route")}
 	return sourceOf(s.engine.Actions().List, f), err
 }
 

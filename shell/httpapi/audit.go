@@ -136,7 +136,7 @@ const maxAuditReads, maxAuditReadsPerToken = 4, 2
 // listAudit shows the log of requests, newest first. An admin sees all of it, others
 // what their token did, and what was done in the namespaces and tenants that it sees.
 func (s *Server) listAudit(w http.ResponseWriter, r *http.Request, c *call) error {
-	q, err := readQuery(r, "namespace", "tenant", "since", "until", "token", "operation", "status", "limit", "page_token")
+	q, err := readQuery(r, "namespace", "tenant", "since", "until", "token", "actor", "operation", "status", "limit", "page_token")
 	if err != nil {
 		return err
 	}
@@ -217,7 +217,7 @@ func auditQuery(q query, position string) (audit.Query, error) {
 		}
 	}
 	f := audit.Filter{
-		Token: q.opt("token"), Operation: q.opt("operation"), Namespace: q.opt("namespace"), Tenant: q.opt("tenant"), Status: q.get("status"),
+		Token: q.opt("token"), Actor: q.opt("actor"), Operation: q.opt("operation"), Namespace: q.opt("namespace"), Tenant: q.opt("tenant"), Status: q.get("status"),
 	}
 	if !f.Valid() {
 		return out, failf(http.StatusBadRequest, "status: %q is unknown: use a status such as 403, or 4xx", clip(f.Status))

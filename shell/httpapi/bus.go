@@ -21,8 +21,9 @@ import (
 func (s *Server) busRoutes() []route {
 	return []route{
 		{"GET", "/v1/subscribers", unboundToken, noQuery(s.listSubscribers)},
-		{"PUT", "/v1/subscribers/{name}", unboundWritingToken, noQuery(s.putSubscriber)},
-		{"DELETE", "/v1/subscribers/{name}", unboundWritingToken, noQuery(s.deleteSubscriber)},
+		{"GET", "/v1/subscribers/{name}", unboundToken, noQuery(s.getSubscriber)},
+		{"PUT", "/v1/subscribers/{name}", unboundWritingToken | edits, noQuery(s.putSubscriber)},
+		{"DELETE", "/v1/subscribers/{name}", unboundWritingToken | edits, noQuery(s.deleteSubscriber)},
 		{"POST", "/v1/events", unboundWritingToken, noQuery(s.publishEvent)},
 		{"GET", "/v1/events", unboundToken | streams, s.streamEvents},
 	}
@@ -34,6 +35,19 @@ func (s *Server) listSubscribers(w http.ResponseWriter, r *http.Request, _ *call
 		return err
 	}
 	return writeJSON(w, http.StatusOK, wire.SubscriberList{Subscribers: append([]core.Subscription{}, b.Subscribers...), Program: b.Program})
+}
+
+func (s *Server) getSubscriber(w http.ResponseWriter, r *http.Request, c *call) error {
+	b, err := s.engine.Subscribers().Get(r.Context())
+	if err != nil && !errors.Is(err, shell.ErrNotFound) {
+		return err
+	}
+	i := slices.IndexFunc(b.Subscribers, func(sub core.Subscription) bool { return sub.Name == r.PathValue("name") })
+	if i < 0 {
+		return notFound("subscriber", shell.ErrNotFound)
+	}
+	c.tagRevision(w, b.Subscribers[i].Revision())
+	return writeJSON(w, http.StatusOK, b.Subscribers[i])
 }
 
 func (s *Server) putSubscriber(w http.ResponseWriter, r *http.Request, c *call) error {
@@ -54,6 +68,7 @@ func (s *Server) putSubscriber(w http.ResponseWriter, r *http.Request, c *call) 
 	if i := slices.IndexFunc(b.Subscribers, func(s core.Subscription) bool { return s.Name == sub.Name }); i >= 0 {
 		sub = b.Subscribers[i]
 	}
+	c.tagRevision(w, sub.Revision())
 	return writeJSON(w, http.StatusOK, sub)
 }
 

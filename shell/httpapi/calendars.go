@@ -24,8 +24,8 @@ func (s *Server) calendarRoutes() []route {
 		}.page(s, "calendars")},
 		{"POST", "/v1/calendars", writingToken, s.createCalendar},
 		{"GET", "/v1/calendars/{name}", anyToken, serveChange(byCalendar, plain(s.calendarDetail), s.getCalendar)},
-		{"PUT", "/v1/calendars/{name}", writingToken, serveBody(s, changedCalendar, false, s.updateCalendar)},
-		{"DELETE", "/v1/calendars/{name}", writingToken, s.deleteCalendar},
+		{"PUT", "/v1/calendars/{name}", writingToken | edits, serveBody(s, changedCalendar, false, s.updateCalendar)},
+		{"DELETE", "/v1/calendars/{name}", writingToken | edits, s.deleteCalendar},
 	}
 }
 
@@ -129,6 +129,7 @@ func (s *Server) updateCalendar(w http.ResponseWriter, r *http.Request, c *call,
 	if err != nil {
 		return noCalendar(of, err)
 	}
+	c.tag(w, change.Calendar)
 	answer := wire.CalendarChanged{Calendar: s.calendarDetail(change.Calendar), Moved: []wire.MovedSchedule{}, More: change.More}
 	for _, m := range change.Moved {
 		shown := wire.MovedSchedule{Kind: m.Kind, ID: m.ID.String(), Name: m.Name, NextTimesBefore: append([]effects.Time{}, m.NextTimesBefore...), NextTimes: append([]effects.Time{}, m.NextTimes...)}

@@ -157,6 +157,8 @@ func refusalStatus(c effects.Code) int {
 		return http.StatusConflict
 	case effects.CodeLimited:
 		return http.StatusTooManyRequests
+	case effects.CodeStale:
+		return http.StatusPreconditionFailed
 	case effects.CodeInvalid, effects.CodeEmpty: // the engine answers the latter with nothing
 	}
 	return http.StatusBadRequest

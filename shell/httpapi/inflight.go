@@ -33,6 +33,13 @@ func (s *slots) leave() {
 	s.used--
 }
 
+// count gives how many are taken.
+func (s *slots) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.used
+}
+
 // share bounds the bytes that something holds in memory at a time.
 type share struct {
 	mu   sync.Mutex

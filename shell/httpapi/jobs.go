@@ -51,8 +51,8 @@ func (s *Server) jobRoutes() []route {
 	return []route{
 		{"GET", "/v1/jobs", anyToken | lists, s.jobs().page(s, "jobs")},
 		{"GET", "/v1/jobs/{id}", anyToken, s.onJob(s.getJob)},
-		{"PUT", "/v1/jobs/{id}", writingToken, s.putJob},
-		{"DELETE", "/v1/jobs/{id}", writingToken, serveBody(s, byJob, true, s.deleteJob)},
+		{"PUT", "/v1/jobs/{id}", writingToken | edits, s.putJob},
+		{"DELETE", "/v1/jobs/{id}", writingToken | edits, serveBody(s, byJob, true, s.deleteJob)},
 		{"POST", "/v1/jobs/{id}/trigger", writingToken, serveBody(s, byJob, true, s.triggerJob)},
 		{"POST", "/v1/jobs/{id}/pause", writingToken, s.onJob(s.pauseJob)},
 		{"POST", "/v1/jobs/{id}/resume", writingToken, s.onJob(s.resumeJob)},
@@ -115,7 +115,7 @@ var ofTheJob = map[string]string{
 	"next_run_at": "is set by the server", "next_times": "is set by the server", "last_due_at": "is set by the server", "last_verdict_at": "is set by the server",
 	"skip_next": "is changed by skip-next", "active": "is set by the server", "last_run": "is set by the server", "counts": "is set by the server",
 	"sequence": "is set by the server", "ledger": "is set by the server", "durations": "is set by the server", "last_success_at": "is set by the server", "executions": "is set by the server",
-	"paused_by": "is changed by pause and resume", "paused_until": "is changed by pause and resume", "paused_from": "is set by the server", "next_times_before": "is set by the server", "last_triggered_at": "is set by the server", "created_at": "is set by the server", "updated_at": "is set by the server",
+	"paused_by": "is changed by pause and resume", "paused_until": "is changed by pause and resume", "paused_from": "is set by the server", "decided": "is set by the server", "next_times_before": "is set by the server", "last_triggered_at": "is set by the server", "created_at": "is set by the server", "updated_at": "is set by the server",
 }
 
 func (s *Server) jobDetail(ctx context.Context, j core.Job) (wire.Job, error) {
@@ -169,6 +169,9 @@ func (s *Server) putJob(w http.ResponseWriter, r *http.Request, c *call) error {
 		return err
 	}
 	if or(dry, false) {
+		if r.Header.Get("If-Match")+r.Header.Get("If-None-Match") != "" {
+			return failf(http.StatusBadRequest, "If-Match, If-None-Match: a dry run takes no condition")
+		}
 		return s.planJob(w, r, before, spec)
 	}
 	j, applied, err := s.engine.Jobs().Configure(r.Context(), spec)
@@ -179,6 +182,7 @@ func (s *Server) putJob(w http.ResponseWriter, r *http.Request, c *call) error {
 	if err != nil {
 		return err
 	}
+	c.tag(w, j)
 	detail.NextTimes = append([]effects.Time{}, applied.NextTimes...) // as the transition itself has them
 	status := http.StatusOK
 	if before.Key == uuid.Nil {

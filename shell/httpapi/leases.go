@@ -97,7 +97,7 @@ func (s *Server) semaphoreRoutes() []route {
 			size:  func(m core.Semaphore) int { return 1024 + 256*(len(m.Waiters)+len(m.Holders)) },
 		}.page(s, "semaphores")},
 		{"GET", "/v1/semaphores/{name}", anyToken, semaphores.show},
-		{"PUT", "/v1/semaphores/{name}", writingToken, tellNamed(semaphores, false, configureSemaphore)},
+		{"PUT", "/v1/semaphores/{name}", writingToken | edits, tellNamed(semaphores, false, configureSemaphore)},
 		{"POST", "/v1/semaphores/{name}/acquire", writingToken, tellNamed(semaphores, false, acquireSlots)},
 		{"POST", "/v1/semaphores/{name}/renew", writingToken, tellNamed(semaphores, false, renewSlots)},
 		{"POST", "/v1/semaphores/{name}/release", writingToken, tellNamed(semaphores, false, releaseSlots)},

@@ -81,6 +81,9 @@ func (k machines[S, Out]) act(do func(w http.ResponseWriter, r *http.Request, c 
 		if err != nil {
 			return err
 		}
+		if r.Method == http.MethodGet {
+			c.tag(w, m)
+		}
 		answer, err := do(w, r, c, m)
 		switch {
 		case err != nil:
@@ -297,6 +300,9 @@ func serveChange[S, Out any](
 		if err != nil {
 			return k.gone(of, err)
 		}
+		if s, ok := any(m).(core.State); ok {
+			c.tag(w, s)
+		}
 		o, err := out(r.Context(), m)
 		return reply(w, o, err)
 	}
@@ -359,6 +365,7 @@ func (k namedMachines[S, E]) show(w http.ResponseWriter, r *http.Request, c *cal
 	if err != nil {
 		return err
 	}
+	c.tag(w, m)
 	return writeJSON(w, http.StatusOK, k.shown(c, m))
 }
 
@@ -399,5 +406,6 @@ func (k namedMachines[S, E]) answer(w http.ResponseWriter, r *http.Request, c *c
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
+	c.tag(w, m)
 	return writeJSON(w, k.remains, k.shown(c, m))
 }

@@ -28,9 +28,6 @@ import (
 type metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
-	rejected *prometheus.CounterVec
-	replayed *prometheus.CounterVec
-	ignored  *prometheus.CounterVec
 	crowded  prometheus.Counter
 	entries  *prometheus.CounterVec
 	handler  http.Handler
@@ -43,9 +40,6 @@ func (s *Server) initMetrics() {
 	m := metrics{
 		requests: counterVec("orrery_http_requests_total", "Requests by route and status.", "route", "status"),
 		entries:  counterVec("orrery_http_batch_entries_total", "Entries of requests about many, by route and by the status that each would have had alone.", "route", "status"),
-		rejected: counterVec("orrery_webhooks_rejected_total", "Webhooks whose signature was missing, wrong or too old.", "route"),
-		replayed: counterVec("orrery_webhooks_replayed_total", "Webhooks that came again and were answered as before.", "route"),
-		ignored:  counterVec("orrery_webhooks_ignored_total", "Webhooks that their route's filter left out.", "route"),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "orrery_http_request_duration_seconds", Help: "Time from a request's headers to its answer.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
@@ -54,17 +48,12 @@ func (s *Server) initMetrics() {
 	m.crowded = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "orrery_webhooks_crowded_total", Help: "Webhooks that were refused with 429: the bodies under way were too many or too large.",
 	})
-	for route := range s.hooks { // from 0 on: a rate needs something to rise from
-		m.rejected.WithLabelValues(route)
-		m.replayed.WithLabelValues(route)
-		m.ignored.WithLabelValues(route)
-	}
 	s.registry = prometheus.NewRegistry()
 	s.registry.MustRegister(
-		m.requests, m.duration, m.rejected, m.replayed, m.ignored, m.crowded, m.entries,
+		m.requests, m.duration, m.crowded, m.entries,
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		collector{s.collectEngine, s.collectConns, s.collectQueues, s.collectRunbooks, s.collectJobs, s.collectSchedules, s.collectAudit, s.collectTenants, s.collectLog},
+		collector{s.collectEngine, s.collectConns, s.collectQueues, s.collectRunbooks, s.collectJobs, s.collectSchedules, s.collectAudit, s.collectTenants, s.collectLog, s.collectWebhooks},
 		s.observeRuns(),
 	)
 	m.handler = promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{
@@ -110,6 +99,7 @@ var (
 	descDeferred   = desc("orrery_starts_waiting", "Runs and effects that wait for a descriptor, a process or memory.")
 	descRunning    = desc("orrery_runs_running", "Runs of tools under way in this process.")
 	descLateness   = desc("orrery_lateness_seconds", "How long after its time a due action or recurring action was taken up.")
+	descLag        = desc("orrery_loop_lag_seconds", "The longest that something due has waited in the last minute until the loop took it up.")
 	descJournal    = desc("orrery_journal_batches", "Number of the last batch in the journal.")
 )
 
@@ -224,6 +214,7 @@ func (s *Server) collectEngine(ctx context.Context, ch samples) {
 	ch.gauge(descBackfills, float64(st.BackfillsRunning))
 	ch.gauge(descDeferred, float64(st.DeferredNow))
 	ch.gauge(descRunning, float64(st.Running))
+	ch.gauge(descLag, st.Recent.Lag.Seconds())
 	ch.gauge(descJournal, float64(st.JournalSeq))
 	ch.histogram(descLateness, shell.LatenessBuckets[:], st.Lateness)
 }

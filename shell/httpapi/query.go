@@ -97,6 +97,15 @@ func (q query) bool(name string) (*bool, error) {
 	}
 }
 
+// onlyTrue reads a filter that chooses what is so: nothing chooses what is not.
+func (q query) onlyTrue(name string) (bool, error) {
+	b, err := q.bool(name)
+	if err == nil && b != nil && !*b {
+		err = failf(http.StatusBadRequest, "%s: only true is a filter: leave it out for all actions", name)
+	}
+	return b != nil, err
+}
+
 func (q query) number(name string, def, most int) (int, error) {
 	v := q.opt(name)
 	if v == nil {

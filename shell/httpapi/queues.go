@@ -21,8 +21,8 @@ func (s *Server) queueRoutes() []route {
 	return []route{
 		{"GET", "/v1/queues", anyToken | lists, s.queues().page(s, "queues")},
 		{"GET", "/v1/queues/{name}", anyToken, s.onQueue(s.getQueue)},
-		{"PUT", "/v1/queues/{name}", writingToken, s.onQueue(s.putQueue)},
-		{"DELETE", "/v1/queues/{name}", writingToken, serveBody(s, byQueue, true, s.deleteQueue)},
+		{"PUT", "/v1/queues/{name}", writingToken | edits, s.onQueue(s.putQueue)},
+		{"DELETE", "/v1/queues/{name}", writingToken | edits, serveBody(s, byQueue, true, s.deleteQueue)},
 		{"POST", "/v1/queues/{name}/pause", writingToken, s.onQueue(s.pauseQueue)},
 		{"POST", "/v1/queues/{name}/resume", writingToken, s.onQueue(s.resumeQueue)},
 		{"POST", "/v1/queues/{name}/redrive", writingToken, serveBody(s, byQueue, true, s.redriveQueue)},

@@ -23,8 +23,8 @@ func (s *Server) recurringRoutes() []route {
 		{"GET", "/v1/recurring/{id}", anyToken, recurring.act(func(_ http.ResponseWriter, _ *http.Request, _ *call, a core.RecurringAction) (any, error) {
 			return detail(a), nil
 		})},
-		{"PUT", "/v1/recurring/{id}", writingToken, recurring.act(s.updateRecurring)},
-		{"DELETE", "/v1/recurring/{id}", writingToken, recurring.act(s.deleteRecurring)},
+		{"PUT", "/v1/recurring/{id}", writingToken | edits, recurring.act(s.updateRecurring)},
+		{"DELETE", "/v1/recurring/{id}", writingToken | edits, recurring.act(s.deleteRecurring)},
 		{"POST", "/v1/recurring/{id}/pause", writingToken, recurring.act(s.pauseRecurring)},
 		{"POST", "/v1/recurring/{id}/resume", writingToken, recurring.act(s.resumeRecurring)},
 		{"POST", "/v1/recurring/{id}/trigger", writingToken, recurring.act(s.triggerRecurring)},
@@ -236,6 +236,9 @@ func (s *Server) updateRecurring(w http.ResponseWriter, r *http.Request, c *call
 		return nil, err
 	}
 	a, times, err := s.engine.Recurring().UpdateTelling(r.Context(), a.ID, patch)
+	if err == nil {
+		c.tag(w, a)
+	}
 	return wire.RecurringChanged{
 		RecurringAction: detail(a), NextTimesBefore: append([]effects.Time{}, times.NextTimesBefore...), NextTimes: append([]effects.Time{}, times.NextTimes...),
 	}, err

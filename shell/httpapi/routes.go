@@ -13,7 +13,7 @@ import (
 )
 
 // access says who may use a route; flags say how long its answer may take.
-type access uint8
+type access uint16
 
 const (
 	anyone              access = iota // who may connect: the route says nothing of what is stored
@@ -28,10 +28,11 @@ const (
 	streams       access = 1 << 6 // the answer goes on until its reader leaves
 	waitsForItems access = 1 << 7 // the request may wait for items, see maxTakeWait
 	lists         access = 1 << 5 // the answer is a page of a list, which is sent while it is read
+	edits         access = 1 << 8 // the request may be for one revision of what it changes, see onRevision
 )
 
 // who is the access without its flags.
-func (a access) who() access { return a &^ (streams | waitsForItems | lists) }
+func (a access) who() access { return a &^ (streams | waitsForItems | lists | edits) }
 
 // call is what a handler is told about a request beside the request itself.
 type call struct {
@@ -42,6 +43,8 @@ type call struct {
 	body  held   // what its body holds in memory
 	leave func() // gives back its place among the large bodies; nil: it has asked for none
 	notes notes
+	// revision gives a revision as the caller knows it, see shownRevision.
+	revision func(string) string
 	// For the log of requests: see audit.go.
 	of      *shell.Scope // what the request is about, once that is known
 	made    string       // the path of what it made, if no header names it
@@ -84,9 +87,11 @@ func (s *Server) routes() []route {
 		s.pipelineRoutes(), s.taskRoutes(), s.strategyRoutes(), s.workerRoutes(), s.lockRoutes(), s.semaphoreRoutes(), s.busRoutes(),
 		s.jobRoutes(), s.jobRunRoutes(), s.calendarRoutes(), s.occurrenceRoutes(), s.backfillRoutes(), s.bulkRoutes(), []route{
 			{"POST", "/v1/webhooks/{route}", webhookSender, s.receiveWebhook},
+			{"GET", "/v1/webhooks", anyToken, s.listWebhooks},
 
 			{"GET", "/v1/audit", anyToken | lists, s.listAudit},
 			{"GET", "/v1/changes/{kind}/{id}", anyToken | lists, s.listChanges},
+			{"GET", "/v1/upcoming", anyToken, s.listUpcoming},
 			{"GET", "/v1/limits", anyToken, s.showLimits},
 			{"GET", "/v1/runners", anyToken, s.listRunners},
 			{"GET", "/v1/system", unboundToken, noQuery(s.showSystem)},
@@ -170,6 +175,7 @@ func (s *Server) endpoint(rt route) http.Handler {
 			defer leave()
 			defer c.body.release()
 			defer c.leaveLarge()
+			c.revision = func(revision string) string { return s.shownRevision(r.Context(), revision) }
 			ctx := withActor(context.WithValue(r.Context(), callKey{}, c), c.actor)
 			if rt.access&(streams|lists) == 0 {
 				limit := s.o.RequestTimeout
@@ -180,7 +186,9 @@ func (s *Server) endpoint(rt route) http.Handler {
 				ctx, cancel = context.WithTimeout(ctx, limit)
 				defer cancel()
 			}
-			err = rt.serve(w, r.WithContext(ctx), c)
+			if ctx, err = s.onRevision(ctx, rt, r, c); err == nil {
+				err = rt.serve(w, r.WithContext(ctx), c)
+			}
 		}
 		if err != nil {
 			err = s.slowed(r, err)

@@ -254,6 +254,7 @@ func (s *Server) taskRoutes() []route {
 		{"POST", "/v1/tasks", writingToken, create(s, "/v1/tasks/", madeHere, s.createTask)},
 		{"GET", "/v1/tasks", anyToken | lists, tasks.page(s, "tasks")},
 		{"GET", "/v1/tasks/{id}", anyToken, tasks.await(s, s.engine.Tasks().Wait)},
+		{"GET", "/v1/tasks/{id}/screen", anyToken, tasks.act(s.showScreen)},
 		{"POST", "/v1/tasks/{id}/heartbeat", writingToken, tell(tasks, send, bodied(s, true, heartbeatTask))},
 		{"POST", "/v1/tasks/{id}/complete", writingToken, tell(tasks, send, bodied(s, true, completeTask))},
 		{"POST", "/v1/tasks/{id}/fail", writingToken, tell(tasks, send, bodied(s, true, failTask))},
@@ -310,6 +311,18 @@ func (s *Server) tasks() machines[core.Task, wire.TaskSummary] {
 	}
 }
 
+// showScreen shows what the session of a task shows, to whoever sees the task.
+func (s *Server) showScreen(_ http.ResponseWriter, r *http.Request, _ *call, t core.Task) (any, error) {
+	of, err := s.engine.TaskScreen(r.Context(), t.ID)
+	if err != nil {
+		return nil, err
+	}
+	return wire.TaskScreen{
+		SessionID: of.Session, Live: of.Live, At: of.At, Why: of.Why, Screen: of.Screen.Text, Title: of.Screen.Title,
+		Rows: of.Screen.Rows, Columns: of.Screen.Columns, CursorRow: of.Screen.CursorRow, CursorColumn: of.Screen.CursorColumn,
+	}, nil
+}
+
 func heartbeatTask(_ *http.Request, _ *call, b *wire.HeartbeatRequest) (core.TaskEvent, error) {
 	b.Status = cmp.Or(b.Status, core.LivenessActive)
 	return core.TaskHeartbeat(*b), nil
@@ -340,8 +353,8 @@ func (s *Server) workerRoutes() []route {
 	return []route{
 		{"GET", "/v1/workers", anyToken | lists, s.listWorkers()},
 		{"GET", "/v1/workers/{name}", anyToken, s.workers(http.StatusOK).show},
-		{"PUT", "/v1/workers/{name}", writingToken, s.putWorker},
-		{"DELETE", "/v1/workers/{name}", writingToken, tellNamed(s.workers(http.StatusAccepted), true, deleteWorker)},
+		{"PUT", "/v1/workers/{name}", writingToken | edits, s.putWorker},
+		{"DELETE", "/v1/workers/{name}", writingToken | edits, tellNamed(s.workers(http.StatusAccepted), true, deleteWorker)},
 		{"POST", "/v1/workers/{name}/pause", writingToken, s.tellWorker(core.WorkerPause{})},
 		{"POST", "/v1/workers/{name}/resume", writingToken, s.tellWorker(core.WorkerResume{})},
 		{"POST", "/v1/workers/{name}/wake", writingToken, s.tellWorker(core.WorkerWake{})},
@@ -400,5 +413,8 @@ func (s *Server) putWorker(w http.ResponseWriter, r *http.Request, c *call) erro
 		Namespace: n.Namespace, Tenant: n.Tenant, Name: n.name,
 		Queue: body.Queue, Concurrency: body.Concurrency, PollMS: body.PollMS, Do: body.Do,
 	}})
+	if err == nil {
+		c.tag(w, k)
+	}
 	return reply(w, k, err)
 }

@@ -1,7 +1,10 @@
 package httpapi
 
 import (
+	"context"
+	"math"
 	"net/http"
+	"time"
 
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
@@ -21,6 +24,8 @@ func (s *Server) showSystem(w http.ResponseWriter, r *http.Request, c *call) err
 		Instance: s.engine.Instance(), Instances: []wire.Instance{}, Quarantine: []wire.SetAside{},
 		Running: stats.Running, Batches: stats.Batches, CommitErrors: stats.CommitErrors, Refused: stats.Refused,
 		LateSeconds: lateWithin(stats.Lateness, 0.99), JournalSeq: stats.JournalSeq,
+		LoopLagSeconds: max(stats.Recent.Lag, s.answersWithin(r.Context())).Round(time.Millisecond).Seconds(), LoopLagLimitSeconds: s.engine.LagLimit().Seconds(),
+		CommitsPerSecond: perSecond(stats.Recent.Batches, stats.Recent.Span), InputsPerSecond: perSecond(stats.Recent.Inputs, stats.Recent.Span),
 	}
 	if c.token.Admin && s.o.Settings != nil {
 		out.Settings = s.o.Settings()
@@ -50,6 +55,23 @@ func (s *Server) showSystem(w http.ResponseWriter, r *http.Request, c *call) err
 		return err
 	}
 	return writeJSON(w, http.StatusOK, out)
+}
+
+// maxLoopWait bounds how long an answer waits for the loop to say that it is there.
+const maxLoopWait = 500 * time.Millisecond
+
+// answersWithin gives how long the loop takes to answer: what nothing due tells of, a loop that is stuck, shows so.
+func (s *Server) answersWithin(ctx context.Context) time.Duration {
+	ctx, cancel := context.WithTimeout(ctx, maxLoopWait)
+	defer cancel()
+	begun := s.o.Clock.Steady()
+	_ = s.engine.Health(ctx) // why it is ill is told by /readyz
+	return s.o.Clock.Steady().Sub(begun)
+}
+
+// perSecond gives a rate to the hundredth.
+func perSecond(n uint64, span time.Duration) float64 {
+	return math.Round(float64(n)/max(span.Seconds(), 1)*100) / 100
 }
 
 // lateWithin gives the least bound of the lateness histogram that holds a part of all that it counts; above the last bound it is

@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"time"
@@ -112,9 +113,14 @@ func (s *Server) keyed(ctx context.Context, text string) ([]byte, error) {
 	if _, err := s.sealer(ctx); err != nil {
 		return nil, err
 	}
+	return s.hashed(text), nil
+}
+
+// hashed is keyed once there is a key.
+func (s *Server) hashed(text string) []byte {
 	mac := hmac.New(sha256.New, s.pageTokens.secret())
 	mac.Write([]byte(text))
-	return mac.Sum(nil), nil
+	return mac.Sum(nil)
 }
 
 // secret gives the key, which [Server.sealer] has made.
@@ -252,11 +258,20 @@ const (
 	maxLive     = 1024 // streams of all browsers
 	maxLiveEach = 256  // of one token
 	livePulse   = 15 * time.Second
-	liveEvery   = time.Second // between two changes that are told
+	liveEvery   = time.Second // between two changes that are told to one
+	liveShare   = 20 * time.Millisecond
 )
 
+// livePause gives how long a stream of the page tells of no further change: longer the more of them are open, since each
+// page is loaded anew then, so that about 50 a second are in all. It differs, so that not all of them are loaded at the same time.
+func (s *Server) livePause() time.Duration {
+	mean := time.Duration(s.live.count()) * liveShare
+	return max(liveEvery, mean/2+rand.N(mean+1)) //nolint:gosec // nobody gains by guessing it
+}
+
 // StreamChanges tells a browser that something has changed that the visitor may see, as server-sent events named "changed", at most
-// one a second, until it leaves or the visitor's token ends. What has changed it does not say.
+// one a second, and fewer if more than 50 are told, until it leaves or the visitor's token ends. What has changed it does not say. An event
+// named "alive" comes each 15 seconds.
 func (s *Server) StreamChanges(w http.ResponseWriter, r *http.Request, v *Visitor) error {
 	leave, err := s.takeStream(&s.live, func(f *inFlight) *slots { return &f.live }, &call{token: v.token}, "pages are open that show changes", "close some", 60)
 	if err != nil {
@@ -271,6 +286,9 @@ func (s *Server) StreamChanges(w http.ResponseWriter, r *http.Request, v *Visito
 	defer changes.Close()
 	w.Header().Set("Cache-Control", "no-store")
 	out := newEventStream(w)
+	if r.Method == http.MethodHead {
+		return nil
+	}
 	if !out.write("retry: 2000\n\n") {
 		return nil
 	}
@@ -283,12 +301,14 @@ func (s *Server) StreamChanges(w http.ResponseWriter, r *http.Request, v *Visito
 				return nil
 			}
 			select {
-			case <-time.After(liveEvery):
+			case <-time.After(s.livePause()):
 			case <-r.Context().Done():
+				return nil
+			case <-s.engine.Stopped():
 				return nil
 			}
 		case <-pulse.C:
-			if v.token.expired(s.o.Clock.Now()) || !out.write(": \n\n") {
+			if v.token.expired(s.o.Clock.Now()) || !out.write("event: alive\ndata: 1\n\n") {
 				return nil
 			}
 		case <-r.Context().Done():

@@ -46,6 +46,7 @@ type webhook struct {
 	standard []*standardwebhooks.Webhook
 	github   [][]byte
 	filter   *filter
+	counts   webhookCounts
 }
 
 func newWebhook(route string, a WebhookAuth) (*webhook, error) {

@@ -29,7 +29,7 @@ func (s *Server) receiveWebhook(w http.ResponseWriter, r *http.Request, c *call)
 		c.about(of.Namespace, of.Tenant)
 	}
 	if err := h.precheck(r.Header, time.Now()); err != nil {
-		s.metrics.rejected.WithLabelValues(name).Inc()
+		h.counts.rejected.Add(1)
 		return err.with("Connection", "close") // nobody reads the body
 	}
 	body, err := s.readUnverified(w, r, c)
@@ -38,13 +38,13 @@ func (s *Server) receiveWebhook(w http.ResponseWriter, r *http.Request, c *call)
 	}
 	delivery, err := h.verify(body, r.Header)
 	if err != nil {
-		s.metrics.rejected.WithLabelValues(name).Inc()
+		h.counts.rejected.Add(1)
 		return err
 	}
 	c.body.verified()
 	defer s.conns.work(r, false)()
 	if why := h.filter.ignores(r.Header, body); why != "" {
-		s.metrics.ignored.WithLabelValues(name).Inc()
+		h.counts.ignored.Add(1)
 		return writeJSON(w, http.StatusOK, wire.WebhookIgnored{Ignored: why})
 	}
 	if err := s.admitsWebhook(r.Context(), w.Header(), name, len(body)); err != nil {
@@ -59,17 +59,19 @@ func (s *Server) receiveWebhook(w http.ResponseWriter, r *http.Request, c *call)
 		return s.engine.Webhooks().ReceiveDelivery(ctx, name, delivery, safeHeader(r.Header), body)
 	}
 	var id uuid.UUID
+	var again bool
 	if delivery == "" {
 		id, _, err = store()
 	} else {
-		var replayed bool
-		id, replayed, err = s.replays.once(ctx, name+"\x00"+delivery, store)
-		if replayed {
-			s.metrics.replayed.WithLabelValues(name).Inc()
-		}
+		id, again, err = s.replays.once(ctx, name+"\x00"+delivery, store)
 	}
 	if err != nil {
 		return notFound("webhook route", err)
+	}
+	if again {
+		h.counts.replayed.Add(1)
+	} else {
+		h.counts.accepted.Add(1)
 	}
 	c.made = "/v1/actions/" + id.String()
 	return writeJSON(w, http.StatusAccepted, wire.WebhookAccepted{WebhookID: id, ActionID: id})

@@ -55,6 +55,8 @@ type actForm struct {
 	Preview string // the address that shows what the fields mean while they are typed; empty: none
 	Try     bool   // it has a button that shows what it would do
 	Notes   []block
+	// Revision is the one of what is edited when the form was made, or empty.
+	Revision string
 }
 
 func (a act) pattern() string {
@@ -103,6 +105,43 @@ func (q *visit) page(path string, params ...string) string {
 // here gives the address of the form's subject.
 func (q *visit) here(a act) string { return q.p.base + withQuery(q.filledIn(a.on), q.scopeQuery()) }
 
+// edits reports whether the act changes the definition of what it is done to: its form carries the revision that was read.
+func (a act) edits() bool { return a.method == http.MethodPut && a.at == "" }
+
+// makes reports whether the act makes something under a name, by a request that would replace what has it.
+func (a act) makes() bool { return a.method == http.MethodPut && a.at != "" }
+
+// condition gives the headers by which the API refuses the act if somebody else was quicker.
+func (a act) condition(q *visit) http.Header {
+	switch revision := q.PostForm.Get(revisionField); {
+	case a.makes():
+		return http.Header{"If-None-Match": {"*"}}
+	case a.edits() && revision != "":
+		return http.Header{"If-Match": {revision}}
+	}
+	return nil
+}
+
+// revisionField is the name under which a form carries the revision of what it edits.
+const revisionField = "if_match"
+
+// staleText says what became of an act that the API has refused since somebody else was quicker.
+func (a act) staleText() string {
+	if a.makes() {
+		return "There is one of this name already: choose another name, or edit that one."
+	}
+	return "Somebody else has changed it since you opened this form, and your change was not made. Its page and its history of changes show how it is now. What you have typed stands below: sent again, it replaces what they have changed."
+}
+
+// revision asks the API for the revision of what an act edits; it is "" where there is none.
+func (q *visit) revision(a act) (string, error) {
+	got, err := q.call(http.MethodGet, withQuery(q.filledIn(a.api), q.scopeQuery()), nil, nil)
+	if err != nil {
+		return "", err
+	}
+	return got.header.Get("ETag"), nil
+}
+
 // refuses says why the visitor may not do it, as far as their token alone tells.
 func (a act) refuses(q *visit) string {
 	switch {
@@ -143,6 +182,13 @@ func (p *Page) serveActForm(a act) http.HandlerFunc {
 		if !ok {
 			return
 		}
+		if a.edits() { // before what the fields say: what changes in between is told, and not lost
+			var err error
+			if q.editing, err = q.revision(a); err != nil {
+				p.fail(w, q, err)
+				return
+			}
+		}
 		fields := a.fields
 		if a.load != nil {
 			var err error
@@ -158,7 +204,7 @@ func (p *Page) serveActForm(a act) http.HandlerFunc {
 func (p *Page) showAct(w http.ResponseWriter, q *visit, a act, status int, fields []field, failed string, notes []block) {
 	f := &actForm{
 		Says: a.says, Label: a.label, Danger: a.danger, Fields: fields, Error: failed, Refused: a.refuses(q),
-		Path: p.base + withQuery(q.filledIn(a.pattern()), q.scopeQuery()), Back: q.here(a), Try: a.try != nil, Notes: notes,
+		Path: p.base + withQuery(q.filledIn(a.pattern()), q.scopeQuery()), Back: q.here(a), Try: a.try != nil, Notes: notes, Revision: q.editing,
 	}
 	if a.notes != nil {
 		own, err := a.notes(q)
@@ -176,7 +222,7 @@ func (p *Page) showAct(w http.ResponseWriter, q *visit, a act, status int, field
 		}
 	}
 	q.nav, _ = listOf(strings.Split(a.on, "/")[1])
-	p.render(w, q, status, view{Title: a.label, ActForm: f, Static: true, Crumbs: q.crumbsOf(a)})
+	p.render(w, q, status, view{Title: a.label, Of: q.subject(a), ActForm: f, Static: true, Crumbs: q.crumbsOf(a)})
 }
 
 // crumbsOf leads from the form of an act back to what it is done to, by the addresses on the way that have a page.
@@ -221,7 +267,7 @@ func (p *Page) serveAct(a act) http.HandlerFunc {
 				fields = loaded
 			}
 		}
-		fields = filled(fields, r.PostForm)
+		fields, q.editing = filled(fields, r.PostForm), r.PostForm.Get(revisionField)
 		if a.try != nil && r.PostForm.Has("try") {
 			p.tryAct(w, q, a, fields)
 			return
@@ -229,6 +275,12 @@ func (p *Page) serveAct(a act) http.HandlerFunc {
 		got, err := p.carryOut(q, a, fields)
 		if err != nil {
 			status, text := p.statusOf(err)
+			if status == http.StatusPreconditionFailed {
+				text = a.staleText()
+				if a.edits() {
+					q.editing, _ = q.revision(a) // if there is none any more, the form says so when it is sent again
+				}
+			}
 			p.showAct(w, q, a, status, fields, text, nil)
 			return
 		}
@@ -309,5 +361,5 @@ func (p *Page) carryOut(q *visit, a act, fields []field) (*answer, error) {
 	if len(body) > 0 {
 		sent = body
 	}
-	return q.call(a.method, withQuery(q.filledIn(a.api), params), sent, nil)
+	return q.callIf(a.condition(q), a.method, withQuery(q.filledIn(a.api), params), sent, nil)
 }

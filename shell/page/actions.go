@@ -177,11 +177,11 @@ func (q *visit) action() (view, error) {
 		v.Acts = q.actLinks("/actions/{id}", "trigger", "cancel")
 	case !a.Status.Type.Terminal():
 		v.Acts = q.actLinks("/actions/{id}", "cancel")
-	default:
+	case mayBeMadeAgain(a, false):
 		v.Acts = q.actLinks("/actions/{id}", "retry")
 	}
 	v.More = []link{q.changesLink(core.KindAction, id)}
-	if a.Trigger.Route != "" {
+	if mayBeMadeAgain(a, true) {
 		v.Acts = append(v.Acts, q.actLinks("/actions/{id}", "redeliver")...)
 	}
 	if a.Status.Reason != "" {
@@ -203,6 +203,12 @@ func (q *visit) action() (view, error) {
 	return v, nil
 }
 
+// mayBeMadeAgain asks the rule by which the API refuses it.
+func mayBeMadeAgain(a core.Action, redeliver bool) bool {
+	_, err := a.Again(uuid.Nil, redeliver, core.Clock{})
+	return err == nil
+}
+
 func (q *visit) actionFacts(a core.Action) []fact {
 	var parent cell
 	if of := a.Metadata[core.MetaRecurringID]; of != "" {
@@ -216,14 +222,29 @@ func (q *visit) actionFacts(a core.Action) []fact {
 	if a.Attempt > 0 {
 		attempts = strconv.FormatUint(uint64(a.Attempt), 10)
 	}
-	return facts(
+	own := facts(
 		fact{"Tool", codeOf(a.ToolName)}, fact{"Type", textOf(a.ActionType)}, fact{"Due", q.at(a.Trigger.NextTickAt)},
-		fact{"Started", q.at(a.StartedAt)}, fact{"Finished", q.at(a.FinishedAt)}, fact{"Took", textOf(q.took(a.StartedAt, a.FinishedAt))},
+		fact{"Started", q.at(a.StartedAt)}, fact{"Finished", q.at(a.FinishedAt)}, fact{"Took", q.lasted(a.StartedAt, a.FinishedAt)},
 		fact{"Attempt", textOf(attempts)}, fact{"Tries again", q.at(a.RetryAt)}, fact{"Recurring action", parent}, fact{"Made again of", again},
-		fact{"Webhook route", codeOf(a.Trigger.Route)}, fact{"Dedup key", codeOf(a.DedupKey)}, fact{"Whose", whose(a.Namespace, a.Tenant)},
+		fact{"Webhook route", q.routeOf(a.Trigger)}, fact{"Received", q.at(a.Trigger.ReceivedAt)}, fact{"Dedup key", codeOf(a.DedupKey)}, fact{"Whose", whose(a.Namespace, a.Tenant)},
 		fact{"Created", q.at(a.CreatedAt)}, fact{"Changed", q.at(a.UpdatedAt)}, fact{"Id", codeOf(a.ID.String())},
 		fact{"Labels", pairs(a.Labels)}, fact{"Metadata", pairs(a.Metadata)},
+		fact{"Recurs", recurrence(a.Recurrence)}, fact{"Cycle", count(uint64(a.Cycle))},
 	)
+	return append(own, policyFacts(a.Policy)...)
+}
+
+// recurrence shows how an action recurs.
+func recurrence(r core.Recurrence) cell {
+	if r.IsZero() {
+		return cell{}
+	}
+	if r.Cron != "" {
+		c := codeOf(r.Cron)
+		c.Hint = r.Timezone
+		return c
+	}
+	return textOf("every " + precisely(r.Period))
 }
 
 // outputs shows what an action was given, and what its attempts gave.
@@ -232,7 +253,7 @@ func (q *visit) outputs(a core.Action) (out []block) {
 	if a.LastRun != nil {
 		last := badge(string(a.LastRun.Status.Type))
 		last.Hint = a.LastRun.Status.Reason
-		out = append(out, block{Title: "Last run", Facts: facts(fact{"Ended as", last}, fact{"Finished", q.at(a.LastRun.FinishedAt)})})
+		out = append(out, block{Title: "Last run", Facts: facts(fact{"Ended as", last}, fact{"Finished", q.at(a.LastRun.FinishedAt)}, fact{"Cycle", count(uint64(a.LastRun.Cycle))})})
 		out = append(out, result("Output of the last run", a.LastRun.Status.Result)...)
 	}
 	if len(a.Attempts) > 0 {
@@ -243,8 +264,5 @@ func (q *visit) outputs(a core.Action) (out []block) {
 		out = append(out, block{Title: "Attempts that did not succeed", Table: t})
 	}
 	out = append(out, result("Input", a.ToolInput)...)
-	if len(a.Trigger.RawPayload) > 0 {
-		out = append(out, block{Title: "Webhook body", Text: longText(string(a.Trigger.RawPayload))})
-	}
-	return out
+	return append(out, webhookBlocks(a.Trigger)...)
 }

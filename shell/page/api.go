@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -70,6 +71,11 @@ func (q *visit) request(method, path string, body []byte) (*http.Request, error)
 
 // call asks the API, and decodes its answer into out unless that is nil.
 func (q *visit) call(method, path string, body, out any) (*answer, error) {
+	return q.callIf(nil, method, path, body, out)
+}
+
+// callIf is [visit.call] with headers that say under which condition the API is to do it.
+func (q *visit) callIf(condition http.Header, method, path string, body, out any) (*answer, error) {
 	var sent []byte
 	if body != nil {
 		var err error
@@ -81,6 +87,7 @@ func (q *visit) call(method, path string, body, out any) (*answer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ask the API: %w", err)
 	}
+	maps.Copy(r.Header, condition)
 	a := &answer{header: make(http.Header)}
 	if method == http.MethodGet {
 		leave, err := q.p.o.API.Turn(q.Context(), q.who, httpapi.TurnToRead)

@@ -73,7 +73,7 @@ func (q *visit) backfill() (view, error) {
 	v.Body = append(v.Body, block{Facts: q.backfillFacts(b)})
 	running := &table{Caption: "Times that run", Head: []string{"No.", "Time", "Started", "For"}, Empty: "None of its times runs."}
 	for _, r := range b.Active {
-		running.Rows = append(running.Rows, []cell{number(r.N), q.at(r.At), q.at(r.StartedAt), textOf(q.took(r.StartedAt, 0))})
+		running.Rows = append(running.Rows, []cell{number(r.N), q.at(r.At), q.at(r.StartedAt), q.lasted(r.StartedAt, 0)})
 	}
 	problems := &table{Caption: "Times that did not succeed, newest first", Head: []string{"Time", "Outcome", "Why", "What ran"}, Empty: "No time has failed."}
 	for _, p := range slices.Backward(b.Problems) {

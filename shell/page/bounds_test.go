@@ -34,16 +34,3 @@ func TestWhoHasNotSignedInSendsNoLongForm(t *testing.T) {
 	assert.Equal(t, http.StatusBadRequest, w.Code)
 	assert.Contains(t, words(w.Body.String()), "it is longer than 16 KiB")
 }
-
-func TestTheCalendarOfATokenWithALimitOfRequestsSaysThatItIsNotWhole(t *testing.T) {
-	k := newKitWith(t, func(o *httpapi.Options) {
-		o.Limits.Default = httpapi.TenantLimits{RequestsPerSecond: 0.001, RequestBurst: 30}
-	}, admin("ops"), token("ten", func(t *httpapi.Token) { t.Namespaces, t.Tenants = []string{"default"}, []string{"default"} }))
-	k.as = "ops-secret"
-	for range 40 {
-		k.make("/v1/recurring", `{"namespace":"default","tenant":"default","cron_expr":"@every 1m","provider":"echo","action_type":"x"}`)
-	}
-	k.as = "ten-secret"
-	shown := k.text("/calendar")
-	assert.Contains(t, shown, "your token may ask for no more just now")
-}

@@ -3,7 +3,6 @@ package page
 import (
 	"cmp"
 	"maps"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -61,7 +60,7 @@ func (q *visit) scheduleLink(o core.Occurrence) cell {
 
 // Bounds of the calendar.
 const (
-	calendarSchedules = 200 // whose times of the day are looked at
+	calendarSchedules = 200 // whose times to come are looked at, those that fire first
 	calendarTimes     = 100 // of one schedule in a day
 	calendarLines     = 12  // of an hour; more of them are counted
 	calendarEvery     = 60  // seconds after which it is loaded again: it asks much, so not whenever something changes
@@ -91,7 +90,7 @@ func (q *visit) calendar() (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	coming, cut, err := q.comingTimes(end)
+	coming, cut, err := q.comingTimes(day, end)
 	if err != nil {
 		return view{}, err
 	}
@@ -112,7 +111,7 @@ func (q *visit) calendar() (view, error) {
 		v.Body = append([]block{{Notice: &notice{Tone: toneWait, Text: "More times of this day have passed than are shown here: the list of all times has them."}}}, v.Body...)
 	}
 	if cut {
-		v.Body = append([]block{{Notice: &notice{Tone: toneWait, Text: "Some schedules, or some of their times, are not shown: there are more than " + strconv.Itoa(calendarSchedules) + " schedules, or one fires more than " + strconv.Itoa(calendarTimes) + " times, or your token may ask for no more just now."}}}, v.Body...)
+		v.Body = append([]block{{Notice: &notice{Tone: toneWait, Text: "Some schedules, or some of their times, are not shown: more than " + strconv.Itoa(calendarSchedules) + " schedules fire, or one fires more than " + strconv.Itoa(calendarTimes) + " times."}}}, v.Body...)
 	}
 	return v, nil
 }
@@ -189,76 +188,38 @@ func (q *visit) pastTimes(day, end time.Time) (out []dayTime, more bool, err err
 	return out, got.NextPageToken != "", nil
 }
 
-// getSome is [visit.get] of one of many answers, without which the others are shown: limited says that the token may ask for no more just
-// now. What was deleted meanwhile, or is not for the token, is left out.
-func (q *visit) getSome(path string, params url.Values, out any) (limited bool, err error) {
-	err = q.get(path, params, out)
-	switch {
-	case answered(err, http.StatusTooManyRequests):
-		return true, nil
-	case answered(err, http.StatusNotFound, http.StatusForbidden):
-		return false, nil
-	}
-	return false, err
-}
-
-// comingTimes gives what is to fire until then.
-func (q *visit) comingTimes(end time.Time) (out []dayTime, cut bool, err error) {
+// comingTimes gives what is to fire in a day.
+func (q *visit) comingTimes(day, end time.Time) (out []dayTime, cut bool, err error) {
 	if end.Before(q.now) {
 		return nil, false, nil
 	}
-	limit := strconv.Itoa(calendarSchedules)
-	until := effects.TimeOf(end)
-	ask := func(path string, params url.Values, out any) error {
-		limited, err := q.getSome(path, params, out)
-		cut = cut || limited
-		return err
+	var next wire.UpcomingList
+	params := url.Values{
+		"from": {effects.TimeOf(day).String()}, "until": {effects.TimeOf(end).String()}, "limit": {strconv.Itoa(calendarSchedules)}, "times": {strconv.Itoa(calendarTimes)},
 	}
-	add := func(name cell, path string, params url.Values, next effects.Time) error {
-		if next.IsZero() || !next.Before(until) {
-			return nil
-		}
-		var p wire.Preview
-		params.Set("n", strconv.Itoa(calendarTimes))
-		if err := ask(path, params, &p); err != nil {
-			return err
-		}
-		for _, at := range p.Times {
-			if at.Before(until) {
-				out = append(out, dayTime{at, name, badge("to come")})
-			}
-		}
-		cut = cut || len(p.Times) == calendarTimes && p.Times[len(p.Times)-1].Before(until)
-		return nil
-	}
-	var recurring wire.RecurringList
-	if err := ask("/recurring", url.Values{"all": {"true"}, "enabled": {"true"}, "limit": {limit}}, &recurring); err != nil {
+	if err := q.get("/upcoming", params, &next); err != nil {
 		return nil, false, err
 	}
-	for _, r := range recurring.RecurringActions {
-		if err := add(q.recurringRow(r)[0], pathOf("recurring", r.ID.String(), "preview"), url.Values{}, r.NextExecutionAt); err != nil {
-			return nil, false, err
+	cut = next.More
+	for _, u := range next.Schedules {
+		name := q.upcomingLink(u)
+		for _, at := range u.Times {
+			out = append(out, dayTime{at, name, badge("to come")})
 		}
+		cut = cut || u.MoreTimes
 	}
-	var jobs wire.JobList
-	if err := ask("/jobs", url.Values{"paused": {"false"}, "limit": {limit}}, &jobs); err != nil {
-		return nil, false, err
-	}
-	for _, j := range jobs.Jobs {
-		of := url.Values{"namespace": {j.Namespace}, "tenant": {j.Tenant}}
-		if err := add(q.jobScheduleRow(j)[0], pathOf("jobs", j.ID, "preview"), of, j.NextRunAt); err != nil {
-			return nil, false, err
-		}
-	}
-	var periodic wire.ActionList
-	if err := ask("/actions", url.Values{"recurs": {"true"}, "limit": {limit}}, &periodic); err != nil {
-		return nil, false, err
-	}
-	for _, a := range periodic.Actions {
-		if at := a.Trigger.NextTickAt; !at.IsZero() && at.Before(until) {
-			out = append(out, dayTime{at, q.periodicRow(core.Action(a))[0], badge("to come")})
-		}
-	}
-	cut = cut || recurring.NextPageToken != "" || jobs.NextPageToken != "" || periodic.NextPageToken != ""
 	return out, cut, nil
+}
+
+// upcomingLink leads to a schedule that is due.
+func (q *visit) upcomingLink(u wire.UpcomingSchedule) cell {
+	c := textOf(clip(u.Name, 120)).wide()
+	switch u.Kind {
+	case core.KindJob:
+		return c.to(q.scoped(pathOf("jobs", u.ID), u.Namespace, u.Tenant))
+	case core.KindAction:
+		return c.to(q.page(pathOf("actions", u.ID)))
+	default:
+		return c.to(q.page(pathOf("recurring", u.ID)))
+	}
 }

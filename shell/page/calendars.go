@@ -92,7 +92,7 @@ func calendarActs() []act {
 		},
 		{
 			on: on, name: "edit", method: "PUT", api: api, label: "Edit", main: true, done: "The calendar was changed.", load: (*visit).editCalendar, amend: amendCalendar,
-			says: "The schedules that name it are decided by it from now on. What somebody else has changed meanwhile is not overwritten: you are told.",
+			says: "The schedules that name it are decided by it from now on.",
 		},
 		{
 			on: on, name: "delete", method: "DELETE", api: api, label: "Delete", danger: true, done: "The calendar was deleted.",
@@ -139,7 +139,7 @@ func (q *visit) editCalendar() ([]field, error) {
 	for i := range fields {
 		fields[i].Value = values[i]
 	}
-	return append(fields, field{Name: "revision", Type: fieldHidden, Value: strconv.FormatUint(c.Revision, 10)}), err
+	return fields, err
 }
 
 func dateLines(d core.CalendarDays) string {
@@ -181,11 +181,6 @@ func amendCalendar(q *visit, body map[string]any, form url.Values) error {
 	if _, given := body["description"]; !given {
 		body["description"] = nil
 	}
-	revision, err := strconv.ParseUint(form.Get("revision"), 10, 64)
-	if err != nil {
-		return &apiError{Status: http.StatusBadRequest, Text: "revision: " + strconv.Quote(clip(form.Get("revision"), 40)) + " is not a number: load the form again"}
-	}
-	body["revision"] = revision
 	return nil
 }
 

@@ -67,3 +67,56 @@ func TestJSONThatIsDeepIsShownWithoutAnIndent(t *testing.T) {
 	id := k.make("/v1/actions", `{"tool_name":"echo","label":"deep","tool_input":{"a":`+deep+`}}`)
 	assert.Contains(t, k.text("/actions/"+id), "0,0,0,0,0")
 }
+
+func TestWhoEditsSecondIsToldAndMayInsist(t *testing.T) {
+	k := newKit(t)
+	recurring := k.make("/v1/recurring", `{"namespace":"default","tenant":"default","cron_expr":"30 2 1 1 *","provider":"echo","action_type":"x"}`)
+	k.make("/v1/calendars", `{"name":"c"}`)
+	for _, row := range []struct{ form, api, first, theirs, field, mine string }{
+		{"/queues/q/configure", "/v1/queues/q", `{}`, `{"concurrency":2}`, "concurrency", "3"},
+		{"/workers/w/configure", "/v1/workers/w", `{"queue":"q","do":{"run":{"tool":"echo","input":{}}}}`, `{"queue":"q","concurrency":2,"do":{"run":{"tool":"echo","input":{}}}}`, "concurrency", "3"},
+		{"/semaphores/s/configure", "/v1/semaphores/s", `{"slots":1}`, `{"slots":2}`, "slots", "3"},
+		{"/subscribers/b/edit", "/v1/subscribers/b", `{"match":{"category":"a"},"do":{"push":{"name":"q"}}}`, `{"match":{"category":"b"},"do":{"push":{"name":"q"}}}`, "match", `{"category":"c"}`},
+		{"/calendars/c/edit", "/v1/calendars/c", `{"description":"first"}`, `{"description":"theirs"}`, "description", "mine"},
+		{"/recurring/" + recurring + "/edit", "/v1/recurring/" + recurring, `{"description":"first"}`, `{"description":"theirs"}`, "description", "mine"},
+	} {
+		k.write("PUT", row.api, row.first)
+		sent := k.filled(row.form, url.Values{row.field: {row.mine}})
+		require.NotEmpty(t, sent.Get("if_match"), row.form)
+		theirs := k.write("PUT", row.api, row.theirs)
+		w := k.send("POST", row.form, sent)
+		require.Equal(t, http.StatusPreconditionFailed, w.Code, "%s: %s", row.form, words(w.Body.String()))
+		shown := html.UnescapeString(w.Body.String())
+		assert.Contains(t, shown, "Somebody else has changed it since you opened this form, and your change was not made.", row.form)
+		assert.Contains(t, strings.Join(strings.Fields(shown), ""), strings.Join(strings.Fields(row.mine), ""), "%s: what was typed stands there still", row.form)
+		now := k.write("GET", row.api, "")
+		for _, moving := range []string{"next_times_before", "next_times", "moved", "more"} {
+			delete(theirs, moving)
+		}
+		assert.Subset(t, now, theirs, "%s: theirs is kept", row.form)
+
+		again := inputs.FindStringSubmatch(shown[strings.Index(shown, `name="if_match"`)-len(`<input type="hidden" `):])
+		require.NotNil(t, again, row.form)
+		require.NotEqual(t, sent.Get("if_match"), again[2])
+		sent.Set("if_match", again[2])
+		assert.Equal(t, http.StatusSeeOther, k.send("POST", row.form, sent).Code, row.form)
+	}
+}
+
+func TestANewThingDoesNotReplaceOneOfItsName(t *testing.T) {
+	k := newKit(t)
+	k.write("PUT", "/v1/queues/q", `{"concurrency":2}`)
+	k.write("PUT", "/v1/semaphores/s", `{"slots":2}`)
+	k.write("PUT", "/v1/subscribers/b", `{"match":{"category":"a"},"do":{"push":{"name":"q"}}}`)
+	for form, fields := range map[string]url.Values{
+		"/new-queue":      {"name": {"q"}},
+		"/new-semaphore":  {"name": {"s"}, "slots": {"9"}},
+		"/new-subscriber": {"name": {"b"}, "match": {`{"category":"z"}`}, "do": {`{"push":{"name":"other"}}`}},
+	} {
+		w := k.try(form, fields)
+		assert.Equal(t, http.StatusPreconditionFailed, w.Code, form)
+		assert.Contains(t, words(w.Body.String()), "There is one of this name already: choose another name, or edit that one.", form)
+	}
+	assert.InDelta(t, 2, k.write("GET", "/v1/queues/q", "")["config"].(map[string]any)["concurrency"], 0)
+	assert.InDelta(t, 2, k.write("GET", "/v1/semaphores/s", "")["total"], 0)
+}

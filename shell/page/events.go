@@ -118,7 +118,7 @@ func eventActs() []act {
 		},
 		{
 			on: "/subscribers", name: "new", at: "/new-subscriber", method: "PUT", api: api, label: "New subscriber", unbound: true, done: "The subscriber was made.",
-			says:   "A subscriber of the same name is replaced.",
+			says:   "Each event that matches leads to what is written here, from now on.",
 			fields: append([]field{{Name: "name", Label: "Name", Required: true}}, subscriberFields...), amend: nameFromForm, after: afterNamed("subscribers"),
 		},
 		{

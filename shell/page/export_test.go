@@ -21,3 +21,10 @@ func Views() (out []string) {
 	}
 	return out
 }
+
+// How pages show durations and ids.
+var (
+	Roughly   = roughly
+	Precisely = precisely
+	ShortID   = shortID
+)

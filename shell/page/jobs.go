@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/orrery-go/orrery/core"
@@ -211,30 +210,18 @@ func (q *visit) jobNotices(j wire.Job, p wire.Preview) (out []block) {
 }
 
 func (q *visit) jobFacts(j wire.Job) []fact {
-	some := func(v uint64) cell {
-		if v == 0 {
-			return cell{}
-		}
-		return countOf(v)
-	}
-	length := func(ms int64) cell {
-		if ms == 0 {
-			return cell{}
-		}
-		return textOf(precisely(time.Duration(ms) * time.Millisecond))
-	}
-	return facts(
+	own := facts(
 		fact{"When", when(j.Schedule, j.Timezone)}, fact{"Next run", q.at(j.NextRunAt)}, fact{"Last run", q.endedRun(j.LastRun, j.Namespace, j.Tenant)},
 		fact{"Last success", q.at(j.LastSuccessAt)}, fact{"Usually takes", usually(j.Durations)}, fact{"Active runs", countOf(uint64(len(j.Active)))},
 		fact{"Dispatched", countOf(j.Counts.Dispatched)}, fact{"Completed", countOf(j.Counts.Completed)}, fact{"Failed", badCount(j.Counts.Failed)}, fact{"Other ends", otherEnds(j.Counts)},
-		fact{"Next times to skip", some(uint64(j.SkipNext))}, fact{"Runner", codeOf(j.Runner)}, fact{"Overlap", textOf(string(j.Overlap))},
-		fact{"Runs at a time", some(uint64(j.MaxConcurrentRuns))}, fact{"Start deadline", length(j.StartDeadlineSeconds * 1000)}, fact{"Pod start limit", length(j.PodStartTimeoutMS)},
-		fact{"Further attempts", retriesText(j.RetryConfig)}, fact{"Missed policy", textOf(string(j.Missed))}, fact{"Errors of constraints", textOf(string(j.ConstraintErrors))},
-		fact{"Orphans", textOf(string(j.OrphanPolicy))}, fact{"Clock changes", textOf(string(j.DST))}, fact{"Days match", textOf(string(j.DayMatch))},
-		fact{"Starts", q.at(j.StartsAt)}, fact{"Ends", q.at(j.EndsAt)}, fact{"At most", some(j.MaxExecutions)}, fact{"Calendars", textOf(strings.Join(j.Calendars, ", "))},
+		fact{"Next times to skip", count(uint64(j.SkipNext))}, fact{"Runner", codeOf(j.Runner)}, fact{"Overlap", textOf(string(j.Overlap))},
+		fact{"Runs at a time", count(uint64(j.MaxConcurrentRuns))}, fact{"Start deadline", millis(j.StartDeadlineSeconds * 1000)}, fact{"Pod start limit", millis(j.PodStartTimeoutMS)}, fact{"Runs are made ahead by", millis(j.CreateAheadMS)},
+		fact{"Further attempts", retriesText(j.RetryConfig)}, fact{"Errors of constraints", textOf(string(j.ConstraintErrors))},
+		fact{"Orphans", textOf(string(j.OrphanPolicy))}, fact{"Ends", q.at(j.EndsAt)},
 		fact{"Labels", pairs(j.Labels)}, fact{"Whose", whose(j.Namespace, j.Tenant)}, fact{"Last triggered", q.at(j.LastTriggeredAt)},
 		fact{"Created", q.at(j.CreatedAt)}, fact{"Changed", q.at(j.UpdatedAt)}, fact{"Id", codeOf(j.ID)},
 	)
+	return append(own, q.scheduleFacts(j.ScheduleOptions)...)
 }
 
 // retriesText says how often a job tries again.
@@ -242,7 +229,8 @@ func retriesText(c core.RetryConfig) cell {
 	if c.MaxRetries == 0 {
 		return textOf("none")
 	}
-	return textOf("at most " + strconv.FormatUint(uint64(c.MaxRetries), 10) + ", the first after " + precisely(time.Duration(c.Delay(0))*time.Millisecond))
+	return textOf("at most " + strconv.FormatUint(uint64(c.MaxRetries), 10) + ", the first after " + precisely(time.Duration(c.Delay(0))*time.Millisecond) +
+		", each after at most " + precisely(time.Duration(c.MaxDelayMS)*time.Millisecond))
 }
 
 // jobRuns lists the runs of a job. It is the text of what [visit.jobGrid] draws.

@@ -57,13 +57,20 @@ func (c *setClock) Now() time.Time { return c.now }
 // newKitWith is newKit with other options of the API.
 func newKitWith(t *testing.T, change func(*httpapi.Options), tokens ...httpapi.Token) *kit {
 	t.Helper()
+	return newKitOn(t, func(*shell.Options) {}, change, tokens...)
+}
+
+// newKitOn is newKitWith with other options of the engine, too.
+func newKitOn(t *testing.T, changeEngine func(*shell.Options), change func(*httpapi.Options), tokens ...httpapi.Token) *kit {
+	t.Helper()
 	k := &kit{t: t, sess: make(map[string]string)}
 	hold := make(chan struct{}) // a tool that runs delays the engine's end
 	st := memory.New()
 	t.Cleanup(func() { _ = st.Close() })
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
-	engine, err := shell.New(shell.Options{
+	eo := shell.Options{
 		Store: st, Logger: log, Interpreters: map[string]shell.Interpreter{effects.LaneSession: terminal{}},
+		Webhooks: map[string]shell.WebhookRoute{"deploys": {Tool: "echo", Namespace: "default", Tenant: "default", Label: "Deploy"}, "other": {Tool: "echo", Namespace: "default", Tenant: "b"}},
 		Tools: map[string]shell.Tool{
 			"echo": shell.ToolFunc(func(_ context.Context, c shell.Call) (json.RawMessage, error) { return c.Input, nil }),
 			"fail": shell.ToolFunc(func(context.Context, shell.Call) (json.RawMessage, error) {
@@ -78,7 +85,9 @@ func newKitWith(t *testing.T, change func(*httpapi.Options), tokens ...httpapi.T
 				}
 			}),
 		},
-	})
+	}
+	changeEngine(&eo)
+	engine, err := shell.New(eo)
 	require.NoError(t, err)
 	k.engine = engine
 	o := httpapi.Options{Engine: engine, Logger: log, Version: "v1.2.3", Tokens: tokens}
@@ -208,6 +217,12 @@ func (k *kit) act(form string, fields url.Values) string {
 // try does what act does, and gives the answer.
 func (k *kit) try(form string, fields url.Values) *httptest.ResponseRecorder {
 	k.t.Helper()
+	return k.send("POST", form, k.filled(form, fields))
+}
+
+// filled opens a form and fills some of its fields in.
+func (k *kit) filled(form string, fields url.Values) url.Values {
+	k.t.Helper()
 	sent := url.Values{}
 	shown := k.read(form)
 	for _, m := range areas.FindAllStringSubmatch(shown, -1) {
@@ -222,7 +237,7 @@ func (k *kit) try(form string, fields url.Values) *httptest.ResponseRecorder {
 		require.True(k.t, strings.Contains(shown, `name="`+name+`"`), "the form %s has no field %s", form, name) //nolint:testifylint // it would print the page
 		sent[name] = values
 	}
-	return k.send("POST", form, sent)
+	return sent
 }
 
 // assertWellFormed fails if a page has what the policy forbids, or markup that came out of a value.

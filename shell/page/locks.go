@@ -168,7 +168,7 @@ func (q *visit) lock() (view, error) {
 		wait.Rows = append(wait.Rows, []cell{number(i + 1), q.holder(w.Holder, w.Owner).wide(), q.at(w.Since), textOf(cmp.Or(millis(w.TTLMS).Text, "until it is released"))})
 	}
 	return withBlocks(v, block{Title: "Holder", Table: held}, block{Title: "Who waits", Table: wait},
-		block{Facts: facts(fact{"Whose", whose(k.Namespace, k.Tenant)}, fact{"Created", q.at(k.CreatedAt)}, fact{"Id", codeOf(k.ID.String())})}), nil
+		block{Facts: facts(fact{"Lease", millis(k.TTLMS)}, fact{"Whose", whose(k.Namespace, k.Tenant)}, fact{"Created", q.at(k.CreatedAt)}, fact{"Id", codeOf(k.ID.String())})}), nil
 }
 
 func (q *visit) loadSemaphore() (s core.Semaphore, err error) {
@@ -215,7 +215,7 @@ func lockActs() []act {
 		},
 		{
 			on: "/locks", name: "new-semaphore", at: "/new-semaphore", method: "PUT", api: api, label: "New semaphore", done: "The semaphore was declared.",
-			says: "Declares a semaphore with a number of slots. If there is one of this name, its slots are changed.", load: (*visit).newSemaphore, amend: nameFromForm,
+			says: "Declares a semaphore with a number of slots.", load: (*visit).newSemaphore, amend: nameFromForm,
 			params: scopeParams, after: afterNamed("semaphores"),
 		},
 		{

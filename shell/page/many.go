@@ -95,8 +95,8 @@ func or(s *string) string {
 	return *s
 }
 
-// count is what the filters choose.
-type count struct {
+// tally is what the filters choose.
+type tally struct {
 	chosen []chosen
 	n      int
 	first  [][]cell
@@ -158,8 +158,8 @@ func (m *many) fields() []field {
 }
 
 // count counts what the filters of the form's address choose.
-func (q *visit) count(a act) (*filter, count, error) {
-	var c count
+func (q *visit) count(a act) (*filter, tally, error) {
+	var c tally
 	params, ok := a.many.query(q)
 	if !ok {
 		return nil, c, &apiError{Status: http.StatusBadRequest, Text: "the filters choose nothing that this can be done to"}
@@ -195,7 +195,7 @@ func (q *visit) count(a act) (*filter, count, error) {
 }
 
 // countKind counts the things of one kind, page by page.
-func (q *visit) countKind(k manyKind, params url.Values, c *count, until time.Time) error {
+func (q *visit) countKind(k manyKind, params url.Values, c *tally, until time.Time) error {
 	maps.Copy(params, k.fixed)
 	for {
 		params.Set("limit", strconv.Itoa(min(manyPage, max(maxMany-c.n, 1))))
@@ -234,7 +234,7 @@ func (q *visit) countKind(k manyKind, params url.Values, c *count, until time.Ti
 }
 
 // add counts one thing.
-func (c *count) add(q *visit, k manyKind, l *listed) error {
+func (c *tally) add(q *visit, k manyKind, l *listed) error {
 	of := chosen{Path: k.path}
 	if k.scoped {
 		of.Namespace, of.Tenant = l.Namespace, l.Tenant
@@ -330,7 +330,7 @@ func (q *visit) listOfMany(a act, params url.Values) string {
 }
 
 // notes say what was counted.
-func (m *many) notes(q *visit, f *filter, c count) []block {
+func (m *many) notes(q *visit, f *filter, c tally) []block {
 	t := &table{Caption: "The first of those that match", Head: []string{"Name", "Created", "Tenant"}, Rows: c.first, Filter: f, Empty: "Nothing matches these filters."}
 	out := []block{{Table: t}}
 	switch {

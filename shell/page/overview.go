@@ -1,7 +1,6 @@
 package page
 
 import (
-	"cmp"
 	"net/url"
 	"slices"
 	"strconv"
@@ -33,7 +32,7 @@ func (q *visit) overview() (view, error) {
 	v := view{Title: "Overview", Home: true}
 	var tiles []tile
 	var later []block
-	for _, part := range []func() ([]tile, []block, error){q.failedLately, q.runsNow, q.comesNext, q.queueTiles} {
+	for _, part := range []func() ([]tile, []block, error){q.failedLately, q.runsNow, q.comesNext, q.queueTiles, q.daemonTiles} {
 		t, b, err := part()
 		if err != nil {
 			return view{}, err
@@ -111,67 +110,50 @@ func (q *visit) runsNow() ([]tile, []block, error) {
 	t := &table{Caption: "Running", Head: []string{"What", "Since", "For", "Tenant"}, Empty: "No action runs."}
 	for _, a := range running.Actions[:min(len(running.Actions), overviewRows)] {
 		t.Rows = append(t.Rows, []cell{
-			textOf(nameOfAction(core.Action(a))).to(q.page(pathOf("actions", a.ID.String()))).wide(), q.at(a.StartedAt), textOf(q.took(a.StartedAt, 0)), whose(a.Namespace, a.Tenant),
+			textOf(nameOfAction(core.Action(a))).to(q.page(pathOf("actions", a.ID.String()))).wide(), q.at(a.StartedAt), q.lasted(a.StartedAt, 0), whose(a.Namespace, a.Tenant),
 		})
 	}
-	tiles := []tile{{Name: "actions run", Value: counted(len(running.Actions), running.NextPageToken != ""), Href: q.page("/actions", "status", "running"), Tone: toneBusy}}
+	tiles := []tile{{Name: "actions running", Value: counted(len(running.Actions), running.NextPageToken != ""), Href: q.page("/actions", "status", "running"), Tone: toneBusy}}
 	var pipelines wire.PipelineList
 	if err := q.get("/pipelines", url.Values{"status": {"running"}, "limit": {"100"}}, &pipelines); err != nil {
 		return nil, nil, err
 	}
-	tiles = append(tiles, tile{Name: "pipelines run", Value: counted(len(pipelines.Pipelines), pipelines.NextPageToken != ""), Href: q.page("/pipelines", "status", "running"), Tone: toneBusy})
+	tiles = append(tiles, tile{Name: "pipelines running", Value: counted(len(pipelines.Pipelines), pipelines.NextPageToken != ""), Href: q.page("/pipelines", "status", "running"), Tone: toneBusy})
 	return tiles, []block{{Title: "Running now", Table: t}}, nil
 }
 
-// comesNext shows which recurring actions and jobs are due in the next hour.
+// comesNext shows which schedules are due in the next hour.
 func (q *visit) comesNext() ([]tile, []block, error) {
-	type due struct {
-		at   effects.Time
-		cell []cell
-	}
-	var all []due
-	until := effects.TimeOf(q.now.Add(time.Hour))
-	var recurring wire.RecurringList
-	if err := q.get("/recurring", url.Values{"all": {"true"}, "enabled": {"true"}, "limit": {"1000"}}, &recurring); err != nil {
+	var next wire.UpcomingList
+	params := url.Values{"until": {effects.TimeOf(q.now.Add(time.Hour)).String()}, "limit": {"100"}}
+	if err := q.get("/upcoming", params, &next); err != nil {
 		return nil, nil, err
 	}
-	for _, r := range recurring.RecurringActions {
-		if at := r.NextExecutionAt; !at.IsZero() && at.Before(until) {
-			row := q.recurringRow(r)
-			all = append(all, due{at, []cell{row[0], row[3], row[1], row[7]}})
-		}
-	}
-	var jobs wire.JobList
-	if _, err := q.getPart("/jobs", url.Values{"paused": {"false"}, "limit": {"1000"}}, &jobs); err != nil {
-		return nil, nil, err
-	}
-	for _, j := range jobs.Jobs {
-		if at := j.NextRunAt; !at.IsZero() && at.Before(until) {
-			row := q.jobScheduleRow(j)
-			all = append(all, due{at, []cell{row[0], row[3], row[1], row[7]}})
-		}
-	}
-	more := recurring.NextPageToken != "" || jobs.NextPageToken != ""
-	slices.SortStableFunc(all, func(a, b due) int { return cmp.Compare(a.at, b.at) })
 	late := 0
-	t := &table{Caption: "Due in the next hour", Head: []string{"What", "At", "When", "Tenant"}, Empty: "No recurring action and no job is due in the next hour."}
-	for _, d := range all {
-		if d.at.Before(effects.TimeOf(q.now.Add(-10 * time.Second))) {
+	t := &table{Caption: "Due in the next hour", Head: []string{"What", "At", "When", "Tenant"}, Empty: "No schedule is due in the next hour."}
+	for i, u := range next.Schedules {
+		if u.DueAt.Before(effects.TimeOf(q.now.Add(-10 * time.Second))) {
 			late++
 		}
+		if i < overviewRows {
+			t.Rows = append(t.Rows, []cell{q.upcomingLink(u), q.at(u.DueAt), whenOf(u), whose(u.Namespace, u.Tenant)})
+		}
 	}
-	for _, d := range all[:min(len(all), overviewRows)] {
-		t.Rows = append(t.Rows, d.cell)
-	}
-	next := tile{Name: "due in the next hour", Value: counted(len(all), more), Href: q.page("/calendar")}
-	if more {
-		next.Hint = "of the newest 1000 recurring actions and jobs"
-	}
-	tiles := []tile{next}
+	tiles := []tile{{Name: "due in the next hour", Value: counted(len(next.Schedules), next.More), Href: q.page("/calendar")}}
 	if late > 0 {
-		tiles = append(tiles, tile{Name: "late", Value: counted(late, false), Href: q.page("/schedules"), Tone: toneBad, Hint: "due, and not dispatched for 10 s"})
+		tiles = append(tiles, tile{Name: "late", Value: counted(late, late == len(next.Schedules) && next.More), Href: q.page("/schedules"), Tone: toneBad, Hint: "due, and not dispatched for 10 s"})
 	}
 	return tiles, []block{{Title: "Due in the next hour", Table: t}}, nil
+}
+
+// whenOf says in words when a schedule that is due fires.
+func whenOf(u wire.UpcomingSchedule) cell {
+	if u.CronExpr == "" {
+		return textOf("after each end: every " + precisely(time.Duration(u.PeriodMS)*time.Millisecond)).wide()
+	}
+	when := textOf(inWords(u.CronExpr, u.Timezone))
+	when.More = []cell{codeOf(u.CronExpr)}
+	return when.wide()
 }
 
 // queueTiles shows the queues that have something, the oldest first.

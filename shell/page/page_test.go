@@ -323,3 +323,16 @@ func TestTimesAreInTheZoneThatWasChosen(t *testing.T) {
 	assert.Equal(t, http.StatusBadRequest, w.Code)
 	assert.Contains(t, w.Body.String(), "Moon/Base")
 }
+
+func TestTheOverviewTellsWhetherTheLoopKeepsUpAndWhichInstanceAnswers(t *testing.T) {
+	k := newKit(t, admin("ops"), token("team", func(t *httpapi.Token) { t.Tenants = []string{"a"} }))
+	k.as = "ops-secret"
+	text := k.text("/")
+	assert.Regexp(t, `\d+ ms loop lag the most in the last minute`, text)
+	assert.Regexp(t, `[\d.]+ commits a second mean of the last minute`, text)
+	assert.Contains(t, text, "Version v1.2.3 Instance "+k.engine.Instance())
+	assert.Regexp(t, `Loop lag, the most in the last minute \d+ ms it keeps up to 1.0 s Commits a second [\d.]+ Inputs a second [\d.]+`, k.text("/system"))
+	k.as = "team-secret"
+	assert.NotContains(t, k.text("/"), "loop lag")
+	assert.Contains(t, k.text("/"), "Instance "+k.engine.Instance())
+}

@@ -68,7 +68,7 @@ func (q *visit) phaseTable(p core.Pipeline) *table {
 			if raw := outputOf(p, d); k == len(runs)-1 && !r.now && len(raw) > 0 {
 				out.More = append(out.More, jsonValue(raw))
 			}
-			t.Rows = append(t.Rows, []cell{number(i + 1), name, textOf(d.Kind()), r.state(p), number(r.Attempts), q.at(r.StartedAt), textOf(q.took(r.StartedAt, r.EndedAt)), out.wide()})
+			t.Rows = append(t.Rows, []cell{number(i + 1), name, textOf(d.Kind()), r.state(p), number(r.Attempts), q.at(r.StartedAt), q.lasted(r.StartedAt, r.EndedAt), out.wide()})
 		}
 	}
 	return t
@@ -105,7 +105,7 @@ func (q *visit) phase() (view, error) {
 	}
 	t := &table{Caption: "Times that it ran", Head: []string{"State", "Attempts", "Started", "Ended", "Took", "Why"}, Empty: "It has not begun."}
 	for _, r := range runsOf(p, d.Name) {
-		t.Rows = append(t.Rows, []cell{r.state(p), number(r.Attempts), q.at(r.StartedAt), q.at(r.EndedAt), textOf(q.took(r.StartedAt, r.EndedAt)), textOf(r.Reason).wide()})
+		t.Rows = append(t.Rows, []cell{r.state(p), number(r.Attempts), q.at(r.StartedAt), q.at(r.EndedAt), q.lasted(r.StartedAt, r.EndedAt), textOf(r.Reason).wide()})
 	}
 	v.Body = append(v.Body, block{Title: "Times that it ran", Table: t})
 	if uses := q.usesOf(p, d); len(uses) > 0 {

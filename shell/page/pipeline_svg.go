@@ -57,8 +57,12 @@ func (q *visit) drawPipeline(p core.Pipeline) template.HTML {
 	top := 30 + len(needed)*rowHeight
 	height := top + len(phases)*rowHeight + 10
 	var d drawing
-	_, _ = fmt.Fprintf(&d, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="group" aria-label="%s">`,
-		drawnWidth, height, drawnWidth, height, template.HTMLEscapeString("Phases of "+clip(p.Definition.Name, 100)))
+	left := 0
+	if len(needed) == 0 && !jumps(p.Definition.Phases) { // nothing is drawn beside the boxes
+		left = boxLeft - 8
+	}
+	_, _ = fmt.Fprintf(&d, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="%d 0 %d %d" role="group" aria-label="%s">`,
+		drawnWidth-left, height, left, drawnWidth-left, height, template.HTMLEscapeString("Phases of "+clip(p.Definition.Name, 100)))
 	for i, id := range needed {
 		y, word := 30+i*rowHeight, "done"
 		if slices.ContainsFunc(p.Unmet, func(a core.Awaited) bool { return a.Ref.ID == id }) {
@@ -100,6 +104,11 @@ func (q *visit) drawPhase(d *drawing, p core.Pipeline, phase core.PhaseDef, y in
 		}
 		d.text(max(end, x1+3)+6, y+19, string(tones[r.word(p)]), signs[r.word(p)]+" "+q.took(r.StartedAt, r.EndedAt))
 	}
+}
+
+// jumps reports whether a phase leads elsewhere than to the next one.
+func jumps(phases []core.PhaseDef) bool {
+	return slices.ContainsFunc(phases, func(f core.PhaseDef) bool { return f.OnFailure != "" || f.Next != "" && f.Next != core.PhaseEnd })
 }
 
 // drawWays draws an arrow from each phase to the next, and an arc at the left for each jump.

@@ -30,7 +30,7 @@ func (q *visit) pipelines() (view, error) {
 		s.Hint = clip(cmp.Or(p.Phase.Error, p.Phase.Reason, waitingWords[p.WaitsFor]), 160)
 		t.Rows = append(t.Rows, []cell{
 			textOf(clip(cmp.Or(p.Label, p.Name), 120)).to(href).wide(), s, codeOf(p.Phase.Name), q.at(p.StartedAt),
-			textOf(q.took(p.StartedAt, p.FinishedAt)), whose(p.Namespace, p.Tenant), codeOf(shortID(p.ID.String())).to(href),
+			q.lasted(p.StartedAt, p.FinishedAt), whose(p.Namespace, p.Tenant), codeOf(shortID(p.ID.String())).to(href),
 		})
 	}
 	q.next(t, got.NextPageToken)
@@ -232,7 +232,7 @@ func (q *visit) pipelineFacts(p core.Pipeline) []fact {
 	}
 	return facts(
 		fact{"Definition", codeOf(p.Definition.Name)}, fact{"Runbook", codeOf(p.Runbook)}, fact{"At phase", current}, fact{"Since", q.at(p.PhaseStartedAt)},
-		fact{"Attempt", textOf(attempt)}, fact{"Started", q.at(p.StartedAt)}, fact{"Finished", q.at(p.FinishedAt)}, fact{"Took", textOf(q.took(p.StartedAt, p.FinishedAt))},
+		fact{"Attempt", textOf(attempt)}, fact{"Started", q.at(p.StartedAt)}, fact{"Finished", q.at(p.FinishedAt)}, fact{"Took", q.lasted(p.StartedAt, p.FinishedAt)},
 		fact{"Must end by", q.at(p.EndsBy)}, fact{"Depends on", depends}, fact{"Made by", owner}, fact{"Whose", whose(p.Namespace, p.Tenant)},
 		fact{"Created", q.at(p.CreatedAt)}, fact{"Changed", q.at(p.UpdatedAt)}, fact{"Id", codeOf(p.ID.String())},
 	)

@@ -14,7 +14,7 @@ func queueOwnActs() []act {
 	return []act{
 		{
 			on: "/queues", name: "new", at: "/new-queue", method: "PUT", api: api, label: "New queue", done: "The queue was made.",
-			says: "Declares a queue. If there is one of this name, its configuration is replaced.", load: (*visit).newQueue, amend: nameFromForm,
+			says: "Declares a queue.", load: (*visit).newQueue, amend: nameFromForm,
 			params: scopeParams, after: afterNamed("queues"),
 		},
 		{

@@ -165,6 +165,7 @@ var nav = [...]navEntry{
 	{Name: "Workers", Path: "/workers"},
 	{Name: "Locks", Path: "/locks"},
 	{Name: "Backfills", Path: "/backfills"},
+	{Name: "Webhooks", Path: "/webhooks"},
 	{Name: "Events", Path: "/events", unbound: true},
 	{Name: "Subscribers", Path: "/subscribers", unbound: true},
 	{Name: "System", Path: "/system"},

@@ -4,7 +4,7 @@ import "slices"
 
 // viewRoutes lists the pages that are read.
 func viewRoutes() []viewRoute {
-	return slices.Concat(overviewViews(), scheduleViews(), actionViews(), jobViews(), runbookViews(), queueViews(), lockViews(), systemViews())
+	return slices.Concat(overviewViews(), scheduleViews(), actionViews(), jobViews(), runbookViews(), queueViews(), lockViews(), webhookViews(), systemViews())
 }
 
 // acts lists what a visitor may do.

@@ -210,7 +210,7 @@ func (q *visit) runFacts(r wire.Run) []fact {
 	}
 	took := cell{}
 	if !ran.StartedAt.IsZero() {
-		took = textOf(q.took(ran.StartedAt, cmp.Or(ran.EndedAt, r.CompletedAt)))
+		took = q.lasted(ran.StartedAt, cmp.Or(ran.EndedAt, r.CompletedAt))
 	}
 	return facts(
 		fact{"Job", textOf(clip(r.JobID, 200)).to(q.scoped(pathOf("jobs", r.JobID), r.Namespace, r.Tenant))}, fact{"Time", at}, fact{"Triggered by", textOf(r.By)},
@@ -303,7 +303,7 @@ func (q *visit) runAttempts(r core.Orchestrator) block {
 		began.Hint = podSources[ran.StartedBy]
 		took := cell{}
 		if !ran.StartedAt.IsZero() {
-			took = textOf(q.took(ran.StartedAt, cmp.Or(ran.EndedAt, r.CompletedAt)))
+			took = q.lasted(ran.StartedAt, cmp.Or(ran.EndedAt, r.CompletedAt))
 		}
 		number := strconv.FormatUint(uint64(n), 10)
 		t.Rows = append(t.Rows, []cell{

@@ -248,7 +248,7 @@ func (p *Page) downloadLogs(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	given := r.URL.Query()
-	asked, err := q.request(http.MethodGet, q.logPath(given.Get("attempt"), given.Get("container")), nil)
+	asked, err := q.request(r.Method, q.logPath(given.Get("attempt"), given.Get("container")), nil)
 	if err != nil {
 		p.fail(w, q, err)
 		return

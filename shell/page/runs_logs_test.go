@@ -5,6 +5,7 @@ import (
 	"html"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"runtime"
 	"strings"
@@ -170,6 +171,19 @@ func TestLogsAreDownloadedWholeAsAFile(t *testing.T) {
 	assert.Equal(t, "nosniff", w.Header().Get("X-Content-Type-Options"))
 	_, _, n := shownLines(w.Body.String())
 	assert.Equal(t, 5000, n)
+}
+
+func TestTheHeadOfADownloadReadsNoLog(t *testing.T) {
+	p, path := withLogs(t, func(io.Writer) error {
+		assert.Fail(t, "the log is read")
+		return nil
+	})
+	w := httptest.NewRecorder()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodHead, "/ui"+path+"/download?attempt=0", nil)
+	r.Host, r.RemoteAddr = "127.0.0.1:7460", "127.0.0.1:50000"
+	p.page.ServeHTTP(w, r)
+	assert.Equal(t, http.StatusOK, w.Code)
+	assert.Contains(t, w.Header().Get("Content-Disposition"), "attachment")
 }
 
 func TestLogsAreThoseOfOneAttemptAndOneContainer(t *testing.T) {

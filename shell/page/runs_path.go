@@ -105,7 +105,7 @@ func (q *visit) runMap(o core.Orchestrator) []block {
 		case s.at.IsZero(), s.state.Terminal():
 		case i+1 < len(path):
 			if next := path[i+1].at; !next.IsZero() {
-				stayed = textOf(q.took(s.at, next))
+				stayed = q.lasted(s.at, next)
 			}
 		default:
 			stayed = textOf(q.took(s.at, effects.TimeOf(q.now)) + " so far")

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -253,26 +254,24 @@ func titleOf(a wire.RecurringAction) string {
 }
 
 func (q *visit) recurringFacts(a wire.RecurringAction, p wire.Preview) []fact {
-	n := func(v uint64) cell {
-		if v == 0 {
-			return cell{}
-		}
-		return textOf(strconv.FormatUint(v, 10))
-	}
 	when := textOf(p.Description)
 	if !strings.Contains(p.Description, a.Timezone) { // it names each zone but UTC
 		when.Hint = a.Timezone
 	}
-	return facts(
+	dedup := ""
+	if key := a.ActionTemplate.DedupKey; key != nil {
+		dedup = *key
+	}
+	own := facts(
 		fact{"When", when}, fact{"Expression", codeOf(a.CronExpr)}, fact{"Next", q.at(a.NextExecutionAt)}, fact{"Last", q.at(a.LastExecutedAt)},
 		fact{"Last success", q.at(a.LastSuccessAt)}, fact{"Paused until", q.at(a.PausedUntil)},
-		fact{"Usually takes", usually(a.Durations)}, fact{"Executions", textOf(strconv.FormatUint(a.ExecutionCount, 10))}, fact{"Missed", n(a.MissedCount)}, fact{"Skipped", n(a.SkippedCount)},
-		fact{"Deduplicated", n(a.DeduplicatedCount)}, fact{"Cancelled", n(a.CancelledCount)}, fact{"Expired", n(a.ExpiredCount)}, fact{"Next times to skip", n(uint64(a.SkipNext))},
-		fact{"Tool", codeOf(a.ActionTemplate.Provider)}, fact{"Type", textOf(a.ActionTemplate.ActionType)}, fact{"Overlap", textOf(string(a.Overlap))}, fact{"Missed policy", textOf(string(a.Missed))},
-		fact{"Clock changes", textOf(string(a.DST))}, fact{"Days match", textOf(string(a.DayMatch))}, fact{"Starts", q.at(a.StartsAt)}, fact{"Ends", q.at(a.EndsAt)}, fact{"At most", n(a.MaxExecutions)},
-		fact{"Calendars", textOf(strings.Join(a.Calendars, ", "))}, fact{"Whose", whose(a.Namespace, a.Tenant)}, fact{"Labels", pairs(a.Labels)}, fact{"Metadata", pairs(a.ActionTemplate.Metadata)},
+		fact{"Usually takes", usually(a.Durations)}, fact{"Executions", textOf(strconv.FormatUint(a.ExecutionCount, 10))}, fact{"Missed", count(a.MissedCount)}, fact{"Skipped", count(a.SkippedCount)},
+		fact{"Deduplicated", count(a.DeduplicatedCount)}, fact{"Cancelled", count(a.CancelledCount)}, fact{"Expired", count(a.ExpiredCount)}, fact{"Next times to skip", count(uint64(a.SkipNext))},
+		fact{"Tool", codeOf(a.ActionTemplate.Provider)}, fact{"Type", textOf(a.ActionTemplate.ActionType)}, fact{"Dedup key", codeOf(dedup)}, fact{"Overlap", textOf(string(a.Overlap))},
+		fact{"Start deadline", ofSeconds(a.StartDeadlineSeconds)}, fact{"Ends", q.at(a.EndsAt)}, fact{"Whose", whose(a.Namespace, a.Tenant)}, fact{"Labels", pairs(a.Labels)}, fact{"Metadata", pairs(a.ActionTemplate.Metadata)},
 		fact{"Created", q.at(a.CreatedAt)}, fact{"Changed", q.at(a.UpdatedAt)}, fact{"Id", codeOf(a.ID.String())},
 	)
+	return slices.Concat(own, q.scheduleFacts(a.ScheduleOptions), policyFacts(a.Policy))
 }
 
 // usually tells the median of the last durations, in milliseconds.

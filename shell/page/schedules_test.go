@@ -174,9 +174,9 @@ func TestTheCalendarShowsWhatIsToCome(t *testing.T) {
 	k := newKit(t)
 	k.make("/v1/recurring", `{"namespace":"n","tenant":"t","cron_expr":"15 * * * *","provider":"echo","action_type":"x","description":"hourly"}`)
 	k.make("/v1/recurring", `{"namespace":"n","tenant":"t","cron_expr":"* * * * *","provider":"echo","action_type":"x","description":"often"}`)
-	body := k.read("/calendar?day=2126-03-01")
-	assert.Contains(t, words(body), "Friday, 1 March 2126")
-	assert.Contains(t, words(body), "No schedule fires on this day.", "a preview reaches a hundred times")
+	body := k.read("/calendar?day=2096-03-01")
+	assert.Contains(t, words(body), "Thursday, 1 March 2096")
+	assert.Contains(t, words(body), "hourly to come", "as far ahead as anybody asks")
 	_, rest, _ := strings.Cut(k.read("/calendar"), `<li><a href="`)
 	assert.Contains(t, rest, "The day after")
 	tomorrow := k.text("/calendar?day=" + tomorrowUTC())
@@ -209,9 +209,25 @@ func TestAnActionShowsWhyItFailedAndIsRunAgain(t *testing.T) {
 	body := k.read("/actions/" + id)
 	assert.Contains(t, body, `class="notice bad" role="alert"`)
 	assert.Contains(t, words(body), "did <b>not</b> work")
+	require.Contains(t, body, `href="/ui/actions/`+id+`/retry"`)
 	to := k.act("/actions/"+id+"/retry", nil)
 	assert.NotContains(t, to, id)
 	assert.Contains(t, k.text(to), "A new action was made of the one that had ended.")
+}
+
+func TestAnActionThatTheAPIWouldNotMakeAgainOffersNoSuchAct(t *testing.T) {
+	k := newKit(t)
+	done := k.make("/v1/actions", `{"tool_name":"echo"}`)
+	k.until("/v1/actions/"+done, "status.type", "completed")
+	assert.NotContains(t, k.text("/actions/"+done), "Run again")
+	assert.NotContains(t, k.text("/actions/"+done), "Deliver again")
+
+	release := k.make("/v1/pipelines", `{"namespace":"n","tenant":"t","definition":{"name":"release","phases":[{"name":"publish","run":{"tool":"fail"}}]}}`)
+	k.until("/v1/pipelines/"+release, "phase.type", "failed")
+	list, _ := k.write("GET", "/v1/actions?status=failed", "")["actions"].([]any)
+	require.Len(t, list, 1)
+	part, _ := list[0].(map[string]any)["id"].(string)
+	assert.NotContains(t, k.text("/actions/"+part), "Run again", "the pipeline waits for its end")
 }
 
 func tomorrowUTC() string { return time.Now().UTC().AddDate(0, 0, 1).Format(time.DateOnly) }

@@ -32,6 +32,8 @@ type visit struct {
 	zone *time.Location
 	now  time.Time
 	nav  string // the entry of the menu that is current
+	// editing is the revision of what the form edits that is shown or was sent.
+	editing string
 }
 
 func (p *Page) newVisit(r *http.Request, who *httpapi.Visitor) *visit {

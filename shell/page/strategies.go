@@ -73,7 +73,7 @@ func (q *visit) strategy() (view, error) {
 		owner = q.machine(s.Owner.Ref)
 	}
 	v.Body = append(v.Body, block{Facts: facts(
-		fact{"Pipeline", pipeline}, fact{"Made by", owner}, fact{"Took", textOf(q.took(s.CreatedAt, s.FinishedAt))}, fact{"Finished", q.at(s.FinishedAt)},
+		fact{"Pipeline", pipeline}, fact{"Made by", owner}, fact{"Took", q.lasted(s.CreatedAt, s.FinishedAt)}, fact{"Finished", q.at(s.FinishedAt)},
 		fact{"Whose", whose(s.Namespace, s.Tenant)}, fact{"Created", q.at(s.CreatedAt)}, fact{"Changed", q.at(s.UpdatedAt)}, fact{"Id", codeOf(s.ID.String())},
 	)}, block{Title: "Approaches, in their order", Table: q.approachTable(s)})
 	v.Body = append(v.Body, result("Result", s.Output)...)
@@ -89,9 +89,9 @@ func (q *visit) approachTable(s core.Strategy) *table {
 		case at >= 0:
 			o := s.Outcomes[at]
 			row[3] = outcomeBadge(o)
-			row[4], row[5], row[6] = q.at(o.StartedAt), textOf(q.took(o.StartedAt, o.FinishedAt)), textOf(clip(o.Error, 500)).wide()
+			row[4], row[5], row[6] = q.at(o.StartedAt), q.lasted(o.StartedAt, o.FinishedAt), textOf(clip(o.Error, 500)).wide()
 		case int(s.Current) == i && !s.Status.Ended():
-			row[3], row[4], row[5] = badge("running"), q.at(s.StartedAt), textOf(q.took(s.StartedAt, 0))
+			row[3], row[4], row[5] = badge("running"), q.at(s.StartedAt), q.lasted(s.StartedAt, 0)
 			row[6] = q.machine(s.Child)
 		}
 		t.Rows = append(t.Rows, row)

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
@@ -28,7 +27,7 @@ func (q *visit) system() (view, error) {
 	v := view{Title: "System"}
 	v.Body = append(v.Body, block{Facts: facts(
 		fact{"Version", textOf(info.Version)}, fact{"Instance", codeOf(info.Instance)}, fact{"Rules of the core", textOf(info.Core)}, fact{"Time zone database", textOf(info.TZDB)},
-		fact{"Tools", textOf(strings.Join(info.Tools, ", "))}, fact{"Webhook routes", textOf(strings.Join(info.Webhooks, ", "))},
+		fact{"Tools", textOf(strings.Join(info.Tools, ", "))}, fact{"Webhook routes", textOf(strings.Join(info.Webhooks, ", ")).to(q.page("/webhooks"))},
 	), Links: []link{{Text: "Requests: who asked for what", Href: q.page("/audit")}}})
 	for _, part := range []func() ([]block, error){q.daemon, q.runnerTable, q.tenants} {
 		b, err := part()
@@ -55,7 +54,8 @@ func (q *visit) daemon() ([]block, error) {
 	out := []block{{Title: "This instance", Facts: facts(
 		fact{"Tools run", textOf(strconv.FormatInt(s.Running, 10))}, fact{"Batches committed", textOf(strconv.FormatUint(s.Batches, 10))},
 		fact{"Commits failed", textOf(strconv.FormatUint(s.CommitErrors, 10))}, fact{"Inputs refused", textOf(strconv.FormatUint(s.Refused, 10))},
-		fact{"99 of 100 woken within", textOf(within(s.LateSeconds))},
+		fact{"99 of 100 woken within", textOf(within(s.LateSeconds))}, fact{"Loop lag, the most in the last minute", lagOf(s)},
+		fact{"Commits a second", textOf(strconv.FormatFloat(s.CommitsPerSecond, 'f', -1, 64))}, fact{"Inputs a second", textOf(strconv.FormatFloat(s.InputsPerSecond, 'f', -1, 64))},
 		fact{"Journal", textOf("batches " + strconv.FormatUint(s.JournalFrom, 10) + " to " + strconv.FormatUint(s.JournalSeq, 10))},
 	)}}
 	t := &table{Caption: "Instances", Head: []string{"Claim", "Holder", "Last sign of life", "Counts as gone", "Fencing token"}, Empty: "No instance holds a claim."}
@@ -74,11 +74,19 @@ func (q *visit) daemon() ([]block, error) {
 	return out, nil
 }
 
-func within(seconds float64) string {
-	if seconds == 0 {
+// lagOf shows how far behind the loop is, and from where on it does not keep up.
+func lagOf(s wire.System) cell {
+	c := textOf(seconds(s.LoopLagSeconds))
+	c.Tone = toneOfLag(s)
+	c.Hint = "it keeps up to " + seconds(s.LoopLagLimitSeconds)
+	return c
+}
+
+func within(s float64) string {
+	if s == 0 {
 		return ""
 	}
-	return precisely(time.Duration(seconds * float64(time.Second)))
+	return seconds(s)
 }
 
 func (q *visit) runnerTable() ([]block, error) {

@@ -83,12 +83,14 @@ func (q *visit) task() (view, error) {
 	v.Body = append(v.Body, whyNotice(whyTask(k.State), toneOfTask(k.State))...)
 	v.Body = append(v.Body, block{Facts: q.taskFacts(k)})
 	if len(k.Command) > 0 {
-		screen := block{Title: "Screen of the session", ID: "screen", Note: "The end of it, as the last heartbeat has told it.", Empty: "Nothing was seen of it yet."}
-		if k.Screen != "" {
-			screen.Empty, screen.Text = "", longText(k.Screen)
+		shown, err := q.taskScreen(k)
+		if err != nil {
+			return view{}, err
 		}
-		v.Body = append(v.Body, screen)
-		v.Body = append(v.Body, sentTo(k))
+		v.Body = append(v.Body, shown...)
+		if k.State.Type != core.TaskDone {
+			v.Every = screenEvery
+		}
 	}
 	v.Body = append(v.Body, result("Result", k.State.Result.Output)...)
 	return withBlocks(v, block{Title: "Recovery", Facts: q.recoveryFacts(k)}), nil
@@ -99,30 +101,6 @@ func toneOfTask(s core.TaskState) tone {
 		return toneBad
 	}
 	return toneOff
-}
-
-// sentTo shows what the record has of what was typed into the session.
-func sentTo(k core.Task) block {
-	t := &table{Caption: "Sent to the session", Head: []string{"What", "State", "Text"}}
-	if k.Prompt != "" {
-		s := badge("pending")
-		if k.Spawned || k.State.Type == core.TaskDone {
-			s = state("with the session's start", toneNone)
-		}
-		t.Rows = append(t.Rows, []cell{textOf("prompt"), s, textOf(clip(k.Prompt, 2000)).wide()})
-	}
-	for _, o := range k.Pending.Open {
-		if e, ok := o.Effect.(effects.SendInput); ok {
-			t.Rows = append(t.Rows, []cell{textOf("input"), badge("waiting"), textOf(clip(e.Input, 2000)).wide()})
-		}
-		if _, ok := o.Effect.(effects.Nudge); ok {
-			t.Rows = append(t.Rows, []cell{textOf("nudge"), badge("waiting"), textOf(cmp.Or(clip(k.Config.Nudge, 2000), "return")).wide()})
-		}
-	}
-	if len(t.Rows) == 0 {
-		return block{Title: "Sent to the session", Empty: "It has no prompt, and no input waits for the session. Its changes show the inputs that the session has taken."}
-	}
-	return block{Title: "Sent to the session", Note: "The prompt, and what the session has not taken yet. Its changes show the inputs that it has taken.", Table: t}
 }
 
 func (q *visit) taskFacts(k core.Task) []fact {
@@ -140,7 +118,7 @@ func (q *visit) taskFacts(k core.Task) []fact {
 	return facts(
 		fact{"Progress", textOf(clip(k.Progress, 1000))}, fact{"Last sign of life", q.at(k.LastHeartbeat)}, fact{"Last progress", q.at(k.LastProgress)},
 		fact{"Started", q.at(k.State.StartedAt)}, fact{"Stuck since", q.at(k.State.DetectedAt)}, fact{"Finished", q.at(k.FinishedAt)},
-		fact{"Took", textOf(q.took(k.CreatedAt, k.FinishedAt))}, fact{"Session", codeOf(k.SessionID)}, fact{"Command", codeOf(clip(strings.Join(k.Command, " "), 500))},
+		fact{"Took", q.lasted(k.CreatedAt, k.FinishedAt)}, fact{"Session", codeOf(k.SessionID)}, fact{"Command", codeOf(clip(strings.Join(k.Command, " "), 500))},
 		fact{"Workspace", codeOf(k.Workspace)}, fact{"Variables", sortedLines(env)}, fact{"Pipeline", pipeline}, fact{"Made by", owner}, fact{"Whose", whose(k.Namespace, k.Tenant)},
 		fact{"Created", q.at(k.CreatedAt)}, fact{"Changed", q.at(k.UpdatedAt)}, fact{"Id", codeOf(k.ID.String())},
 	)

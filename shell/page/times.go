@@ -53,8 +53,10 @@ func roughly(d time.Duration) string {
 			return fmt.Sprintf("%d h", h)
 		}
 		return fmt.Sprintf("%d h %d min", h, m)
-	default:
+	case d < 2*365*24*time.Hour:
 		return fmt.Sprintf("%d days", int(d.Hours()/24))
+	default:
+		return fmt.Sprintf("%d years", int(d.Hours()/24/365.25))
 	}
 }
 
@@ -69,6 +71,15 @@ func (q *visit) took(from, to effects.Time) string {
 		end = to.Std()
 	}
 	return precisely(max(end.Sub(from.Std()), 0))
+}
+
+// lasted is a cell of [visit.took], which counts on while it has not ended.
+func (q *visit) lasted(from, to effects.Time) cell {
+	c := textOf(q.took(from, to))
+	if !from.IsZero() && to.IsZero() {
+		c.Since = from.Std().UTC().Format(time.RFC3339)
+	}
+	return c
 }
 
 // precisely gives a duration as people read it, to the millisecond where it is short.

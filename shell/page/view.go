@@ -11,6 +11,7 @@ import (
 type view struct {
 	Title   string
 	Kind    string // of what the title names, such as "Action"; may be empty
+	Of      string // what the title is done to, such as an action's label; may be empty
 	State   *cell  // of what the title names
 	Crumbs  []link
 	Acts    []link
@@ -54,6 +55,7 @@ type cell struct {
 	Code  bool
 	Hint  string // shown behind it
 	At    *moment
+	Since string // the time, RFC 3339, from which on Text tells how long something lasts that goes on
 	More  []cell // further values behind it
 	Bar   int    // of a hundred, plus one; 0: none
 	Lines []string

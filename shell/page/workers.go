@@ -75,7 +75,7 @@ func (q *visit) worker() (view, error) {
 	for _, j := range w.Running {
 		t.Rows = append(t.Rows, []cell{
 			codeOf(shortID(j.Item.String())).to(q.scoped(pathOf("queues", j.Queue, "items", j.Item.String()), w.Namespace, w.Tenant)), number(j.Attempt), q.machine(j.Child),
-			q.at(j.StartedAt), textOf(q.took(j.StartedAt, 0)),
+			q.at(j.StartedAt), q.lasted(j.StartedAt, 0),
 		})
 	}
 	return withBlocks(v, block{Title: "In hand", Table: t}, asJSON("What it does with each item", w.Do)), nil
@@ -86,7 +86,7 @@ func workerActs() []act {
 	return []act{
 		{
 			on: "/workers", name: "new", at: "/new-worker", method: "PUT", api: api, label: "New worker", done: "The worker was made.",
-			says: "Takes the items of a queue, and does its work for each. A worker of the same name is replaced.", load: (*visit).newWorker, amend: nameFromForm,
+			says: "Takes the items of a queue, and does its work for each.", load: (*visit).newWorker, amend: nameFromForm,
 			params: scopeParams, after: afterNamed("workers"),
 		},
 		{on: on, name: "wake", method: "POST", api: api + "/wake", label: "Wake", done: "The worker looks for items.", says: "It looks for items now, instead of when it would have."},

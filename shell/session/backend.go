@@ -10,8 +10,9 @@ type backend interface {
 	look(ctx context.Context) (map[string]*pane, error)
 	// screens gives what sessions show, by name; those that are gone are missing.
 	// Text, cursor, size, title and history of one are of the same moment; its
-	// Info is that of the pane which was given.
-	screens(ctx context.Context, panes []*pane) (map[string]*pane, error)
+	// Info is that of the pane which was given. With coloured the text has the escape sequences of its
+	// colours, if the backend knows them.
+	screens(ctx context.Context, panes []*pane, coloured bool) (map[string]*pane, error)
 	// start starts a session whose name is free.
 	start(ctx context.Context, l launch) error
 	// write types text, or presses return, and remembers the notes with it.

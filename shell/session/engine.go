@@ -2,6 +2,8 @@ package session
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/orrery-go/orrery/shell"
 )
@@ -11,6 +13,15 @@ import (
 func (o *Observer) ForEngine() shell.SessionObserver { return engineObserver{o} }
 
 type engineObserver struct{ observer *Observer }
+
+// Capture implements [shell.SessionCapturer].
+func (e engineObserver) Capture(ctx context.Context, session string) (shell.SessionScreen, error) {
+	s, err := e.observer.sessions.CaptureColoured(ctx, session)
+	if errors.Is(err, ErrNotFound) {
+		return shell.SessionScreen{}, fmt.Errorf("capture session %q: %w", session, shell.ErrNotFound)
+	}
+	return shell.SessionScreen{Text: s.Text, Rows: s.Rows, Columns: s.Columns, CursorRow: s.CursorRow, CursorColumn: s.CursorColumn, Title: s.Title}, err
+}
 
 // Observe implements [shell.SessionObserver].
 func (e engineObserver) Observe(ctx context.Context, sessions []string) ([]shell.SessionObservation, error) {

@@ -81,7 +81,7 @@ func (o *Observer) Observe(ctx context.Context, names []string) ([]Observation, 
 			wanted = append(wanted, p)
 		}
 	}
-	screens, err := o.sessions.backend.screens(ctx, wanted)
+	screens, err := o.sessions.backend.screens(ctx, wanted, false)
 	if err != nil {
 		return nil, fmt.Errorf("observe the sessions: %w", err)
 	}

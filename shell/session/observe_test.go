@@ -156,6 +156,28 @@ func TestAScreenIsOfOneMoment(t *testing.T) {
 	})
 }
 
+func TestTheColoursOfAScreenAreShownIfTheBackendKnowsThem(t *testing.T) {
+	onEach(t, func(t *testing.T, backend string) {
+		p := open(t, backend)
+		p.carry(effects.Spawn{Session: "a", Command: []string{"sh", "-c", `printf '\033[31mred\033[0m plain\n'; cat`}})
+		assert.Equal(t, "red plain", p.shows("a", "red plain").Text)
+		capturer, ok := p.Observer(nil).ForEngine().(shell.SessionCapturer)
+		require.True(t, ok)
+		s, err := capturer.Capture(t.Context(), "a")
+		require.NoError(t, err)
+		if backend == session.Tmux {
+			assert.Regexp(t, `^\x1b\[31mred\x1b\[(0|39)m plain`, s.Text)
+		} else {
+			assert.Equal(t, "red plain", s.Text)
+		}
+		assert.Equal(t, 200, s.Columns)
+		assert.Equal(t, 1, s.CursorRow)
+		_, err = capturer.Capture(t.Context(), "missing")
+		require.ErrorIs(t, err, shell.ErrNotFound)
+		p.carry(effects.Kill{Session: "a"})
+	})
+}
+
 func TestTheTailIsBounded(t *testing.T) {
 	onEach(t, func(t *testing.T, backend string) {
 		p := open(t, backend)

@@ -184,7 +184,7 @@ func (b *ptys) session(p *pane) *terminalSession {
 	return nil
 }
 
-func (b *ptys) screens(_ context.Context, panes []*pane) (map[string]*pane, error) {
+func (b *ptys) screens(_ context.Context, panes []*pane, _ bool) (map[string]*pane, error) {
 	all := make(map[string]*pane, len(panes))
 	for _, p := range panes {
 		if t := b.session(p); t != nil {

@@ -218,11 +218,18 @@ func (s *Sessions) List(ctx context.Context) ([]Info, error) {
 // Capture gives what a session shows, also one that has ended. The error is
 // [ErrNotFound] where there is none.
 func (s *Sessions) Capture(ctx context.Context, name string) (Screen, error) {
-	screen, err := s.capture(ctx, name)
+	screen, err := s.capture(ctx, name, false)
 	return screen, wrap("capture", name, err)
 }
 
-func (s *Sessions) capture(ctx context.Context, name string) (Screen, error) {
+// CaptureColoured is [Sessions.Capture] with the escape sequences of the screen's colours in the text, if the backend knows
+// them: tmux does.
+func (s *Sessions) CaptureColoured(ctx context.Context, name string) (Screen, error) {
+	screen, err := s.capture(ctx, name, true)
+	return screen, wrap("capture", name, err)
+}
+
+func (s *Sessions) capture(ctx context.Context, name string, coloured bool) (Screen, error) {
 	if err := checkName(name); err != nil {
 		return Screen{}, err
 	}
@@ -233,7 +240,7 @@ func (s *Sessions) capture(ctx context.Context, name string) (Screen, error) {
 	if p == nil {
 		return Screen{}, ErrNotFound
 	}
-	screens, err := s.backend.screens(ctx, []*pane{p})
+	screens, err := s.backend.screens(ctx, []*pane{p}, coloured)
 	if err != nil {
 		return Screen{}, err
 	}

@@ -451,15 +451,19 @@ func signalName(s string) string {
 // each, so that no program can forge another's. It tells the cursor and the like:
 // tmux reads nothing of a program between two commands of one script, so that they
 // belong to the text which follows.
-func (t *tmux) screens(ctx context.Context, panes []*pane) (map[string]*pane, error) {
+func (t *tmux) screens(ctx context.Context, panes []*pane, coloured bool) (map[string]*pane, error) {
 	if len(panes) == 0 {
 		return nil, nil
+	}
+	capture := "capture-pane -p"
+	if coloured {
+		capture += " -e"
 	}
 	mark := rand.Text()
 	var b strings.Builder
 	for _, p := range panes {
 		// On lines of their own: one that is gone must not keep the others away.
-		fmt.Fprintf(&b, "display-message -p -t %s %s\ncapture-pane -p -t %s\n", word(p.id), word(mark+paneFormat), word(p.id))
+		fmt.Fprintf(&b, "display-message -p -t %s %s\n%s -t %s\n", word(p.id), word(mark+paneFormat), capture, word(p.id))
 	}
 	fmt.Fprintf(&b, "display-message -p %s\n", word(mark))
 	out, err := t.run(ctx, b.String(), "source-file", "-")

@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 )
 
 // PipelineRequest is the body of POST /v1/pipelines: the fields of
@@ -181,3 +182,20 @@ type RecoverRequest core.TaskRecover
 
 // InputRequest is the body of POST /v1/tasks/{id}/input.
 type InputRequest core.TaskInput
+
+// TaskScreen is the answer to GET /v1/tasks/{id}/screen: what the session of a task shows.
+type TaskScreen struct {
+	SessionID string `json:"session_id"`
+	// Live says that the screen was captured at At, at most a second ago; else it is the end of it as the last heartbeat has told it,
+	// which was at At, and Why says why it was not captured.
+	Live bool         `json:"live"`
+	At   effects.Time `json:"at"`
+	Why  string       `json:"why"`
+	// Screen has its rows, with the escape sequences of its colours if they are known.
+	Screen       string `json:"screen"`
+	Title        string `json:"title"`
+	Rows         int    `json:"rows"`
+	Columns      int    `json:"columns"`
+	CursorRow    int    `json:"cursor_row"`
+	CursorColumn int    `json:"cursor_column"`
+}

@@ -19,7 +19,15 @@ type System struct {
 	// LateSeconds is within which time after they were due 99 of 100 machines were woken since this instance began: the least bound
 	// of the lateness histogram that holds them; 0 if none was due.
 	LateSeconds float64 `json:"late_seconds"`
-	JournalSeq  uint64  `json:"journal_seq"`
+	// LoopLagSeconds is the longest that something due has waited in the last minute until the loop of this instance took it up, or that
+	// the loop takes now to answer, of which at most half a second is waited for. Above LoopLagLimitSeconds the loop does not keep up.
+	LoopLagSeconds      float64 `json:"loop_lag_seconds"`
+	LoopLagLimitSeconds float64 `json:"loop_lag_limit_seconds"`
+	// CommitsPerSecond and InputsPerSecond are means over the last minute of this instance, or since it began: batches committed,
+	// and inputs that changed something.
+	CommitsPerSecond float64 `json:"commits_per_second"`
+	InputsPerSecond  float64 `json:"inputs_per_second"`
+	JournalSeq       uint64  `json:"journal_seq"`
 	// JournalFrom is the first batch that the journal still has.
 	JournalFrom uint64 `json:"journal_from"`
 	// Quarantine is what could not be read and was set aside, oldest first, at most 100.

@@ -6,22 +6,6 @@
 // has all of its fields.
 package wire
 
-import (
-	"github.com/google/uuid"
-)
-
-// WebhookAccepted is the answer to POST /v1/webhooks/{route}. The action that
-// the webhook becomes, at once or with a strict tick at the next one, has its id.
-type WebhookAccepted struct {
-	WebhookID uuid.UUID `json:"webhook_id"`
-	ActionID  uuid.UUID `json:"action_id"`
-}
-
-// WebhookIgnored is the answer to a POST /v1/webhooks/{route} that the route does not take.
-type WebhookIgnored struct {
-	Ignored string `json:"ignored"` // why
-}
-
 // Health is the answer to GET /healthz and GET /readyz.
 type Health struct {
 	Status string `json:"status"`

@@ -139,3 +139,38 @@ func TestAPageThatIsPointedAtIsNotMoved(t *testing.T) {
 
 	b.eventually(shows("second"), promised, "the change, once the pointer was gone")
 }
+
+func TestTimesGrowOldWithoutAskingTheServer(t *testing.T) {
+	d := startDaemon(t)
+	d.named("first")
+	b := openLive(t, d, "/ui/actions")
+	js[bool](b, `(() => { window.then = Date.now(); Date.now = () => window.then; return true; })()`) // the rows do not depend on how long the test takes
+	const aTime, lasting = "<time datetime='AT'></time> <span class=ago></span>", "<span data-since='AT'></span>"
+	fetches := js[int](b, `performance.getEntriesByType("resource").length`)
+	for _, row := range []struct {
+		seconds int
+		html    string
+		becomes string // the clocks of the two differ by up to a second
+	}{
+		{-30, aTime, "(29|30|31) s ago"}, {-150, aTime, "2 min ago"},
+		{-118*60 - 30, aTime, "118 min ago"}, {-7230, aTime, "2 h ago"},
+		{-200*60 - 30, aTime, "3 h 20 min ago"}, {-680 * 60, aTime, "11 h ago"},
+		{-50 * 3600, aTime, "2 days ago"}, {330, aTime, "in 5 min"}, {700 * 86400, aTime, "in (699|700) days"}, {4 * 366 * 86400, aTime, "in 4 years"},
+		{-5, lasting, "[456].0 s"}, {-40, lasting, "(39|40|41)s"}, {-80, lasting, "1m(19|20|21)s"},
+		{-3630, lasting, "1h[01]m"}, {-5000, lasting, "1h23m"},
+	} {
+		js[bool](b, fmt.Sprintf(`(() => {
+			const p = document.createElement("p");
+			p.innerHTML = %q.replace("AT", new Date(Date.now() + 1000 * %d).toISOString());
+			p.dataset.becomes = %q;
+			document.getElementById("main").append(p);
+			return true;
+		})()`, row.html, row.seconds, row.becomes))
+	}
+	b.eventually(`[...document.querySelectorAll("[data-becomes]")].every((p) => p.innerText.trim() !== "")`, 20*time.Second, "that times grow old")
+
+	for _, row := range js[[][]string](b, `[...document.querySelectorAll("[data-becomes]")].map((p) => [p.dataset.becomes, p.innerText.trim()])`) {
+		assert.Regexp(t, "^"+row[0]+"$", row[1])
+	}
+	assert.Equal(t, fetches, js[int](b, `performance.getEntriesByType("resource").length`), "requests meanwhile")
+}

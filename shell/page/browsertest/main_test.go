@@ -4,8 +4,9 @@
 //	ORRERY_BROWSER=off      the tests are skipped: the gate runs them in the step page, and in no other
 //	ORRERY_AXE=FILE         axe.js of the npm package axe-core; without it the checks of accessibility are skipped
 //	ORRERY_SCREENSHOTS=DIR  pictures of the main pages are written there
+//	ORRERY_PICTURES=DIR     and there those of docs/page.md
 //
-// Without Chromium the tests are skipped with a word about it, and fail if ORRERY_REQUIRE_PROGRAMS=1.
+// Without Chromium, or nginx for those through a proxy, the tests are skipped with a word about it, and fail if ORRERY_REQUIRE_PROGRAMS=1.
 package browsertest_test
 
 import (
@@ -43,6 +44,9 @@ type suite struct{ m *testing.M }
 
 func (s suite) Run() int {
 	code := s.m.Run()
+	if dir := theProgram.dir; dir != "" {
+		_ = os.RemoveAll(dir)
+	}
 	if err := theBrowser.close(); err != nil {
 		fmt.Fprintln(os.Stderr, "browsertest:", err)
 		return max(code, 1)
@@ -95,6 +99,7 @@ func missing(t *testing.T, what string) {
 
 func (b *shared) start(program string) {
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.Flag("ignore-certificate-errors", true), // of a proxy of the tests, whose certificate nobody has signed
 		chromedp.ExecPath(program), chromedp.Env(markOfProcess+"="+strconv.Itoa(os.Getpid()), "LANG=en_US.UTF-8", "TZ=UTC"))
 	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, cancel := chromedp.NewContext(allocator)

@@ -38,6 +38,7 @@
   // pointing at it, typing in it or reading it with a selection.
   if (!main.hasAttribute("data-live")) return;
   let tag = "", waiting = false, busy = false, over = false, pointed = false, seen = Date.now();
+  let lives = 0, ahead = NaN; // when the stream was known to live; by how much the browser's clock is ahead of the server's
   main.addEventListener("pointerenter", () => { pointed = true; }, true);
   main.addEventListener("pointerleave", (e) => { if (e.target === main) { pointed = false; later(); } });
   const held = () => {
@@ -65,6 +66,7 @@
       const at = location.pathname + location.search;
       const r = await fetch(at.replace(/([?&])done=[^&]*&?/, "$1").replace(/[?&]$/, ""), { headers: tag ? { "If-None-Match": tag } : {} });
       if (r.status === 401) { location.reload(); return; }
+      ahead = Date.now() - Date.parse(r.headers.get("Date")) - 500; // which has whole seconds
       if (r.status === 304) { seen = Date.now(); say(""); return; }
       if (!r.ok && r.status !== 404) throw new Error(r.status);
       const doc = new DOMParser().parseFromString(await r.text(), "text/html");
@@ -121,8 +123,34 @@
     });
   }
 
+  // Times grow old by themselves: what is told of them is what the server would say now, whose clock counts.
+  const roughly = (s) => {
+    const h = Math.floor(s / 3600), m = Math.floor(s / 60) % 60;
+    if (s < 120) return s + " s";
+    if (h < 2) return Math.floor(s / 60) + " min";
+    if (h < 48) return h + " h" + (m === 0 || h >= 10 ? "" : " " + m + " min");
+    return h < 2 * 365 * 24 ? Math.floor(h / 24) + " days" : Math.floor(h / 24 / 365.25) + " years";
+  };
+  const precisely = (s) => {
+    if (s < 10) return s.toFixed(1) + " s";
+    if (s < 3600) return (s < 60 ? "" : Math.floor(s / 60) + "m") + s % 60 + "s";
+    const m = Math.round(s / 60);
+    return Math.floor(m / 60) + "h" + m % 60 + "m";
+  };
+  const ago = (s) => s === 0 ? "now" : s < 0 ? roughly(-s) + " ago" : "in " + roughly(s);
+  function grow() {
+    if (isNaN(ahead) || held()) return;
+    const from = (text) => Math.round((Date.parse(text) + ahead - Date.now()) / 1000);
+    for (const t of main.querySelectorAll("time[datetime]")) {
+      const told = t.nextElementSibling;
+      if (told && told.classList.contains("ago")) t.title = told.textContent = ago(from(t.dateTime));
+    }
+    for (const t of main.querySelectorAll("[data-since]")) t.textContent = precisely(Math.max(-from(t.dataset.since), 1));
+  }
+
   const url = base + "/live";
   const heard = (m) => {
+    if (m.alive || m.changed || m.state === "live") lives = Date.now();
     if (m.changed && !main.dataset.every) refresh();
     if (m.state === "lost") say("Not connected: trying again");
     if (m.state === "live" && !waiting) say("");
@@ -145,6 +173,11 @@
     asked = Date.now();
     refresh();
   }, 500);
-  // Times that are told as "5 min ago" grow old by themselves, and a stream may be cut off silently.
-  setInterval(() => { if (!document.hidden && Date.now() - seen > 30000) refresh(); }, 10000);
+  // What is due, or was missed, changes without that anything happens. While a stream is known to live the rest is known, too.
+  const loadedAnew = 120000, alone = 30000;
+  setInterval(() => {
+    if (document.hidden) return;
+    grow();
+    if (Date.now() - seen > (Date.now() - lives < 40000 ? loadedAnew : alone)) refresh();
+  }, 10000);
 })();

@@ -264,6 +264,8 @@ func (a *app) actionsList() *cobra.Command {
 				words: wordsOf(core.StatusPending, core.StatusRunning, core.StatusCompleted, core.StatusFailed, core.StatusCancelled),
 			},
 			{flag: "tool", usage: "only of that `tool`"},
+			{flag: "webhook", boolean: true, usage: "only those that requests of webhooks have made"},
+			{flag: "route", usage: "only those that requests of that webhook `route` have made"},
 			labelled,
 		},
 		narrow: func(q url.Values) {

@@ -21,10 +21,10 @@ import (
 
 // auditFlags choose entries of the log of requests.
 type auditFlags struct {
-	since, until                             string
-	by, operation, status, namespace, tenant string
-	page                                     page
-	db                                       string
+	since, until                                    string
+	by, actor, operation, status, namespace, tenant string
+	page                                            page
+	db                                              string
 }
 
 func (a *app) auditCommand() *cobra.Command {
@@ -72,6 +72,7 @@ or not.`,
 	flags.StringVar(&f.since, "since", "", "only from that `time` on, in RFC 3339, or a duration such as 24h before now")
 	flags.StringVar(&f.until, "until", "", "only before that `time`, likewise")
 	flags.StringVar(&f.by, "by", "", "only with the token of that `name`; empty: without one")
+	flags.StringVar(&f.actor, "actor", "", "only of that `actor`, such as webhook:deploys for the requests of a webhook route")
 	flags.StringVar(&f.operation, "operation", "", "only that `operation`, by its operationId in /openapi.json")
 	flags.StringVar(&f.status, "status", "", "only answers with that `status`, such as 403, or 4xx")
 	flags.StringVar(&f.namespace, "namespace", "", "only about that `namespace`")
@@ -104,7 +105,7 @@ func (f *auditFlags) filter(cmd *cobra.Command) (out audit.Filter, err error) {
 		v  *string
 		to **string
 	}{
-		"by": {&f.by, &out.Token}, "operation": {&f.operation, &out.Operation}, "namespace": {&f.namespace, &out.Namespace}, "tenant": {&f.tenant, &out.Tenant},
+		"by": {&f.by, &out.Token}, "actor": {&f.actor, &out.Actor}, "operation": {&f.operation, &out.Operation}, "namespace": {&f.namespace, &out.Namespace}, "tenant": {&f.tenant, &out.Tenant},
 	} {
 		if cmd.Flags().Changed(name) {
 			*field.to = field.v
@@ -126,7 +127,7 @@ func (f *auditFlags) query(cmd *cobra.Command) (url.Values, error) {
 		return nil, err
 	}
 	q := url.Values{}
-	for name, v := range map[string]*string{"token": filter.Token, "operation": filter.Operation, "namespace": filter.Namespace, "tenant": filter.Tenant} {
+	for name, v := range map[string]*string{"token": filter.Token, "actor": filter.Actor, "operation": filter.Operation, "namespace": filter.Namespace, "tenant": filter.Tenant} {
 		if v != nil {
 			q.Set(name, *v)
 		}

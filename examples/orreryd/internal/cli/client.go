@@ -109,7 +109,8 @@ type request struct {
 	body         any            // sent as JSON; nil: none
 	fields       map[string]any // the body, where it is one of fields
 	raw          []byte
-	header       http.Header // with raw
+	header       http.Header
+	revision     *string // gets that of what the answer shows; nil: nobody asks
 }
 
 // do sends a request and gives the body of a good answer, which the caller
@@ -155,6 +156,9 @@ func (c *client) json(ctx context.Context, r request, out any) (json.RawMessage,
 		return nil, err
 	}
 	defer func() { _ = resp.Body.Close() }()
+	if r.revision != nil {
+		*r.revision = strings.Trim(resp.Header.Get("ETag"), `"`)
+	}
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
 		return nil, fmt.Errorf("read the answer of %s: %w", c.base, err)

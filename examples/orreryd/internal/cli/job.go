@@ -182,20 +182,19 @@ With -o yaml it prints a job file, which "orreryd job apply -f" gives the same j
 		example: "  orreryd job show nightly-report\n  orreryd job show nightly-report -o yaml > nightly.yaml",
 		method:  http.MethodGet,
 	}, func(ctx context.Context, c *client, r request, _ []string) error {
+		if j.a.form != formYAML {
+			return j.jobs.send(ctx, c, r, nil)
+		}
 		var s core.Job
-		raw, err := c.json(ctx, r, &s)
-		switch {
-		case err != nil:
+		if _, err := c.json(ctx, r, &s); err != nil {
 			return err
-		case j.a.form != formYAML:
-			return j.jobs.print(raw, s)
 		}
 		file, err := jobfile.Marshal(s.JobSpec)
 		if err == nil {
 			_, err = j.a.out.Write(file)
 		}
 		return err
-	}), formWide, formJSON, formName, formYAML)
+	}), formWide, formJSON, formName, formRevision, formYAML)
 }
 
 func jobView(s core.Job) view {

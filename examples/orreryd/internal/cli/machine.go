@@ -92,12 +92,16 @@ func (m machine[S]) verbs(list ...verb) (commands []*cobra.Command) {
 // send sends a request that is answered with the machine, and prints it.
 func (m machine[S]) send(ctx context.Context, c *client, r request, _ []string) error {
 	var s S
+	var revision string
+	r.revision = &revision
 	raw, err := c.json(ctx, r, &s)
 	switch {
 	case err != nil:
 		return err
 	case len(raw) == 0: // 204
 		return m.a.printLine(nil, "gone")
+	case m.a.form == formRevision:
+		return m.a.printNames([]string{revision})
 	}
 	return m.print(raw, s)
 }
@@ -139,10 +143,17 @@ func (m machine[S]) sending(v verb, send sender) *cobra.Command {
 	if v.whole == nil && !v.makes {
 		v.whole = m.ids.arg(0)
 	}
+	var match string
+	if v.edits() {
+		cmd.Flags().StringVar(&match, "if-match", "", "refuse it unless the `REVISION` is still the one that show -o revision gave")
+	}
 	cmd.RunE = m.a.withClient(func(ctx context.Context, c *client, args []string) error {
 		r, err := m.request(v, args) // refuses wrong flags before the daemon is asked
 		if err != nil {
 			return err
+		}
+		if match != "" {
+			r.header = http.Header{"If-Match": {`"` + match + `"`}}
 		}
 		if v.whole == nil {
 			return send(ctx, c, r, args)
@@ -157,9 +168,27 @@ func (m machine[S]) sending(v verb, send sender) *cobra.Command {
 	return addFlags(cmd, v.fields)
 }
 
+// edits reports whether the verb changes or deletes a definition, as far as it is still the one that was read.
+func (v verb) edits() bool {
+	return (v.method == http.MethodPut || v.method == http.MethodDelete) && v.path == "" && !v.makes
+}
+
 // show is the command that shows a machine.
 func (m machine[S]) show(short string) *cobra.Command {
-	return m.a.addOutput(m.verb(verb{use: "show", short: short, method: http.MethodGet}), formWide, formJSON, formName)
+	forms := []string{formWide, formJSON, formName}
+	if hasRevision(m.path) {
+		forms = append(forms, formRevision)
+	}
+	return m.a.addOutput(m.verb(verb{use: "show", short: short, method: http.MethodGet}), forms...)
+}
+
+// hasRevision reports whether what stands below a path of the API has a definition that is edited.
+func hasRevision(path string) bool {
+	switch path {
+	case "/v1/recurring", "/v1/queues", "/v1/workers", "/v1/semaphores", "/v1/calendars", "/v1/jobs", subscribersPath:
+		return true
+	}
+	return false
 }
 
 // post is the command of a verb that has no body.

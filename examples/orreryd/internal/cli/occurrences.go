@@ -20,7 +20,7 @@ func (a *app) occurrencesCommand() *cobra.Command {
 	}
 	return a.addClientFlags(group("occurrences", "List and show what was decided about the times of schedules",
 		"Each time of a recurring action, a job or an action that recurs has one verdict, and its reason. Times that follow one another and have the same are one entry.",
-		a.occurrencesList(), m.show("Show what was decided about a time")))
+		a.occurrencesList(), a.occurrencesUpcoming(), m.show("Show what was decided about a time")))
 }
 
 func (a *app) occurrencesList() *cobra.Command {

@@ -12,10 +12,11 @@ import (
 
 // The forms of --output; without one it is a table or fields for people.
 const (
-	formWide = "wide"
-	formJSON = "json"
-	formName = "name"
-	formYAML = "yaml"
+	formWide     = "wide"
+	formJSON     = "json"
+	formName     = "name"
+	formRevision = "revision"
+	formYAML     = "yaml"
 )
 
 // outputFlag is the value of --output.
@@ -41,6 +42,7 @@ func (o outputFlag) Set(v string) error {
 func (a *app) addOutput(cmd *cobra.Command, words ...string) *cobra.Command {
 	usages := map[string]string{
 		formWide: "wide (nothing is cut or left out)", formJSON: "json", formName: "name (one id or name a line)", formYAML: "yaml (a job file)",
+		formRevision: "revision (of its definition, for --if-match)",
 	}
 	list := make([]string, len(words))
 	for i, w := range words {

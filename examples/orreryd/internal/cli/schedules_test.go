@@ -159,3 +159,17 @@ func TestTheCommandsOfJobsSayPausesVariablesAndNextTimes(t *testing.T) {
 		{args: []string{"job", "apply", "-f", file}, want: []string{`updated\n  runs next`}},
 	})
 }
+
+func TestWhatComesNextIsListedInItsOrder(t *testing.T) {
+	t.Parallel()
+	p := start(t, "--db", database(t))
+	assert.Contains(t, p.ok("occurrences", "upcoming"), "nothing is due by then")
+	p.ok("recurring", "add", "--cron", "0 0 0 1 1 * 2091", "--description", "later", "--", "true")
+	p.ok("recurring", "add", "--cron", "0 0 0 1 1 * 2090", "--description", "sooner", "--", "true")
+	out := p.ok("occurrences", "upcoming", "--within", "700000h", "-o", "wide")
+	assert.Regexp(t, `(?s)2090-01-01 00:00:00 +recurring +sooner .*2091-01-01 00:00:00 +recurring +later `, out)
+	out = p.ok("occurrences", "upcoming", "--within", "700000h", "--limit", "1")
+	assert.Contains(t, out, "there is more: --limit shows up to 1000")
+	assert.NotContains(t, out, "later")
+	assert.Contains(t, p.do("occurrences", "upcoming", "--kind", "pipeline").err, `kind: "pipeline" is unknown: use recurring, job or action`)
+}

@@ -6,12 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/orrery-go/orrery/core"
-	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 )
 
 const subscribersPath = "/v1/subscribers"
@@ -20,7 +18,7 @@ func (a *app) subscriberCommand() *cobra.Command {
 	m := machine[core.Subscription]{a: a, path: subscribersPath, arg: "NAME", args: oneArg("NAME"), view: subscriberView, id: subscriberName}
 	return a.addClientFlags(group("subscriber", "Declare, list and delete subscribers of the event bus",
 		"A subscriber does something when an event is announced: it wakes a worker, pushes\nthe event, signals a pipeline or starts one. The bus is over all tenants: all of\nthis takes a token that is bound to nothing.",
-		a.subscriberList(), a.subscriberShow(m), subscriberDeclare(m),
+		a.subscriberList(), m.show("Show a subscriber: which events it is told of, and what it does"), subscriberDeclare(m),
 		m.verb(verb{use: "delete", short: "Delete a subscriber", method: http.MethodDelete})))
 }
 
@@ -59,20 +57,6 @@ func (a *app) subscriberList() *cobra.Command {
 		})
 	})
 	return cmd
-}
-
-func (a *app) subscriberShow(m machine[core.Subscription]) *cobra.Command {
-	return a.addOutput(m.sending(verb{use: "show", short: "Show a subscriber: which events it is told of, and what it does"}, func(ctx context.Context, c *client, _ request, args []string) error {
-		raws, list, err := subscribers(ctx, c)
-		if err != nil {
-			return err
-		}
-		i := slices.IndexFunc(list, func(s core.Subscription) bool { return s.Name == args[0] })
-		if i < 0 {
-			return &exitError{code: exitNotFound, err: fmt.Errorf("there is no subscriber %q", text.Clip(args[0], 60))}
-		}
-		return m.print(raws[i], list[i])
-	}), formWide, formJSON, formName)
 }
 
 func subscriberName(s core.Subscription) string { return s.Name }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"regexp"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -123,16 +124,38 @@ func recoveries(c core.TaskConfig) uint32 {
 }
 
 func taskScreen(m machine[core.Task]) *cobra.Command {
-	return m.sending(verb{
-		use: "screen", short: "Show the end of a session's screen, as last seen", method: http.MethodGet,
+	var flags *listFlags
+	var cmd *cobra.Command
+	cmd = m.sending(verb{
+		use: "screen", short: "Show what a task's session shows", method: http.MethodGet, path: "screen",
+		long: `Show what the terminal session of a task shows now. If it cannot be captured, a
+line behind it says why, and what is printed is the end of it as the last heartbeat has
+told it.`,
+		example: "  orreryd task screen 0193f2a4-5b6c-7d8e-9f01-23456789abcd --watch",
 	}, func(ctx context.Context, c *client, r request, _ []string) error {
-		var t core.Task
-		if _, err := c.json(ctx, r, &t); err != nil {
-			return err
-		}
-		return m.a.show(map[string]string{"session_id": t.SessionID, "screen": t.Screen},
-			text.CleanLines(cmp.Or(t.Screen, "(nothing was seen yet)"))+"\n")
+		return flags.print(ctx, cmd, func(ctx context.Context) (answered, error) {
+			var s wire.TaskScreen
+			raw, err := c.json(ctx, r, &s)
+			return answered{
+				json:   func() error { return m.a.printJSON(raw) },
+				people: func(screen) string { return screenText(s) },
+			}, err
+		})
 	})
+	flags = m.a.addListFlags(cmd, formJSON)
+	return cmd
+}
+
+// colours are the escape sequences that set colours and the like.
+var colours = regexp.MustCompile(`\x1b(\[[0-9;:]*m|\(.)`)
+
+// screenText is a screen for people.
+func screenText(s wire.TaskScreen) string {
+	out := text.CleanLines(cmp.Or(colours.ReplaceAllString(s.Screen, ""), "(nothing was seen yet)")) + "\n"
+	if !s.Live {
+		out += "(not captured: " + text.Clean(s.Why) + ")\n"
+	}
+	return out
 }
 
 // taskError is the failure of a task that has ended; nil if its work is done.

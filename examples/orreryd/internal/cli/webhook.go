@@ -22,7 +22,7 @@ import (
 )
 
 func (a *app) webhookCommand() *cobra.Command {
-	return a.addClientFlags(group("webhook", "Send a webhook to the daemon, or have one delivered again", "", a.webhookSend(), a.webhookRedeliver()))
+	return a.addClientFlags(group("webhook", "List webhook routes, send a webhook, or have one delivered again", "", a.webhookList(), a.webhookSend(), a.webhookRedeliver()))
 }
 
 func (a *app) webhookRedeliver() *cobra.Command {

@@ -3,12 +3,10 @@
 package config
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math"
-	"net"
 	"reflect"
 	"slices"
 	"strconv"
@@ -190,7 +188,7 @@ var overrides = []override{
 	{flag: "db", env: "ORRERY_DB", usage: "database `file`; created if it does not exist (default orrery.db)",
 		set: func(c *Config, v string) error { c.DB = v; return nil }, check: (*Config).checkDB},
 	{flag: "listen", env: "ORRERY_LISTEN", usage: "`address` of the HTTP API (default 127.0.0.1:7460)",
-		set: func(c *Config, v string) error { c.Listen = v; return nil }, check: (*Config).checkAddress},
+		set: func(c *Config, v string) error { c.Listen = v; return nil }, check: (*Config).checkListen},
 	{flag: "tick-rate", env: "ORRERY_TICK_RATE", usage: "`seconds` between sweeps at most (default 60)",
 		set:   func(c *Config, v string) (err error) { c.TickRateSeconds, err = parseSeconds(v); return err },
 		check: (*Config).checkTick},
@@ -307,21 +305,6 @@ func (c *Config) checkDB() error {
 	return nil
 }
 
-func (c *Config) checkAddress() error {
-	if c.Listen == "" {
-		return errors.New("must not be empty: use an address such as \"127.0.0.1:7460\"")
-	}
-	_, port, err := net.SplitHostPort(c.Listen)
-	if err != nil {
-		return fmt.Errorf("%q is not an address such as \"127.0.0.1:7460\": want host:port", text.Clip(c.Listen, 80))
-	}
-	// The port may be the name of a service that this machine knows.
-	if _, err := net.DefaultResolver.LookupPort(context.Background(), "tcp", port); err != nil {
-		return fmt.Errorf("%q: the port %q is not a number from 0 to 65535", text.Clip(c.Listen, 80), text.Clip(port, 40))
-	}
-	return nil
-}
-
 func (c *Config) checkTick() error { return inSeconds(c.TickRateSeconds, 0.001) }
 
 func (c *Config) checkLogLevel() error {
@@ -381,11 +364,12 @@ func keyed(key string, err error) error {
 func (c *Config) validateDaemon() error {
 	return errors.Join(
 		keyed("db", c.checkDB()),
-		keyed("listen", c.checkAddress()),
+		keyed("listen", c.checkListen()),
 		keyed("log_level", c.checkLogLevel()),
 		keyed("log_format", c.checkLogFormat()),
 		c.validateHTTP(),
 		c.Page.validate(),
+		keyed("page.listen", c.checkPageListen()),
 	)
 }
 

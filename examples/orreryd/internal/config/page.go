@@ -12,9 +12,13 @@ import (
 // pageConfig is the web page.
 type pageConfig struct {
 	Enabled        bool     `toml:"enabled"`
+	Listen         string   `toml:"listen"` // empty: that of the API
 	BasePath       string   `toml:"base_path"`
 	TrustedProxies []string `toml:"trusted_proxies"`
 }
+
+// Apart reports whether the page has an address of its own.
+func (p pageConfig) Apart() bool { return p.Enabled && p.Listen != "" }
 
 // Proxies gives the addresses of the reverse proxies that are trusted.
 func (p pageConfig) Proxies() (out []netip.Prefix, err error) {

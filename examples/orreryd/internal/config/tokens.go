@@ -232,18 +232,6 @@ func (c *Config) APITokens() ([]httpapi.Token, error) {
 	return tokens, nil
 }
 
-// CheckListen refuses to serve others than this machine without a token.
-func CheckListen(c Config) error {
-	tokens, err := c.APITokens()
-	if err == nil {
-		err = httpapi.CheckListen(c.Listen, tokens)
-	}
-	if err != nil {
-		return wrongf("%w", err)
-	}
-	return nil
-}
-
 // PlainName reports whether s is harmless in logs, headers and paths.
 func PlainName(s string) bool {
 	for _, r := range s {

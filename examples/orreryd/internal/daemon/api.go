@@ -1,14 +1,9 @@
 package daemon
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/http"
-	"strings"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
@@ -17,20 +12,19 @@ import (
 	"github.com/orrery-go/orrery/shell/constraints"
 	"github.com/orrery-go/orrery/shell/httpapi"
 	"github.com/orrery-go/orrery/shell/jobs"
-	"github.com/orrery-go/orrery/shell/page"
 	"github.com/orrery-go/orrery/shell/podspec"
 )
 
-// newAPI builds the API on the address that was taken.
-func (d *daemon) newAPI() (*http.Server, error) {
+// addServers builds the API, and the page, on the addresses that were taken.
+func (d *daemon) addServers() error {
 	c := d.c
 	tokens, err := c.APITokens()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	auth, err := c.WebhookAuth()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	api, err := httpapi.New(httpapi.Options{
 		Audit: d.audit, AuditReads: c.Audit.Reads,
@@ -49,44 +43,15 @@ func (d *daemon) newAPI() (*http.Server, error) {
 		},
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	d.listener = api.Listener(d.listener)
-	server := api.HTTPServer(c.Listen)
-	if c.HTTP.TLS.Cert != "" {
-		pair, err := loadCertificate(c.HTTP.TLS.Cert, c.HTTP.TLS.Key, d.log)
-		if err != nil {
-			return nil, err
-		}
-		server.TLSConfig = pair.config()
-	}
+	d.api.listen(api, api.Handler())
 	if c.Page.Enabled {
-		server.Handler, err = d.withPage(api)
-	}
-	return server, err
-}
-
-// withPage serves the page beside the API, and leads browsers from the root to it.
-func (d *daemon) withPage(api *httpapi.Server) (http.Handler, error) {
-	proxies, err := d.c.Page.Proxies()
-	if err != nil {
-		return nil, err
-	}
-	ui, err := page.New(page.Options{API: api, BasePath: d.c.Page.BasePath, TrustedProxies: proxies, Version: version.String(), Logger: d.log})
-	if err != nil {
-		return nil, err
-	}
-	const mount = page.DefaultMount
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch path := r.URL.Path; {
-		case path == mount, strings.HasPrefix(path, mount+"/"):
-			ui.ServeHTTP(w, r)
-		case path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead) && strings.Contains(r.Header.Get("Accept"), "text/html"):
-			http.Redirect(w, r, d.c.Page.BasePath+mount+"/", http.StatusSeeOther)
-		default:
-			api.Handler().ServeHTTP(w, r)
+		if err := d.addPage(api); err != nil {
+			return err
 		}
-	}), nil
+	}
+	return d.addTLS()
 }
 
 // openAudit opens the log of requests; nil if there is to be none.
@@ -101,37 +66,4 @@ func openAudit(c config.Config, log *slog.Logger) (*audit.Log, error) {
 		return nil, fmt.Errorf("%w: without a log of requests: enabled = false in [audit]", err)
 	}
 	return l, nil
-}
-
-// url is where the API is reached.
-func (d *daemon) url() string {
-	addr := d.listener.Addr().String()
-	if host, port, err := net.SplitHostPort(addr); err == nil && (host == "::" || host == "0.0.0.0") {
-		addr = net.JoinHostPort("127.0.0.1", port)
-	}
-	if d.c.HTTP.TLS.Cert != "" {
-		return "https://" + strings.TrimSpace(addr)
-	}
-	return "http://" + strings.TrimSpace(addr)
-}
-
-// serve answers requests until shutdown.
-func (d *daemon) serve() error {
-	serve := d.api.Serve
-	if d.c.HTTP.TLS.Cert != "" {
-		serve = func(l net.Listener) error { return d.api.ServeTLS(l, "", "") }
-	}
-	if err := serve(d.listener); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve the HTTP API: %w", err)
-	}
-	return nil
-}
-
-// shutdown takes no more connections, and waits for the requests under way
-// until ctx ends; then it cuts them off.
-func (d *daemon) shutdown(ctx context.Context) error {
-	if err := d.api.Shutdown(ctx); err != nil {
-		return d.api.Close()
-	}
-	return nil
 }

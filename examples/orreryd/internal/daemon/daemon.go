@@ -9,12 +9,9 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"net"
-	"net/http"
 	"os"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/google/uuid"
@@ -33,7 +30,6 @@ type daemon struct {
 	c        config.Config
 	log      *slog.Logger
 	store    *bolt.Store
-	listener net.Listener
 	tools    map[string]shell.Tool
 	sessions *session.Sessions // nil: none
 	checker  *constraints.Checker
@@ -41,7 +37,8 @@ type daemon struct {
 	jobs     *jobs.Service
 	engine   *shell.Engine
 	audit    *audit.Log // nil: none
-	api      *http.Server
+	api      endpoint
+	page     endpoint // of the page, if it has an address of its own
 }
 
 // newLogger writes to w as the configuration says.
@@ -60,7 +57,7 @@ func newLogger(c config.Config, w io.Writer) (*slog.Logger, error) {
 // openDaemon gets everything that a daemon needs: the file, the tools, the
 // address. Nothing runs yet.
 func openDaemon(ctx context.Context, c config.Config, log *slog.Logger) (_ *daemon, err error) {
-	d := &daemon{c: c, log: log}
+	d := &daemon{c: c, log: log, api: endpoint{what: "the HTTP API"}, page: endpoint{what: "the page"}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.close())
@@ -118,20 +115,15 @@ func openDaemon(ctx context.Context, c config.Config, log *slog.Logger) (_ *daem
 	if d.audit, err = openAudit(d.c, d.log); err != nil {
 		return nil, err
 	}
-	d.api, err = d.newAPI()
-	return d, err
+	return d, d.addServers()
 }
 
-// take opens the database and the address. A database that exists is opened first: if
+// take opens the database and the addresses. A database that exists is opened first: if
 // another daemon has both, the error names the file. A new database is made last, so
 // that no file is left behind if the address is in use or a runner cannot be made.
 func (d *daemon) take(ctx context.Context) (err error) {
-	address := func() error {
-		d.listener, err = listen(ctx, d.c.Listen)
-		return err
-	}
 	if _, err := os.Stat(d.c.DB); errors.Is(err, os.ErrNotExist) {
-		if err := address(); err != nil {
+		if err := d.takeAddresses(ctx); err != nil {
 			return err
 		}
 	}
@@ -144,8 +136,19 @@ func (d *daemon) take(ctx context.Context) (err error) {
 		}
 		return err
 	}
-	if d.listener == nil {
-		return address()
+	return d.takeAddresses(ctx)
+}
+
+// takeAddresses opens the addresses that are not open yet.
+func (d *daemon) takeAddresses(ctx context.Context) error {
+	if d.api.listener != nil {
+		return nil
+	}
+	if err := d.api.take(ctx, d.c.Listen, "is another orreryd running? Choose another one with --listen"); err != nil || !d.c.Page.Apart() {
+		return err
+	}
+	if err := d.page.take(ctx, d.c.Page.Listen, "choose another one for the page, or leave it out to have the page beside the API"); err != nil {
+		return fmt.Errorf("page.listen: %w", err)
 	}
 	return nil
 }
@@ -165,7 +168,8 @@ func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var wg sync.WaitGroup
-	var engineErr, apiErr, jobsErr, storeErr error
+	var engineErr, jobsErr, storeErr error
+	served := make([]error, len(d.endpoints()))
 	engineDone := make(chan struct{})
 	wg.Go(func() {
 		defer close(engineDone)
@@ -189,10 +193,12 @@ func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
 			d.log.Warn("could not end the sessions that no task wants: they may go on", "error", err)
 		}
 		d.warnOfJobs(ctx)
-		wg.Go(func() {
-			defer cancel()
-			apiErr = d.serve()
-		})
+		for i, e := range d.endpoints() {
+			wg.Go(func() {
+				defer cancel()
+				served[i] = e.serve()
+			})
+		}
 		ready()
 	} else {
 		cancel()
@@ -210,7 +216,7 @@ func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
 	if engineErr == nil && !errors.Is(startErr, context.Canceled) && !errors.Is(startErr, shell.ErrStopped) {
 		engineErr = startErr // the other errors mean a stop before the start
 	}
-	return errors.Join(storeErr, engineErr, jobsErr, apiErr, err)
+	return errors.Join(storeErr, engineErr, jobsErr, errors.Join(served...), err)
 }
 
 // watchStore waits until the store has failed for good, or ctx has ended. What a disk that
@@ -238,12 +244,7 @@ func (d *daemon) awaitEngine(ctx context.Context) error {
 
 // close releases what openDaemon took.
 func (d *daemon) close() error {
-	var errs []error
-	if d.listener != nil {
-		if err := d.listener.Close(); !errors.Is(err, net.ErrClosed) { // the server may have closed it
-			errs = append(errs, err)
-		}
-	}
+	errs := []error{d.api.close(), d.page.close()}
 	for _, name := range slices.Sorted(maps.Keys(d.tools)) {
 		errs = append(errs, config.CloseTool(d.tools[name]))
 	}
@@ -257,17 +258,4 @@ func (d *daemon) close() error {
 		errs = append(errs, d.store.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// listen opens the address; its error says what to do if the address is in use.
-func listen(ctx context.Context, addr string) (net.Listener, error) {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", addr)
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("listen on %s: the address is in use: is another orreryd running? Choose another one with --listen", addr)
-	case err != nil:
-		return nil, fmt.Errorf("listen on %s: %w", addr, err)
-	}
-	return l, nil
 }

@@ -48,7 +48,7 @@ const demoCron = "*/5 * * * * *"
 
 // start adds the schedule if the database has none, prints what to type next, and prints
 // each firing from then on.
-func (d *demo) start(ctx context.Context, url, db string) {
+func (d *demo) start(ctx context.Context, url, page, db string) {
 	note, err := d.schedule(ctx)
 	if err != nil {
 		note = "The demonstration's schedule could not be made: " + text.CleanLines(err.Error())
@@ -57,18 +57,21 @@ func (d *demo) start(ctx context.Context, url, db string) {
 	if url != config.DefaultServer {
 		server = " --server " + url
 	}
+	if page != "" {
+		page = ", page " + page
+	}
 	needs := ""
 	if d.tokens {
 		needs = "\nBoth need a token of the configuration: export ORRERY_TOKEN=…, or add --token …"
 	}
-	text.Sayf(d.out, `Orrery is running: database %s, API %s
+	text.Sayf(d.out, `Orrery is running: database %s, API %s%s
 %s
 In another terminal, try next:
-  %[4]s recurring list%[5]s
-  %[4]s actions add --wait%[5]s -- echo hello%[6]s
+  %[5]s recurring list%[6]s
+  %[5]s actions add --wait%[6]s -- echo hello%[7]s
 Ctrl-C stops it cleanly. After a kill -9, start it again: nothing is lost or fired twice.
 
-`, text.Clean(db), url, note, d.command, server, needs)
+`, text.Clean(db), url, page, note, d.command, server, needs)
 	d.wg.Go(func() {
 		for ev := range d.sub.C {
 			d.print(context.WithoutCancel(ctx), ev.Source.ID)

@@ -53,11 +53,14 @@ func Orchestrate(ctx context.Context, c config.Config, t Terminal) (err error) {
 		}
 	}
 	ready := func() {
-		log.Info("ready", "listen", d.url(), "db", c.DB, "version", version.String())
-		if t.Demo {
-			show.start(ctx, d.url(), c.DB)
-		} else {
-			text.Sayf(t.Out, "orreryd is ready at %s\n", d.url())
+		log.Info("ready", "listen", d.api.url(), "page", d.pageURL(), "db", c.DB, "version", version.String())
+		switch page := d.pageURL(); {
+		case t.Demo:
+			show.start(ctx, d.api.url(), page, c.DB)
+		case page != "":
+			text.Sayf(t.Out, "orreryd is ready at %s, the page at %s\n", d.api.url(), page)
+		default:
+			text.Sayf(t.Out, "orreryd is ready at %s\n", d.api.url())
 		}
 		notify("READY=1")
 	}

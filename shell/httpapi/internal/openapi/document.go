@@ -51,6 +51,7 @@ type operation struct {
 	Optional    bool // the body may be left out
 	Answers     map[int]any
 	Also, Never []int // statuses of failures beside, or but for, the usual ones
+	Revised     bool  // what it shows or changes has a revision
 }
 
 // A failure is the answer by which operations fail with one status.
@@ -123,11 +124,19 @@ func (d *description) operation(o operation, method, path string) (any, error) {
 	default:
 		out["requestBody"] = body
 	}
+	if o.Revised && method != http.MethodGet {
+		list, _ := out["parameters"].([]any)
+		out["parameters"] = append(list, ref("parameters", "if_match"), ref("parameters", "if_none_match"))
+		o.Also = append(slices.Clone(o.Also), http.StatusPreconditionFailed)
+	}
 	responses := &ordered{}
 	for _, status := range slices.Sorted(maps.Keys(o.Answers)) {
 		a, err := answer(status, o.Answers[status])
 		if err != nil {
 			return nil, err
+		}
+		if shown, ok := a.(map[string]any); ok && o.Revised && shown["content"] != nil {
+			tagged(shown)
 		}
 		responses.set(strconv.Itoa(status), a)
 	}
@@ -156,6 +165,18 @@ func (o operation) failures(method, path string) []int {
 	}
 	slices.Sort(list)
 	return slices.DeleteFunc(slices.Compact(list), func(status int) bool { return slices.Contains(o.Never, status) })
+}
+
+// tagged says that an answer has the revision of what it shows.
+func tagged(answer map[string]any) {
+	headers, ok := answer["headers"].(map[string]any)
+	if !ok {
+		headers = make(map[string]any)
+		answer["headers"] = headers
+	}
+	headers["ETag"] = map[string]any{
+		"description": "The revision of what is shown, for If-Match. It changes with each edit.", "schema": map[string]any{"type": "string"},
+	}
 }
 
 // answer is what an operation gives: a description, a schema and a description, or all of it.

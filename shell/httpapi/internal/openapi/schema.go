@@ -282,7 +282,7 @@ var bodies = []any{
 	wire.Change{}, wire.System{}, wire.Instance{}, wire.SetAside{}, wire.ChangedField{}, wire.ChangeInput{}, wire.ChangeList{}, wire.RecurringState{}, wire.RecurringSummary{}, wire.RecurringTrigger{}, wire.RedriveRequest{}, wire.ReleaseRequest{}, wire.RunList{}, wire.Runner{}, wire.RunnerList{},
 	wire.RunSummary{}, wire.SemaphoreList{}, wire.SignalRequest{}, wire.SlotsRequest{}, wire.SourceRequest{},
 	wire.StrategyList{}, wire.StrategyRequest{}, wire.StrategySummary{}, wire.SubscriberList{},
-	wire.SubscriberRequest{}, wire.TakeRequest{}, wire.Taken{}, wire.TaskCompleteRequest{}, wire.TaskFailRequest{},
-	wire.TaskList{}, wire.TaskRequest{}, wire.TaskSummary{}, wire.TenantBounds{}, wire.TenantLimits{}, wire.TenantUsage{}, wire.TriggerRequest{}, wire.WebhookAccepted{}, wire.WebhookIgnored{},
+	wire.SubscriberRequest{}, wire.TakeRequest{}, wire.UpcomingList{}, wire.UpcomingSchedule{}, wire.Taken{}, wire.TaskCompleteRequest{}, wire.TaskFailRequest{},
+	wire.TaskList{}, wire.TaskRequest{}, wire.TaskScreen{}, wire.TaskSummary{}, wire.TenantBounds{}, wire.TenantLimits{}, wire.TenantUsage{}, wire.TriggerRequest{}, wire.WebhookAccepted{}, wire.WebhookIgnored{}, wire.WebhookMatch{}, wire.WebhookRoute{}, wire.WebhookRouteList{},
 	wire.WorkerDeleteRequest{}, wire.WorkerList{}, wire.WorkerRequest{},
 }

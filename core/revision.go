@@ -1,0 +1,98 @@
+package core
+
+import (
+	"encoding/hex"
+	"hash/fnv"
+
+	"github.com/orrery-go/orrery/effects"
+)
+
+// NoRevision is the revision of a machine that does not exist.
+const NoRevision = "none"
+
+// AnyRevision stands for each revision but [NoRevision], where one is asked for.
+const AnyRevision = "any"
+
+// Revision names what somebody reads of a machine who edits it: its definition without what
+// happens to it, such as counts and next times. It is 32 hexadecimal digits, a hash, so that a
+// definition that is changed and changed back has its first revision again; another build may give another one.
+// Machines that cannot be edited have none, which is "".
+//
+// An edit that names the revision that was read is refused if the machine has another one: two people who
+// edit at once do not undo each other's change unseen.
+func Revision(s State) string {
+	if s == nil || s.Ref().IsZero() {
+		return NoRevision
+	}
+	d, ok := s.(interface{ definition() any })
+	if !ok {
+		return ""
+	}
+	return revisionOf(d.definition())
+}
+
+// Revision is [Revision] of a subscriber.
+func (s Subscription) Revision() string { return revisionOf(s) }
+
+// RevisionBefore gives the revision of what an event would change in a machine: of a [Bus] that is one
+// subscriber.
+func RevisionBefore(s State, e Event) string {
+	bus, ok := s.(Bus)
+	if !ok {
+		return Revision(s)
+	}
+	name := ""
+	switch e := e.(type) {
+	case BusSubscribe:
+		name = e.Subscriber.Name
+	case BusUnsubscribe:
+		name = e.Name
+	}
+	if i := bus.find(name); i >= 0 {
+		return bus.Subscribers[i].Revision()
+	}
+	return NoRevision
+}
+
+// CheckRevision refuses an event for a machine that has not the revision for which the event was made. shown gives revisions as
+// the sender of the event knows them; nil: as they are.
+func CheckRevision(s State, to effects.Ref, e Event, want string, shown func(revision string) string) error {
+	have := RevisionBefore(s, e)
+	if shown != nil && have != "" && have != NoRevision {
+		have = shown(have)
+	}
+	if have == want || want == AnyRevision && have != NoRevision {
+		return nil
+	}
+	reason := "it was changed since revision " + clip(want) + " was read, and has " + have + " now: read it again"
+	switch {
+	case have == NoRevision && want == AnyRevision:
+		reason = "it does not exist"
+	case have == NoRevision:
+		reason = "it does not exist any more, revision " + clip(want) + " was asked for"
+	case have == "":
+		reason = "it has no revision, " + clip(want) + " was asked for"
+	case want == NoRevision:
+		reason = "it exists already"
+	}
+	return &effects.Refused{To: to, Event: e.EventType(), Code: effects.CodeStale, Reason: reason}
+}
+
+func revisionOf(definition any) string {
+	h := fnv.New128a()
+	h.Write(appendMarshaled(nil, definition))
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func (a RecurringAction) definition() any { return a.RecurringSpec }
+func (j Job) definition() any             { return j.JobSpec }
+func (q Queue) definition() any           { return q.Config }
+func (w Worker) definition() any          { return w.WorkerSpec }
+func (c Calendar) definition() any        { return c.CalendarSpec }
+
+func (s Semaphore) definition() any {
+	return struct {
+		Total      uint32
+		Configured bool
+	}{s.Total, s.Configured}
+}

@@ -1,0 +1,76 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/hex"
+	"net/http"
+	"strings"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell"
+)
+
+// tag tells the revision of the machine that the answer shows, if it has one.
+func (c *call) tag(w http.ResponseWriter, s core.State) { c.tagRevision(w, core.Revision(s)) }
+
+func (c *call) tagRevision(w http.ResponseWriter, revision string) {
+	if revision == "" || revision == core.NoRevision {
+		return
+	}
+	if shown := c.revision(revision); shown != "" {
+		w.Header().Set("ETag", `"`+shown+`"`)
+	}
+}
+
+// shownRevision gives a revision as callers know it: keyed, since the hash of a definition would let who does not see all
+// of it guess the rest. It is "" while the store does not give the key.
+func (s *Server) shownRevision(ctx context.Context, revision string) string {
+	if _, err := s.sealer(ctx); err != nil {
+		return ""
+	}
+	return s.underKey(revision)
+}
+
+// underKey is shownRevision once there is a key: it asks no store, and the loop may call it.
+func (s *Server) underKey(revision string) string {
+	return hex.EncodeToString(s.hashed("httpapi/revision\x00" + revision)[:16])
+}
+
+// onRevision reads which revision of a machine a request is for, and has the engine refuse it for another one. What
+// cannot take such a condition refuses it: to leave it out would be what the caller wants to prevent.
+func (s *Server) onRevision(ctx context.Context, rt route, r *http.Request, c *call) (context.Context, error) {
+	match, none := r.Header.Values("If-Match"), r.Header.Values("If-None-Match")
+	if len(match)+len(none) == 0 || rt.method == http.MethodGet {
+		return ctx, nil
+	}
+	switch {
+	case rt.access&edits == 0:
+		return nil, failf(http.StatusBadRequest, "If-Match, If-None-Match: %s %s takes no condition: only PUT and DELETE of what has an ETag do", rt.method, rt.path)
+	case len(match) > 0 && len(none) > 0:
+		return nil, failf(http.StatusBadRequest, "If-Match: stands beside If-None-Match: send one of them")
+	case len(none) > 0:
+		if len(none) > 1 || strings.TrimSpace(none[0]) != "*" {
+			return nil, failf(http.StatusBadRequest, "If-None-Match: %s is not *, which stands for what does not exist yet", clip(strings.Join(none, ", ")))
+		}
+		return shell.WithRevision(ctx, core.NoRevision), nil
+	}
+	given := strings.TrimSpace(match[0])
+	if given == "*" && len(match) == 1 {
+		return shell.WithRevision(ctx, core.AnyRevision), nil
+	}
+	revision, ok := strings.CutPrefix(given, `"`)
+	if ok {
+		revision, ok = strings.CutSuffix(revision, `"`)
+	}
+	if !ok || len(match) > 1 || !isRevision(revision) {
+		return nil, failf(http.StatusBadRequest, "If-Match: %s is not one ETag as GET gives it: 32 hexadecimal digits in quotation marks, or *", clip(strings.Join(match, ", ")))
+	}
+	if c.revision(revision) == "" { // then there is no key
+		return nil, failf(http.StatusServiceUnavailable, "If-Match: the store does not give the key by which revisions are known: try again").with("Retry-After", "5")
+	}
+	return shell.WithShownRevision(ctx, revision, s.underKey), nil
+}
+
+func isRevision(s string) bool {
+	return len(s) == 32 && strings.Trim(s, "0123456789abcdef") == ""
+}

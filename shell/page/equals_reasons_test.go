@@ -1,0 +1,36 @@
+package page_test
+
+// notShown are the fields of answers that a page does not show as they are, by kind ("*": all) and the way to them, each with the
+// reason. What stands in such a field is not compared, either.
+var notShown = map[string]string{
+	"action ledger":       "a number by which the ledger of occurrences counts; its entries are the history",
+	"action run":          "by it the answers of the tool are known; attempts and cycles are shown",
+	"action trigger.type": "it is scheduled if it has a time, and a webhook's if it has a route",
+	"action trigger.header.x-hub-signature-256": "with it the request could be sent again",
+	"backfill times":                      "up to a thousand: how many they are is shown, and what became of each is in the history of the schedule",
+	"item queue":                          "the id of the queue, whose name the page has",
+	"job key":                             "by which the journal knows the job: the page leads to its changes by it",
+	"job last_run.run_id":                 "made of the job's id and the time, which are shown",
+	"job ledger":                          "a number by which the ledger of occurrences counts; its entries are the history",
+	"job retry_config.backoff_multiplier": "the waits grow by it: the first and the longest are shown",
+	"run admitted":                        "that it has a slot of its job: its path shows it",
+	"run config":                          "the settings of its job when it was made, and the pod in the form in which it ran: the page of the job has those of now",
+	"run logs.stored":                     "the logs are offered, or are not",
+	"run logs.truncated":                  "how many bytes were dropped is shown",
+	"run manual":                          "who triggered it is shown",
+	"run metrics.success":                 "its state says so",
+	"run ran":                             "how its pod's times are known: they are shown",
+	"run reported":                        "that its job knows of its end: a matter of the machines",
+	"semaphore configured":                "that its slots were set: they are shown",
+	"pipeline phase.recoverable":          "the page offers a retry, or does not",
+	"pipeline told":                       "that its owner was told of its end: a matter of the machines",
+	"recurring enabled":                   "it is, unless the page says that it is paused",
+	"recurring ledger":                    "a number by which the ledger of occurrences counts; its entries are the history",
+	"strategy approaches[].fallback_on[]": "shown in words",
+	"strategy outcomes[].outcome":         "shown as failed or succeeded",
+	"task asked.last":                     "by it the machine counts what it asks for",
+	"task env":                            "values may be secrets: the page shows the names",
+	"task spawned":                        "that its session was started: the page shows the session",
+	"worker last":                         "by it the machine counts what it asks for",
+	"worker quiet":                        "that it waits for something to do: a matter of the machines",
+}

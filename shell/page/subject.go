@@ -1,0 +1,35 @@
+package page
+
+import (
+	"cmp"
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// subject gives the name of what an act is done to, so that nobody has to know it by its id; nothing if it has no name, or cannot be
+// read.
+func (q *visit) subject(a act) string {
+	segments := strings.Split(a.on, "/")
+	if len(segments) < 3 || !strings.HasPrefix(segments[2], "{") {
+		return ""
+	}
+	id := q.PathValue(strings.Trim(segments[2], "{}"))
+	switch segments[1] {
+	case "recurring", "jobs", "runs", "actions", "pipelines", "tasks", "strategies":
+		var got struct {
+			Name        string `json:"name"`
+			Label       string `json:"label"`
+			Description string `json:"description"`
+			JobID       string `json:"job_id"`
+		}
+		if err := q.get(pathOf(segments[1], id), q.scopeQuery(), &got); err != nil {
+			return ""
+		}
+		return clip(cmp.Or(got.Name, got.Label, got.Description, got.JobID), 200)
+	}
+	if _, err := uuid.Parse(id); err == nil {
+		return ""
+	}
+	return clip(id, 200)
+}
