@@ -185,7 +185,7 @@ func (b bulk) answer(s *Server, w http.ResponseWriter, r *http.Request, c *call,
 
 // one acts on one thing as a request of its own would.
 func (b bulk) one(s *Server, r *http.Request, c *call, rt route, id string, asked *wire.BulkRequest, refused error) (res wire.BulkResult) {
-	own := &call{token: c.token, id: c.id, route: rt.method + " " + rt.path, actor: c.actor, of: c.of}
+	own := c.forOne(rt)
 	ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), callKey{}, own), s.o.RequestTimeout)
 	defer cancel()
 	in := b.single(ctx, r, id, asked)
@@ -223,6 +223,15 @@ func (b bulk) one(s *Server, r *http.Request, c *call, rt route, id string, aske
 		res.Made = path.Base(made)
 	}
 	return res
+}
+
+// forOne is what a handler is told of one of the requests that a request stands for: what is known of the caller, and nothing
+// of what the request holds and has come to.
+func (c *call) forOne(rt route) *call {
+	own := *c
+	own.route = rt.method + " " + rt.path
+	own.body, own.notes, own.made, own.refusal, own.entries = held{}, notes{}, "", "", nil
+	return &own
 }
 
 // single is the request for one.

@@ -55,7 +55,7 @@ func (p *Page) find(w http.ResponseWriter, r *http.Request) {
 }
 
 // findRows bounds what is looked at of each list.
-const findRows = "1000"
+const findRows = "500"
 
 // findNames adds what has a name or an id that begins with a text, or a word of its name that does.
 func (q *visit) findNames(begin string, t *table) error {
@@ -84,8 +84,8 @@ func (q *visit) findNames(begin string, t *table) error {
 		}
 	}
 	for _, r := range recurring.RecurringActions {
-		name := q.recurringRow(r)[0]
-		add("recurring action", name, r.Namespace, r.Tenant, name.Text, r.ID.String())
+		name := nameOfRecurring(r)
+		add("recurring action", textOf(name).to(q.page(pathOf("recurring", r.ID.String()))), r.Namespace, r.Tenant, name, r.ID.String())
 	}
 	for _, j := range jobs.Jobs {
 		add("job", q.jobScheduleRow(j)[0], j.Namespace, j.Tenant, j.ID, j.Name)
@@ -101,7 +101,8 @@ func (q *visit) findNames(begin string, t *table) error {
 		add("pipeline", textOf(clip(name, 120)).to(q.page(pathOf("pipelines", p.ID.String()))), p.Namespace, p.Tenant, name, p.ID.String())
 	}
 	for _, a := range actions.Actions {
-		add("action", q.actionRow(core.Action(a))[0], a.Namespace, a.Tenant, nameOfAction(core.Action(a)), a.ID.String())
+		name := nameOfAction(core.Action(a))
+		add("action", textOf(name).to(q.page(pathOf("actions", a.ID.String()))), a.Namespace, a.Tenant, name, a.ID.String())
 	}
 	return nil
 }

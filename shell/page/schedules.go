@@ -150,11 +150,16 @@ func inWords(expr, zone string) string {
 	return s.Describe()
 }
 
-func (q *visit) recurringRow(r wire.RecurringSummary) []cell {
-	name := r.Provider + " " + r.ActionType
+// nameOfRecurring is what people call a recurring action.
+func nameOfRecurring(r wire.RecurringSummary) string {
 	if r.Description != nil {
-		name = clip(*r.Description, 120)
+		return clip(*r.Description, 120)
 	}
+	return r.Provider + " " + r.ActionType
+}
+
+func (q *visit) recurringRow(r wire.RecurringSummary) []cell {
+	name := nameOfRecurring(r)
 	when := textOf(inWords(r.CronExpr, r.Timezone))
 	when.More = []cell{codeOf(r.CronExpr)}
 	return []cell{
