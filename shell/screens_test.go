@@ -28,7 +28,7 @@ type shown struct {
 
 func (s *shown) Capture(_ context.Context, session string) (shell.SessionScreen, error) {
 	s.captured.Add(1)
-	time.Sleep(100 * time.Millisecond)
+	<-time.After(100 * time.Millisecond)
 	return s.screen(session)
 }
 
