@@ -84,7 +84,7 @@ func revisionOf(definition any) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-func (a RecurringAction) definition() any { return a.RecurringSpec }
+func (r RecurringAction) definition() any { return r.RecurringSpec }
 func (j Job) definition() any             { return j.JobSpec }
 func (q Queue) definition() any           { return q.Config }
 func (w Worker) definition() any          { return w.WorkerSpec }

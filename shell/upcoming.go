@@ -170,7 +170,7 @@ func (e *Engine) tellTimes(ctx context.Context, f UpcomingFilter, list []Upcomin
 	known := make(map[Scope]knownCalendars)
 	for i := range list {
 		u := &list[i]
-		of := Scope(core.ScopeOf(u.State))
+		of := core.ScopeOf(u.State)
 		if known[of].read == nil {
 			known[of] = knownCalendars{of: e.Calendars(), scope: of, read: map[string]core.Calendars{}}
 		}

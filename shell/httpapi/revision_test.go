@@ -42,8 +42,8 @@ func TestAnEditForARevisionIsRefusedOnceSomebodyElseHasEdited(t *testing.T) {
 			list := path[:strings.LastIndexByte(path, '/')]
 			made := a.do("POST", list, row.create)
 			require.Equal(t, http.StatusCreated, made.status, "%s: %s", path, made.body)
-			if strings.Contains(path, "{id}") {
-				path = strings.Replace(path, "{id}", made.str("recurring_id"), 1)
+			if id, ok := made.object()["recurring_id"].(string); ok {
+				path = strings.Replace(path, "{id}", id, 1)
 			}
 		}
 		require.Less(t, a.do("PUT", path, row.first).status, 300, path)

@@ -36,7 +36,7 @@ func (a *app) occurrencesUpcoming() *cobra.Command {
 	f.StringVar(&kind, "kind", "", "only schedules of that `kind`: recurring, job, action")
 	f.StringVar(&namespace, "namespace", "", "only of that `namespace`")
 	f.StringVar(&tenant, "tenant", "", "only of that `tenant`")
-	f.IntVar(&limit, "limit", 50, "at most so many, up to 1000")
+	f.IntVar(&limit, "limit", 50, "at most so many `schedules`, up to 1000")
 	cmd.RunE = a.withClient(func(ctx context.Context, c *client, _ []string) error {
 		return flags.print(ctx, cmd, func(ctx context.Context) (answered, error) {
 			q := url.Values{"until": {time.Now().UTC().Add(within).Format(time.RFC3339)}, "limit": {strconv.Itoa(limit)}}
