@@ -39,8 +39,8 @@ import (
 //     only while none has one unless overlap is allow. Those of backfills count only for
 //     one another.
 //   - Runs get their slots in the order in which they asked, those of backfills last.
-//   - A run of the schedule is not admitted while the job is paused, nor beside
-//     another one if overlap is skip.
+//   - A run of the schedule is not admitted while the job is paused, but at or after the
+//     end of the pause, nor beside another one if overlap is skip.
 //   - At most one run of the schedule waits for a slot if overlap is buffer_one,
 //     cancel_other or terminate_other, and none that asked while BufferLimit waited if it is
 //     buffer_all.

@@ -106,7 +106,7 @@ var _ = register(core.KindJob, kit{
 			}
 			return ""
 		}),
-		on("A run of the schedule is not admitted while the job is paused, nor beside another one if overlap is skip.", func(s step, b, _ core.Job) string {
+		on("A run of the schedule is not admitted while the job is paused, but at or after the end of the pause, nor beside another one if overlap is skip.", func(s step, b, _ core.Job) string {
 			ask, ok := s.event.(core.JobAdmit)
 			i := slices.IndexFunc(b.Active, func(r core.ActiveRun) bool { return r.Run == ask.Run })
 			if !ok || i < 0 || b.Active[i].Manual || !b.Active[i].Owner.IsZero() || len(sends[core.OrchestratorAdmit](s)) == 0 {
@@ -116,7 +116,8 @@ var _ = register(core.KindJob, kit{
 			for _, r := range b.Active {
 				others += int(oneIf(r.Owner.IsZero() && (r.Stage == core.StageAdmitted || r.Stage == core.StageAsked)))
 			}
-			return unless(!b.Paused && (b.Overlap.Plain() != core.OverlapSkip || others == 0), "paused %t, beside %d", b.Paused, others)
+			over := b.PausedUntil != 0 && b.PausedUntil <= min(s.clock.Now, max(b.Active[i].ScheduledAt, b.Active[i].NotBefore))
+			return unless((!b.Paused || over) && (b.Overlap.Plain() != core.OverlapSkip || others == 0), "paused %t, beside %d", b.Paused, others)
 		}),
 		on("At most one run of the schedule waits for a slot if overlap is buffer_one, cancel_other or terminate_other, and none that asked while BufferLimit waited if it is buffer_all.", func(s step, b, a core.Job) string {
 			if _, asks := s.event.(core.JobAdmit); !asks {

@@ -44,7 +44,8 @@ import (
 //     (R13), and shrinks by one with each that was refused.
 //   - What it records is numbered without a gap; the counts grow by what the entries
 //     stand for.
-//   - Every action that is sent is a valid one, due at once, and its end is waited for.
+//   - Every action that is sent is a valid one, and its end is waited for. It is due at once, but at
+//     its time if that has waited and the clock was set back meanwhile.
 //   - No time waits twice. Those that wait for what runs go on in the order in which they
 //     began to; with overlap buffer_one, cancel_other and terminate_other at most one of them
 //     does, with buffer_all as many as its limit, with skip and allow none.

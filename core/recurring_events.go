@@ -167,6 +167,9 @@ func (e RecurringCreate) stored() Event {
 }
 
 func (e RecurringUpdate) stored() Event { return RecurringUpdate{e.Patch.withoutNilMaps(), e.Absences} }
+func (e RecurringCancelWaiting) stored() Event {
+	return RecurringCancelWaiting{e.Occurrence, validText(e.Reason)}
+}
 
 func (e RecurringDue) appendFields(o object) object {
 	if e.Refusal != "" {

@@ -98,12 +98,13 @@ var recurringInvariants = []invariant{
 		}
 		return unless(more == extended, "the counts grew by %d more than the new entries stand for, the last entry by %d", more, extended)
 	}),
-	on("Every action that is sent is a valid one, due at once, and its end is waited for.", func(s step, _, a core.RecurringAction) string {
+	on("Every action that is sent is a valid one, and its end is waited for. It is due at once, but at its time if that has waited and the clock was set back meanwhile.", func(s step, b, a core.RecurringAction) string {
 		for _, spec := range s.created() {
 			if _, effs := (core.Action{}).Apply(core.ActionCreate{Spec: spec}, s.clock); refusal(effs) != nil {
 				return refusal(effs).Reason
 			}
-			if spec.Trigger.KeyTime() > s.clock.Now {
+			waited := slices.ContainsFunc(b.Waiting, func(w core.WaitingTime) bool { return w.DueAt == spec.Trigger.KeyTime() && w.DueAt <= w.Since })
+			if spec.Trigger.KeyTime() > s.clock.Now && !waited {
 				return fmt.Sprintf("due at %s", spec.Trigger.KeyTime())
 			}
 			waits := slices.ContainsFunc(a.Running, func(n core.RunningTime) bool { return n.Action == spec.ID && uint32(n.N) == spec.Owner.N })

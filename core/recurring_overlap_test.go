@@ -222,3 +222,7 @@ func TestASuccessCountsThoughSoManyOverlapThatTheirDispatchesAreNotKept(t *testi
 	_, effs = was.Apply(core.ChildEnded{N: 9999, Outcome: core.ChildSucceeded}, core.Clock{Now: later, Step: 501})
 	assert.NotNil(t, refusal(effs), "it has made no such dispatch")
 }
+
+func TestTheReasonOfAWaitThatIsCancelledIsJournaledAsItIsRead(t *testing.T) {
+	checkEventJSON(t, core.KindRecurring, core.RecurringCancelWaiting{Occurrence: id(5), Reason: "a character that is cut: \xe2\x82"})
+}
