@@ -24,7 +24,8 @@ import (
 //   - Only a due event of a running one dispatches, and one time at most: the next one.
 //   - Each time is dispatched at most once, in order, unless a limit has refused it.
 //   - Never more than MaxActive times are under way.
-//   - Between two times that have started there are at least SpacingSeconds.
+//   - Between two times that have started there are at least SpacingSeconds, unless the clock
+//     was set back between them.
 //   - Each time before Next is under way or counted by its outcome, once.
 //   - It is completed when all of its times have been told, and not before.
 //   - One that has ended stays so, but for expire and for what was under way.

@@ -40,16 +40,14 @@ var _ = register(core.KindBackfill, kit{
 		on("Never more than MaxActive times are under way.", func(_ step, _, a core.Backfill) string {
 			return unless(len(a.Active) <= int(a.MaxActive), "%d of %d", len(a.Active), a.MaxActive)
 		}),
-		on("Between two times that have started there are at least SpacingSeconds.", func(s step, b, a core.Backfill) string {
-			if len(sends[core.BackfillTime](s)) == 0 {
-				return ""
+		on("Between two times that have started there are at least SpacingSeconds, unless the clock was set back between them.", func(s step, b, a core.Backfill) string {
+			spaced := s.clock.Now.Add(time.Duration(b.SpacingSeconds) * time.Second)
+			if len(sends[core.BackfillTime](s)) > 0 {
+				return unless(s.clock.Now >= b.NextAt && a.NextAt == spaced, "at %s, next %s → %s", s.clock.Now, b.NextAt, a.NextAt)
 			}
-			for _, r := range b.Active {
-				if gap := int64(s.clock.Now-r.StartedAt) / 1000; gap < b.SpacingSeconds && s.clock.Now >= r.StartedAt {
-					return fmt.Sprintf("%d s after time %d", gap, r.N)
-				}
-			}
-			return ""
+			e, ends := s.event.(core.ChildEnded) // which may be one of a time that has not started
+			sooner := exists(a) && a.NextAt < b.NextAt && (!ends || e.Outcome != core.ChildRefused)
+			return unless(!sooner || a.NextAt == spaced, "at %s, next %s → %s", s.clock.Now, b.NextAt, a.NextAt)
 		}),
 		on("Each time before Next is under way or counted by its outcome, once.", func(_ step, _, a core.Backfill) string {
 			n := a.Counts
