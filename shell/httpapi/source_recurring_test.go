@@ -110,9 +110,10 @@ func TestTheRequestsOf002GetTheAnswersThatItPrints(t *testing.T) {
 	created := a.do("POST", "/v1/recurring", printedCreate)
 	require.Equal(t, http.StatusCreated, created.status)
 	one := "/v1/recurring/" + created.str("recurring_id")
-	executed := func(n int) {
+	executed := func(n int) { // and ended: else its end would come, and change the answers, while they are compared
 		require.Eventually(t, func() bool {
-			return strings.Contains(a.do("GET", one+printedScope, nil).body, fmt.Sprintf(`"execution_count":%d,`, n))
+			body := a.do("GET", one+printedScope, nil).body
+			return strings.Contains(body, fmt.Sprintf(`"execution_count":%d,`, n)) && !strings.Contains(body, `"running":[`)
 		}, time.Minute, time.Millisecond)
 	}
 	dispatched := 0
@@ -127,6 +128,7 @@ func TestTheRequestsOf002GetTheAnswersThatItPrints(t *testing.T) {
 	for ; dispatched < 42; dispatched++ {
 		require.Equal(t, http.StatusOK, a.do("POST", one+"/trigger"+printedScope, nil).status)
 	}
+	executed(dispatched)
 	holdsPrinted(t, a.do("POST", one+"/pause"+printedScope, nil), http.StatusOK, printedPaused)
 	until(time.Date(2026, 2, 9, 15, 0, 0, 0, time.UTC))
 	holdsPrinted(t, a.do("POST", one+"/resume"+printedScope, nil), http.StatusOK, printedResumed)
