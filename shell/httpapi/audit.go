@@ -143,11 +143,7 @@ func (s *Server) listAudit(w http.ResponseWriter, r *http.Request, c *call) erro
 	if s.o.Audit == nil {
 		return failf(http.StatusNotImplemented, "audit: this server keeps no log of requests: set enabled = true in [audit]")
 	}
-	namespace, tenant, err := q.scope()
-	if err == nil {
-		err = c.token.permit(namespace, tenant, "")
-	}
-	if err != nil {
+	if _, _, err := c.scopeOf(q); err != nil {
 		return err
 	}
 	position, err := s.openPage(r, c, q)

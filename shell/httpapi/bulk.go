@@ -149,8 +149,8 @@ func (b bulk) check(asked *wire.BulkRequest) error {
 	return nil
 }
 
-// answer acts on each, some at a time, and sends what became of it. A client who has gone ends it: those that
-// were not begun are left as they are.
+// answer acts on the things of the request, some at a time, and sends what became of each. If the client goes, the things
+// that were not begun are left as they are.
 func (b bulk) answer(s *Server, w http.ResponseWriter, r *http.Request, c *call, asked *wire.BulkRequest, admit func(i int) error) error {
 	rt := s.singles[http.MethodPost+" "+b.path+"/{id}/"+asked.Act]
 	out := newPageWriter(w, "results")

@@ -46,7 +46,7 @@ func (s *Server) getSubscriber(w http.ResponseWriter, r *http.Request, c *call) 
 	if i < 0 {
 		return notFound("subscriber", shell.ErrNotFound)
 	}
-	c.tagRevision(w, b.Subscribers[i].Revision())
+	c.tagRevision(w, r, b.Subscribers[i].Revision())
 	return writeJSON(w, http.StatusOK, b.Subscribers[i])
 }
 
@@ -68,7 +68,7 @@ func (s *Server) putSubscriber(w http.ResponseWriter, r *http.Request, c *call) 
 	if i := slices.IndexFunc(b.Subscribers, func(s core.Subscription) bool { return s.Name == sub.Name }); i >= 0 {
 		sub = b.Subscribers[i]
 	}
-	c.tagRevision(w, sub.Revision())
+	c.tagRevision(w, r, sub.Revision())
 	return writeJSON(w, http.StatusOK, sub)
 }
 

@@ -129,7 +129,7 @@ func (s *Server) updateCalendar(w http.ResponseWriter, r *http.Request, c *call,
 	if err != nil {
 		return noCalendar(of, err)
 	}
-	c.tag(w, change.Calendar)
+	c.tag(w, r, change.Calendar)
 	answer := wire.CalendarChanged{Calendar: s.calendarDetail(change.Calendar), Moved: []wire.MovedSchedule{}, More: change.More}
 	for _, m := range change.Moved {
 		shown := wire.MovedSchedule{Kind: m.Kind, ID: m.ID.String(), Name: m.Name, NextTimesBefore: append([]effects.Time{}, m.NextTimesBefore...), NextTimes: append([]effects.Time{}, m.NextTimes...)}

@@ -79,11 +79,7 @@ func (s *Server) find(w http.ResponseWriter, r *http.Request, c *call) error {
 	if err != nil {
 		return err
 	}
-	namespace, tenant, err := q.scope()
-	if err == nil {
-		err = c.token.permit(namespace, tenant, "")
-	}
-	if err != nil {
+	if _, _, err := c.scopeOf(q); err != nil {
 		return err
 	}
 	limit, err := q.number("limit", defaultFound, maxFound)
@@ -111,8 +107,8 @@ func (s *Server) find(w http.ResponseWriter, r *http.Request, c *call) error {
 	return writeJSON(w, http.StatusOK, out)
 }
 
-// findOf gives what exists for who asks of one kind, from an id on to another. All that is there is looked at, since how far a search comes
-// must not depend on what others have.
+// findOf gives the machines of one kind, from an id on to another, that exist for the holder of the token. It looks at all
+// machines that are there: how far a search comes must not depend on what other tenants have.
 func (s *Server) findOf(ctx context.Context, c *call, q query, of findable, from, to uuid.UUID, limit int) (found []wire.Found, err error) {
 	for searched := 0; ; {
 		ids, err := s.engine.IDs(ctx, of.kind, from, to, foundChunk)

@@ -182,7 +182,7 @@ func (s *Server) putJob(w http.ResponseWriter, r *http.Request, c *call) error {
 	if err != nil {
 		return err
 	}
-	c.tag(w, j)
+	c.tag(w, r, j)
 	detail.NextTimes = append([]effects.Time{}, applied.NextTimes...) // as the transition itself has them
 	status := http.StatusOK
 	if before.Key == uuid.Nil {

@@ -82,7 +82,7 @@ func (k machines[S, Out]) act(do func(w http.ResponseWriter, r *http.Request, c 
 			return err
 		}
 		if r.Method == http.MethodGet {
-			c.tag(w, m)
+			c.tag(w, r, m)
 		}
 		answer, err := do(w, r, c, m)
 		switch {
@@ -301,7 +301,7 @@ func serveChange[S, Out any](
 			return k.gone(of, err)
 		}
 		if s, ok := any(m).(core.State); ok {
-			c.tag(w, s)
+			c.tag(w, r, s)
 		}
 		o, err := out(r.Context(), m)
 		return reply(w, o, err)
@@ -365,7 +365,7 @@ func (k namedMachines[S, E]) show(w http.ResponseWriter, r *http.Request, c *cal
 	if err != nil {
 		return err
 	}
-	c.tag(w, m)
+	c.tag(w, r, m)
 	return writeJSON(w, http.StatusOK, k.shown(c, m))
 }
 
@@ -406,6 +406,6 @@ func (k namedMachines[S, E]) answer(w http.ResponseWriter, r *http.Request, c *c
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	c.tag(w, m)
+	c.tag(w, r, m)
 	return writeJSON(w, k.remains, k.shown(c, m))
 }

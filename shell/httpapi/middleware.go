@@ -126,7 +126,7 @@ func (s *Server) middleware(next http.Handler) http.Handler {
 	sites := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		start := time.Now()
-		c := &call{id: requestID(r), route: "none"}
+		c := &call{id: requestID(r), route: "none", server: s}
 		w := &statusWriter{ResponseWriter: rw, call: c, body: watchBody(r)}
 		h := w.Header()
 		h.Set(requestIDHeader, c.id)

@@ -85,6 +85,14 @@ func (q query) scope() (namespace, tenant *string, err error) {
 	return q.opt("namespace"), q.opt("tenant"), nil
 }
 
+// scopeOf reads namespace and tenant of a query, as [query.scope] does, and refuses those that the token is not for.
+func (c *call) scopeOf(q query) (namespace, tenant *string, err error) {
+	if namespace, tenant, err = q.scope(); err == nil {
+		err = c.token.permit(namespace, tenant, "")
+	}
+	return namespace, tenant, err
+}
+
 func (q query) bool(name string) (*bool, error) {
 	switch v := q.opt(name); {
 	case v == nil:

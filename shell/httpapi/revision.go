@@ -11,19 +11,21 @@ import (
 )
 
 // tag tells the revision of the machine that the answer shows, if it has one.
-func (c *call) tag(w http.ResponseWriter, s core.State) { c.tagRevision(w, core.Revision(s)) }
+func (c *call) tag(w http.ResponseWriter, r *http.Request, s core.State) {
+	c.tagRevision(w, r, core.Revision(s))
+}
 
-func (c *call) tagRevision(w http.ResponseWriter, revision string) {
-	if revision == "" || revision == core.NoRevision || c.revision == nil { // an act on many shows no revisions
+func (c *call) tagRevision(w http.ResponseWriter, r *http.Request, revision string) {
+	if revision == "" || revision == core.NoRevision {
 		return
 	}
-	if shown := c.revision(revision); shown != "" {
+	if shown := c.server.shownRevision(r.Context(), revision); shown != "" {
 		w.Header().Set("ETag", `"`+shown+`"`)
 	}
 }
 
-// shownRevision gives a revision as callers know it: keyed, since the hash of a definition would let who does not see all
-// of it guess the rest. It is "" while the store does not give the key.
+// shownRevision gives a revision as callers know it: keyed, since who does not see all of a definition could guess the rest
+// from its hash. It is "" while the store does not give the key.
 func (s *Server) shownRevision(ctx context.Context, revision string) string {
 	if _, err := s.sealer(ctx); err != nil {
 		return ""
@@ -38,7 +40,7 @@ func (s *Server) underKey(revision string) string {
 
 // onRevision reads which revision of a machine a request is for, and has the engine refuse it for another one. What
 // cannot take such a condition refuses it: to leave it out would be what the caller wants to prevent.
-func (s *Server) onRevision(ctx context.Context, rt route, r *http.Request, c *call) (context.Context, error) {
+func (s *Server) onRevision(ctx context.Context, rt route, r *http.Request) (context.Context, error) {
 	match, none := r.Header.Values("If-Match"), r.Header.Values("If-None-Match")
 	if len(match)+len(none) == 0 || rt.method == http.MethodGet {
 		return ctx, nil
@@ -65,7 +67,7 @@ func (s *Server) onRevision(ctx context.Context, rt route, r *http.Request, c *c
 	if !ok || len(match) > 1 || !isRevision(revision) {
 		return nil, failf(http.StatusBadRequest, "If-Match: %s is not one ETag as GET gives it: 32 hexadecimal digits in quotation marks, or *", clip(strings.Join(match, ", ")))
 	}
-	if c.revision(revision) == "" { // then there is no key
+	if s.shownRevision(ctx, revision) == "" { // then there is no key
 		return nil, failf(http.StatusServiceUnavailable, "If-Match: the store does not give the key by which revisions are known: try again").with("Retry-After", "5")
 	}
 	return shell.WithShownRevision(ctx, revision, s.underKey), nil

@@ -36,15 +36,14 @@ func (a access) who() access { return a &^ (streams | waitsForItems | lists | ed
 
 // call is what a handler is told about a request beside the request itself.
 type call struct {
-	token *Token
-	id    string // of the request
-	route string // its pattern, once it is known
-	actor string
-	body  held   // what its body holds in memory
-	leave func() // gives back its place among the large bodies; nil: it has asked for none
-	notes notes
-	// revision gives a revision as the caller knows it, see shownRevision.
-	revision func(string) string
+	token  *Token
+	id     string // of the request
+	route  string // its pattern, once it is known
+	actor  string
+	body   held   // what its body holds in memory
+	leave  func() // gives back its place among the large bodies; nil: it has asked for none
+	notes  notes
+	server *Server // that has got the request
 	// For the log of requests: see audit.go.
 	of      *shell.Scope // what the request is about, once that is known
 	made    string       // the path of what it made, if no header names it
@@ -176,7 +175,6 @@ func (s *Server) endpoint(rt route) http.Handler {
 			defer leave()
 			defer c.body.release()
 			defer c.leaveLarge()
-			c.revision = func(revision string) string { return s.shownRevision(r.Context(), revision) }
 			ctx := withActor(context.WithValue(r.Context(), callKey{}, c), c.actor)
 			if rt.access&(streams|lists) == 0 {
 				limit := s.o.RequestTimeout
@@ -187,7 +185,7 @@ func (s *Server) endpoint(rt route) http.Handler {
 				ctx, cancel = context.WithTimeout(ctx, limit)
 				defer cancel()
 			}
-			if ctx, err = s.onRevision(ctx, rt, r, c); err == nil {
+			if ctx, err = s.onRevision(ctx, rt, r); err == nil {
 				err = rt.serve(w, r.WithContext(ctx), c)
 			}
 		}

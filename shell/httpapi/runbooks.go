@@ -414,7 +414,7 @@ func (s *Server) putWorker(w http.ResponseWriter, r *http.Request, c *call) erro
 		Queue: body.Queue, Concurrency: body.Concurrency, PollMS: body.PollMS, Do: body.Do,
 	}})
 	if err == nil {
-		c.tag(w, k)
+		c.tag(w, r, k)
 	}
 	return reply(w, k, err)
 }

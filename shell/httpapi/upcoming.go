@@ -23,10 +23,7 @@ func (s *Server) listUpcoming(w http.ResponseWriter, r *http.Request, c *call) e
 	if err != nil {
 		return err
 	}
-	namespace, tenant, err := q.scope()
-	if err == nil {
-		err = c.token.permit(namespace, tenant, "")
-	}
+	namespace, tenant, err := c.scopeOf(q)
 	if err != nil {
 		return err
 	}

@@ -43,11 +43,7 @@ func (s *Server) listWebhooks(w http.ResponseWriter, r *http.Request, c *call) e
 	if err != nil {
 		return err
 	}
-	namespace, tenant, err := q.scope()
-	if err == nil {
-		err = c.token.permit(namespace, tenant, "")
-	}
-	if err != nil {
+	if _, _, err := c.scopeOf(q); err != nil {
 		return err
 	}
 	out := wire.WebhookRouteList{Routes: []wire.WebhookRoute{}}
