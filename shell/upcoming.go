@@ -41,12 +41,10 @@ const (
 // how much is stored. more says that there are more of them, or that so much else is due before that the rest was
 // not looked at. Of a periodic action the next time alone is known. Safe for concurrent use.
 func (e *Engine) Upcoming(ctx context.Context, f UpcomingFilter) (list []UpcomingSchedule, more bool, err error) {
-	if f.Limit == 0 {
-		f.Limit = DefaultPage
-	}
-	u := &upcoming{UpcomingFilter: f, limit: min(f.Limit, MaxPage)}
+	f.Limit = min(cmp.Or(f.Limit, DefaultPage), MaxPage)
+	u := &upcoming{UpcomingFilter: f}
 	if f.Scope != nil {
-		u.share = engine.DueShare(core.Scope{Namespace: f.Scope.Namespace, Tenant: f.Scope.Tenant})
+		u.share = engine.DueShare(*f.Scope)
 	}
 	if err := e.o.Store.View(ctx, u.read); err != nil {
 		return nil, false, err
@@ -62,7 +60,6 @@ func (e *Engine) Upcoming(ctx context.Context, f UpcomingFilter) (list []Upcomin
 type upcoming struct {
 	UpcomingFilter
 
-	limit int
 	share uint32 // of the tenant; 0: of all
 	found []UpcomingSchedule
 	more  bool
@@ -88,8 +85,8 @@ func (u *upcoming) read(tx store.ReadTx) error {
 		}
 		for _, rec := range records {
 			u.take(rec)
-			if len(u.found) > u.limit {
-				u.found, u.more = u.found[:u.limit], true
+			if len(u.found) > u.Limit {
+				u.found, u.more = u.found[:u.Limit], true
 				return nil
 			}
 		}
@@ -125,7 +122,7 @@ func (u *upcoming) take(rec store.Record) {
 	if at.IsZero() || !at.Before(u.Until) || u.Visible != nil && !u.Visible(s) {
 		return
 	}
-	if of := core.ScopeOf(s); u.Scope != nil && (of.Namespace != u.Scope.Namespace || of.Tenant != u.Scope.Tenant) {
+	if u.Scope != nil && core.ScopeOf(s) != *u.Scope {
 		return
 	}
 	u.found = append(u.found, UpcomingSchedule{State: s, DueAt: at})
@@ -156,14 +153,6 @@ func nextOf(s core.State) effects.Time {
 	return 0
 }
 
-// begin is the time from which a schedule is asked for its times: that of the filter, unless what comes before decides which they are.
-func (f UpcomingFilter) begin(now effects.Time, maxExecutions uint64, skipNext uint32) effects.Time {
-	if maxExecutions > 0 || skipNext > 0 {
-		return now
-	}
-	return max(now, f.From-1)
-}
-
 // tellTimes adds when the schedules fire.
 func (e *Engine) tellTimes(ctx context.Context, f UpcomingFilter, list []UpcomingSchedule) error {
 	now := e.now()
@@ -174,36 +163,51 @@ func (e *Engine) tellTimes(ctx context.Context, f UpcomingFilter, list []Upcomin
 		if known[of].read == nil {
 			known[of] = knownCalendars{of: e.Calendars(), scope: of, read: map[string]core.Calendars{}}
 		}
-		var times []effects.Time
-		switch v := u.State.(type) {
-		case core.RecurringAction:
-			calendars, err := known[of].named(ctx, v.Calendars)
-			if err != nil {
-				return err
-			}
-			times = v.Upcoming(f.begin(now, v.MaxExecutions, v.SkipNext), f.Times+1, calendars)
-		case core.Job:
-			calendars, err := known[of].named(ctx, v.Calendars)
-			if err != nil {
-				return err
-			}
-			times = v.Upcoming(f.begin(now, v.MaxExecutions, v.SkipNext), f.Times+1, calendars)
-		default:
-			times = []effects.Time{u.DueAt}
+		times, err := f.timesOf(ctx, u, now, known[of])
+		if err != nil {
+			return err
 		}
-		for _, at := range times {
-			if !at.Before(f.Until) {
-				break
-			}
-			if at.Before(f.From) {
-				continue
-			}
-			if len(u.Times) == f.Times {
-				u.More = true
-				break
-			}
-			u.Times = append(u.Times, at)
-		}
+		u.tell(times, f)
 	}
 	return nil
+}
+
+// timesOf gives when a schedule fires, at least as many times as the filter asks for, and one more.
+func (f UpcomingFilter) timesOf(ctx context.Context, u *UpcomingSchedule, now effects.Time, known knownCalendars) ([]effects.Time, error) {
+	var options core.ScheduleOptions
+	var skipNext uint32
+	var upcoming func(effects.Time, int, core.Calendars) []effects.Time
+	switch v := u.State.(type) {
+	case core.RecurringAction:
+		options, skipNext, upcoming = v.ScheduleOptions, v.SkipNext, v.Upcoming
+	case core.Job:
+		options, skipNext, upcoming = v.ScheduleOptions, v.SkipNext, v.Upcoming
+	default:
+		return []effects.Time{u.DueAt}, nil
+	}
+	calendars, err := known.named(ctx, options.Calendars)
+	if err != nil {
+		return nil, err
+	}
+	from := now
+	if options.MaxExecutions == 0 && skipNext == 0 { // else what comes before decides which they are
+		from = max(now, f.From-1)
+	}
+	return upcoming(from, f.Times+1, calendars), nil
+}
+
+// tell keeps those of some times that the filter asks for.
+func (u *UpcomingSchedule) tell(times []effects.Time, f UpcomingFilter) {
+	for _, at := range times {
+		switch {
+		case at.Before(f.From):
+			continue
+		case !at.Before(f.Until):
+			return
+		case len(u.Times) == f.Times:
+			u.More = true
+			return
+		}
+		u.Times = append(u.Times, at)
+	}
 }
