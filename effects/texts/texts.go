@@ -1,8 +1,9 @@
 // Package texts makes texts valid UTF-8, cuts them to a length in bytes without parting
-// a character, and says how far two of them are apart.
+// a character, says how far two of them are apart, and writes numbers for people.
 package texts
 
 import (
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -87,4 +88,13 @@ func Distance(a, b string) int {
 		}
 	}
 	return row[len(b)]
+}
+
+// Thousands writes a number with a comma for each thousand.
+func Thousands(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
 }

@@ -57,3 +57,9 @@ func TestDistanceCountsSingleEdits(t *testing.T) {
 		assert.Equal(t, c.want, texts.Distance(c.b, c.a), "%q %q", c.b, c.a)
 	}
 }
+
+func TestALongNumberHasACommaForEachThousand(t *testing.T) {
+	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 10_000: "10,000", 1_234_567: "1,234,567"} {
+		assert.Equal(t, want, texts.Thousands(n))
+	}
+}

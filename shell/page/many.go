@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/effects/texts"
 )
 
 // Bounds of what is done to many things at once.
@@ -274,16 +275,7 @@ func (m *many) number(n int) string {
 	if n == 1 {
 		return "1 " + m.one
 	}
-	return thousands(n) + " " + m.all
-}
-
-// thousands writes a number with a comma for each thousand.
-func thousands(n int) string {
-	s := strconv.Itoa(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
+	return texts.Thousands(n) + " " + m.all
 }
 
 func (p *Page) serveManyForm(a act) http.HandlerFunc {
@@ -342,9 +334,9 @@ func (m *many) notes(q *visit, f *filter, c tally) []block {
 	if !c.more && !c.slow {
 		return out
 	}
-	why := fmt.Sprintf("More than %s match: the first %s of the list are taken.", thousands(c.n), thousands(c.n))
+	why := fmt.Sprintf("More than %s match: the first %s of the list are taken.", texts.Thousands(c.n), texts.Thousands(c.n))
 	if c.slow {
-		why = fmt.Sprintf("Counting all that match takes too long: the first %s are taken.", thousands(c.n))
+		why = fmt.Sprintf("Counting all that match takes too long: the first %s are taken.", texts.Thousands(c.n))
 	}
 	if slices.ContainsFunc(m.filters, func(f field) bool { return f.Name == "until" }) && q.URL.Query().Get("order") != "oldest" {
 		before := c.last.Std().Truncate(time.Second).Add(time.Second) // as it is written

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/orrery-go/orrery/effects/texts"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
@@ -137,24 +138,24 @@ func (q *visit) outcome(a act, params url.Values, n int, out outcome) view {
 	failed := out.asked - out.done
 	says := notice{Text: a.done + " It was done to " + m.number(out.done) + ".", Tone: toneGood}
 	if failed > 0 {
-		says = notice{Text: fmt.Sprintf("It was done to %s of %s; %s could not be done.", thousands(out.done), m.number(n), thousands(failed)), Tone: toneBad}
+		says = notice{Text: fmt.Sprintf("It was done to %s of %s; %s could not be done.", texts.Thousands(out.done), m.number(n), texts.Thousands(failed)), Tone: toneBad}
 	}
 	if out.broken != nil {
 		_, text := q.p.statusOf(out.broken)
-		says = notice{Text: fmt.Sprintf("It was broken off: %s. It was done to %s of %s; of %s it is not known whether it was done.", text, thousands(out.done), m.number(n), thousands(n-out.asked)), Tone: toneBad}
+		says = notice{Text: fmt.Sprintf("It was broken off: %s. It was done to %s of %s; of %s it is not known whether it was done.", text, texts.Thousands(out.done), m.number(n), texts.Thousands(n-out.asked)), Tone: toneBad}
 	}
 	if out.before > 0 {
-		says.Text += fmt.Sprintf(" Of %s it had been done before: nothing was made once more.", thousands(out.before))
+		says.Text += fmt.Sprintf(" Of %s it had been done before: nothing was made once more.", texts.Thousands(out.before))
 	}
 	v.Body = []block{{Notice: &says}}
 	if failed > 0 {
 		t := &table{Caption: "Why it could not be done", Head: []string{"Reason", "How many"}}
 		for _, reason := range slices.SortedFunc(maps.Keys(out.reasons), func(x, y string) int { return out.reasons[y] - out.reasons[x] }) {
-			t.Rows = append(t.Rows, []cell{textOf(clip(reason, 500)).wide(), textOf(thousands(out.reasons[reason]))})
+			t.Rows = append(t.Rows, []cell{textOf(clip(reason, 500)).wide(), textOf(texts.Thousands(out.reasons[reason]))})
 		}
 		each := block{Title: "Each that could not be done", Table: &table{Caption: "Each that could not be done", Head: []string{"Which", "Answer", "Why"}, Rows: out.failures}}
 		if failed > len(out.failures) {
-			each.Note = fmt.Sprintf("The first %s of %s.", thousands(len(out.failures)), thousands(failed))
+			each.Note = fmt.Sprintf("The first %s of %s.", texts.Thousands(len(out.failures)), texts.Thousands(failed))
 		}
 		v.Body = append(v.Body, block{Title: "Why it could not be done", Table: t}, each)
 	}

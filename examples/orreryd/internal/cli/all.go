@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orrery-go/orrery/effects/texts"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
@@ -67,7 +68,7 @@ func (l all) command(a *app) *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use: l.use, Short: l.short, Example: l.example, Args: noArgs, Annotations: own,
-		Long: l.short + ".\n" + l.long + fmt.Sprintf(allLong, thousands(maxAll)),
+		Long: l.short + ".\n" + l.long + fmt.Sprintf(allLong, texts.Thousands(maxAll)),
 	}
 	cmd.RunE = a.withClient(func(ctx context.Context, c *client, _ []string) error {
 		q := l.scope.query()
@@ -93,21 +94,12 @@ func (l all) command(a *app) *cobra.Command {
 	return addFlags(cmd, l.fields)
 }
 
-// thousands writes a number with a comma for each thousand.
-func thousands(n int) string {
-	s := strconv.Itoa(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
-
 // number gives a number of the things in words.
 func (l *all) number(n int) string {
 	if n == 1 {
 		return "1 " + l.one
 	}
-	return thousands(n) + " " + l.many
+	return texts.Thousands(n) + " " + l.many
 }
 
 func (l *all) run(ctx context.Context, a *app, c *client, q url.Values, body map[string]any) error {
@@ -201,7 +193,7 @@ func (l *all) do(ctx context.Context, a *app, c *client, ids []string, asked map
 		asked["ids"] = some
 		var answer struct{ Results []json.RawMessage }
 		if _, err := c.json(ctx, request{method: http.MethodPost, path: l.path + "/bulk", query: l.scope.query(), body: asked}, &answer); err != nil {
-			text.Sayf(a.err, "%s of %s asked for, of which %s were done, before this failed:\n", thousands(len(results)), l.number(len(ids)), thousands(len(results)-failed))
+			text.Sayf(a.err, "%s of %s asked for, of which %s were done, before this failed:\n", texts.Thousands(len(results)), l.number(len(ids)), texts.Thousands(len(results)-failed))
 			return err
 		}
 		for _, raw := range answer.Results {
@@ -225,14 +217,14 @@ func (l *all) do(ctx context.Context, a *app, c *client, ids []string, asked map
 	} else {
 		line := "done to " + l.number(len(ids)-failed-before)
 		if before > 0 {
-			line += fmt.Sprintf("; to %s it had been done before", thousands(before))
+			line += fmt.Sprintf("; to %s it had been done before", texts.Thousands(before))
 		}
 		if err := a.printLine(nil, line); err != nil {
 			return err
 		}
 	}
 	if failed > 0 {
-		return fmt.Errorf("%s of %s could not be done", thousands(failed), l.number(len(ids)))
+		return fmt.Errorf("%s of %s could not be done", texts.Thousands(failed), l.number(len(ids)))
 	}
 	return nil
 }
