@@ -21,7 +21,7 @@ func (c *cronFields) dayWarning(m DayMatch) string {
 }
 
 // firstDay gives the first day from d on that the expression names, in days since
-// 1970; it gives never where there is none.
+// 1970, or never if the expression names no further day.
 func (c *cron) firstDay(d int64) int64 {
 	f := c.fields
 	for d = max(d, 0); ; {

@@ -133,7 +133,7 @@ func (a act) staleText() string {
 	return "Somebody else has changed it since you opened this form, and your change was not made. Its page and its history of changes show how it is now. What you have typed stands below: sent again, it replaces what they have changed."
 }
 
-// revision asks the API for the revision of what an act edits; it is "" where there is none.
+// revision asks the API for the revision of what an act edits; "" if the API tells none.
 func (q *visit) revision(a act) (string, error) {
 	got, err := q.call(http.MethodGet, withQuery(q.filledIn(a.api), q.scopeQuery()), nil, nil)
 	if err != nil {
@@ -182,6 +182,7 @@ func (p *Page) serveActForm(a act) http.HandlerFunc {
 		if !ok {
 			return
 		}
+		q.answers = make(map[string]*answer)
 		if a.edits() { // before what the fields say: what changes in between is told, and not lost
 			var err error
 			if q.editing, err = q.revision(a); err != nil {
@@ -261,6 +262,7 @@ func (p *Page) serveAct(a act) http.HandlerFunc {
 		if !ok || !p.proven(w, r, q) {
 			return
 		}
+		q.answers = make(map[string]*answer)
 		fields := a.fields
 		if a.load != nil {
 			if loaded, err := a.load(q); err == nil {

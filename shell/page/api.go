@@ -76,6 +76,12 @@ func (q *visit) call(method, path string, body, out any) (*answer, error) {
 
 // callIf is [visit.call] with headers that say under which condition the API is to do it.
 func (q *visit) callIf(condition http.Header, method, path string, body, out any) (*answer, error) {
+	if a := q.answers[path]; a != nil && method == http.MethodGet {
+		return a, a.decode(method, path, out)
+	}
+	if method != http.MethodGet {
+		clear(q.answers)
+	}
 	var sent []byte
 	if body != nil {
 		var err error
@@ -100,12 +106,21 @@ func (q *visit) callIf(condition http.Header, method, path string, body, out any
 	if a.status < 200 || a.status > 299 {
 		return a, errorOf(a)
 	}
-	if out != nil {
-		if err := json.Unmarshal(a.body.Bytes(), out); err != nil {
-			return a, fmt.Errorf("the API's answer to %s %s: %w", method, path, err)
-		}
+	if q.answers != nil && method == http.MethodGet {
+		q.answers[path] = a
 	}
-	return a, nil
+	return a, a.decode(method, path, out)
+}
+
+// decode reads an answer into out unless that is nil.
+func (a *answer) decode(method, path string, out any) error {
+	if out == nil {
+		return nil
+	}
+	if err := json.Unmarshal(a.body.Bytes(), out); err != nil {
+		return fmt.Errorf("the API's answer to %s %s: %w", method, path, err)
+	}
+	return nil
 }
 
 // errorOf gives the error that an answer tells.

@@ -43,18 +43,28 @@ func (q *visit) occurrences() (view, error) {
 
 // scheduleLink leads to the schedule of an entry.
 func (q *visit) scheduleLink(o core.Occurrence) cell {
-	name := o.Name
-	if name == "" {
-		name = shortID(o.RecurringID.String())
+	id := o.RecurringID.String()
+	if o.Schedule == core.KindJob {
+		id = o.Name
 	}
+	return q.linkOfSchedule(o.Schedule, id, cmp.Or(o.Name, shortID(o.RecurringID.String())), o.Namespace, o.Tenant)
+}
+
+// upcomingLink leads to a schedule that is due.
+func (q *visit) upcomingLink(u wire.UpcomingSchedule) cell {
+	return q.linkOfSchedule(u.Kind, u.ID, u.Name, u.Namespace, u.Tenant)
+}
+
+// linkOfSchedule leads to a schedule of whatever kind; a job is known by its id within its tenant.
+func (q *visit) linkOfSchedule(kind effects.Kind, id, name, namespace, tenant string) cell {
 	c := textOf(clip(name, 120)).wide()
-	switch o.Schedule {
+	switch kind {
 	case core.KindJob:
-		return c.to(q.scoped(pathOf("jobs", o.Name), o.Namespace, o.Tenant))
+		return c.to(q.scoped(pathOf("jobs", id), namespace, tenant))
 	case core.KindAction:
-		return c.to(q.page(pathOf("actions", o.RecurringID.String())))
+		return c.to(q.page(pathOf("actions", id)))
 	default:
-		return c.to(q.page(pathOf("recurring", o.RecurringID.String())))
+		return c.to(q.page(pathOf("recurring", id)))
 	}
 }
 
@@ -209,17 +219,4 @@ func (q *visit) comingTimes(day, end time.Time) (out []dayTime, cut bool, err er
 		cut = cut || u.MoreTimes
 	}
 	return out, cut, nil
-}
-
-// upcomingLink leads to a schedule that is due.
-func (q *visit) upcomingLink(u wire.UpcomingSchedule) cell {
-	c := textOf(clip(u.Name, 120)).wide()
-	switch u.Kind {
-	case core.KindJob:
-		return c.to(q.scoped(pathOf("jobs", u.ID), u.Namespace, u.Tenant))
-	case core.KindAction:
-		return c.to(q.page(pathOf("actions", u.ID)))
-	default:
-		return c.to(q.page(pathOf("recurring", u.ID)))
-	}
 }

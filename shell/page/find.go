@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"strings"
@@ -88,7 +89,7 @@ func (q *visit) findNames(begin string, t *table) error {
 		add("recurring action", textOf(name).to(q.page(pathOf("recurring", r.ID.String()))), r.Namespace, r.Tenant, name, r.ID.String())
 	}
 	for _, j := range jobs.Jobs {
-		add("job", q.jobScheduleRow(j)[0], j.Namespace, j.Tenant, j.ID, j.Name)
+		add("job", q.linkOfSchedule(core.KindJob, j.ID, cmp.Or(j.Name, j.ID), j.Namespace, j.Tenant), j.Namespace, j.Tenant, j.ID, j.Name)
 	}
 	for _, u := range queues.Queues {
 		add("queue", q.queueCells(u)[0], u.Namespace, u.Tenant, u.Name)

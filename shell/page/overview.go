@@ -151,9 +151,7 @@ func whenOf(u wire.UpcomingSchedule) cell {
 	if u.CronExpr == "" {
 		return textOf("after each end: every " + precisely(time.Duration(u.PeriodMS)*time.Millisecond)).wide()
 	}
-	when := textOf(inWords(u.CronExpr, u.Timezone))
-	when.More = []cell{codeOf(u.CronExpr)}
-	return when.wide()
+	return fires(u.CronExpr, u.Timezone).wide()
 }
 
 // queueTiles shows the queues that have something, the oldest first.
@@ -187,7 +185,6 @@ func (q *visit) queueTiles() ([]tile, []block, error) {
 }
 
 func (q *visit) queueCells(u wire.Queue) []cell {
-	n := func(v uint64) cell { return textOf(strconv.FormatUint(v, 10)) }
 	name := codeOf(u.Name).to(q.scoped(pathOf("queues", u.Name), u.Namespace, u.Tenant))
 	if u.Paused {
 		name.More = append(name.More, badge("paused"))
@@ -196,11 +193,11 @@ func (q *visit) queueCells(u wire.Queue) []cell {
 	if !u.OldestReadyAt.IsZero() {
 		oldest = textOf(roughly(time.Duration(u.OldestReadySeconds * float64(time.Second))))
 	}
-	dead := n(u.Items.Dead)
+	dead := number(u.Items.Dead)
 	if u.Items.Dead > 0 {
 		dead.Tone = toneBad
 	}
-	return []cell{name.wide(), n(u.Items.Ready), n(u.Items.Processing), dead, oldest, whose(u.Namespace, u.Tenant)}
+	return []cell{name.wide(), number(u.Items.Ready), number(u.Items.Processing), dead, oldest, whose(u.Namespace, u.Tenant)}
 }
 
 // isNew reports whether the database has nothing that would fill the overview.

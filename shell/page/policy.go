@@ -55,7 +55,7 @@ func count(n uint64) cell {
 	if n == 0 {
 		return cell{}
 	}
-	return textOf(strconv.FormatUint(n, 10))
+	return number(n)
 }
 
 // ofSeconds shows a length in seconds; nothing if there is none.

@@ -150,6 +150,13 @@ func inWords(expr, zone string) string {
 	return s.Describe()
 }
 
+// fires shows an expression with its meaning in words.
+func fires(expr, zone string) cell {
+	when := textOf(inWords(expr, zone))
+	when.More = []cell{codeOf(expr)}
+	return when
+}
+
 // nameOfRecurring is what people call a recurring action.
 func nameOfRecurring(r wire.RecurringSummary) string {
 	if r.Description != nil {
@@ -160,8 +167,7 @@ func nameOfRecurring(r wire.RecurringSummary) string {
 
 func (q *visit) recurringRow(r wire.RecurringSummary) []cell {
 	name := nameOfRecurring(r)
-	when := textOf(inWords(r.CronExpr, r.Timezone))
-	when.More = []cell{codeOf(r.CronExpr)}
+	when := fires(r.CronExpr, r.Timezone)
 	return []cell{
 		textOf(name).to(q.page(pathOf("recurring", r.ID.String()))).wide(), when.wide(), enabled(r.Enabled), q.at(r.NextExecutionAt), q.at(r.LastExecutedAt),
 		textOf(strconv.FormatUint(r.ExecutionCount, 10)), textOf("recurring"), whose(r.Namespace, r.Tenant),
@@ -178,15 +184,10 @@ func enabled(on bool) cell {
 func (q *visit) jobScheduleRow(j wire.JobSummary) []cell {
 	when := textOf("only when triggered")
 	if j.Schedule != "" {
-		when = textOf(inWords(j.Schedule, j.Timezone))
-		when.More = []cell{codeOf(j.Schedule)}
-	}
-	name := j.Name
-	if name == "" {
-		name = j.ID
+		when = fires(j.Schedule, j.Timezone)
 	}
 	return []cell{
-		textOf(clip(name, 120)).to(q.scoped(pathOf("jobs", j.ID), j.Namespace, j.Tenant)).wide(), when.wide(), enabled(!j.Paused), q.at(j.NextRunAt), q.at(j.LastRun.EndedAt),
+		q.linkOfSchedule(core.KindJob, j.ID, cmp.Or(j.Name, j.ID), j.Namespace, j.Tenant), when.wide(), enabled(!j.Paused), q.at(j.NextRunAt), q.at(j.LastRun.EndedAt),
 		{}, textOf("job"), whose(j.Namespace, j.Tenant),
 	}
 }
@@ -195,8 +196,7 @@ func (q *visit) periodicRow(a core.Action) []cell {
 	when := "after each end: every " + precisely(a.Recurrence.Period)
 	c := textOf(when)
 	if a.Recurrence.Cron != "" {
-		c = textOf(inWords(a.Recurrence.Cron, a.Recurrence.Timezone))
-		c.More = []cell{codeOf(a.Recurrence.Cron)}
+		c = fires(a.Recurrence.Cron, a.Recurrence.Timezone)
 	}
 	last := effects.Time(0)
 	if a.LastRun != nil {
@@ -263,16 +263,12 @@ func (q *visit) recurringFacts(a wire.RecurringAction, p wire.Preview) []fact {
 	if !strings.Contains(p.Description, a.Timezone) { // it names each zone but UTC
 		when.Hint = a.Timezone
 	}
-	dedup := ""
-	if key := a.ActionTemplate.DedupKey; key != nil {
-		dedup = *key
-	}
 	own := facts(
 		fact{"When", when}, fact{"Expression", codeOf(a.CronExpr)}, fact{"Next", q.at(a.NextExecutionAt)}, fact{"Last", q.at(a.LastExecutedAt)},
 		fact{"Last success", q.at(a.LastSuccessAt)}, fact{"Paused until", q.at(a.PausedUntil)},
 		fact{"Usually takes", usually(a.Durations)}, fact{"Executions", textOf(strconv.FormatUint(a.ExecutionCount, 10))}, fact{"Missed", count(a.MissedCount)}, fact{"Skipped", count(a.SkippedCount)},
 		fact{"Deduplicated", count(a.DeduplicatedCount)}, fact{"Cancelled", count(a.CancelledCount)}, fact{"Expired", count(a.ExpiredCount)}, fact{"Next times to skip", count(uint64(a.SkipNext))},
-		fact{"Tool", codeOf(a.ActionTemplate.Provider)}, fact{"Type", textOf(a.ActionTemplate.ActionType)}, fact{"Dedup key", codeOf(dedup)}, fact{"Overlap", textOf(string(a.Overlap))},
+		fact{"Tool", codeOf(a.ActionTemplate.Provider)}, fact{"Type", textOf(a.ActionTemplate.ActionType)}, fact{"Dedup key", codeOf(or(a.ActionTemplate.DedupKey))}, fact{"Overlap", textOf(string(a.Overlap))},
 		fact{"Start deadline", ofSeconds(a.StartDeadlineSeconds)}, fact{"Ends", q.at(a.EndsAt)}, fact{"Whose", whose(a.Namespace, a.Tenant)}, fact{"Labels", pairs(a.Labels)}, fact{"Metadata", pairs(a.ActionTemplate.Metadata)},
 		fact{"Created", q.at(a.CreatedAt)}, fact{"Changed", q.at(a.UpdatedAt)}, fact{"Id", codeOf(a.ID.String())},
 	)

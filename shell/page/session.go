@@ -34,6 +34,9 @@ type visit struct {
 	nav  string // the entry of the menu that is current
 	// editing is the revision of what the form edits that is shown or was sent.
 	editing string
+	// answers are those of the API's answers that a form was made of, by their addresses, until something is changed: its revision, its fields and the
+	// name of what it is about are in one of them. nil: answers are not kept.
+	answers map[string]*answer
 }
 
 func (p *Page) newVisit(r *http.Request, who *httpapi.Visitor) *visit {

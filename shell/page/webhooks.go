@@ -39,7 +39,7 @@ func (q *visit) webhooks() (view, error) {
 		api: "/actions", path: "/webhooks", caption: "Webhooks received, newest first", rows: webhookRows, fixed: url.Values{"webhook": {"true"}, "include": {"raw_payload"}},
 		filters: []field{
 			{Name: "route", Label: "Route", List: names},
-			{Name: "status", Label: "Status", Type: fieldChoice, Options: choice("", "pending", "running", "completed", "failed", "cancelled")},
+			actionFilters[0],
 		},
 		head:  []string{"Received", "Route", "Event", "Status", "Body", "Tenant", "Action", "Again"},
 		empty: "No webhook was received that is still stored: its action is forgotten after the retention of actions.",
@@ -59,7 +59,6 @@ func (q *visit) webhooks() (view, error) {
 
 // routeRow shows a route of the configuration.
 func (q *visit) routeRow(r wire.WebhookRoute) []cell {
-	n := func(v uint64) cell { return textOf(strconv.FormatUint(v, 10)) }
 	takes := cell{}
 	if len(r.Events) > 0 {
 		takes.Lines = append(takes.Lines, "event "+clip(strings.Join(r.Events, ", "), 300))
@@ -80,14 +79,14 @@ func (q *visit) routeRow(r wire.WebhookRoute) []cell {
 	}
 	tool := codeOf(r.Tool)
 	tool.Hint = r.ActionType
-	refused := n(r.Rejected)
+	refused := number(r.Rejected)
 	if r.Rejected > 0 {
 		refused.Tone = toneBad
 	}
 	name := codeOf(r.Name).to(q.page("/webhooks", "route", r.Name))
 	name.Hint = clip(r.Label, 120)
 	lost := q.page("/webhooks/refused", "actor", ofWebhooks+r.Name)
-	return []cell{name, signature, tool, takes.wide(), n(r.Accepted), refused.to(lost), n(r.Ignored).to(lost), n(r.Replayed), whose(r.Namespace, r.Tenant)}
+	return []cell{name, signature, tool, takes.wide(), number(r.Accepted), refused.to(lost), number(r.Ignored).to(lost), number(r.Replayed), whose(r.Namespace, r.Tenant)}
 }
 
 // receivedRow shows a webhook by the action that it became.
@@ -207,7 +206,7 @@ func (q *visit) webhooksRefused() (view, error) {
 			tenant = whose(e.Namespace, e.Tenant)
 		}
 		t.Rows = append(t.Rows, []cell{
-			q.at(e.At), textOf(strconv.FormatUint(e.Count, 10)), codeOf(strings.TrimPrefix(e.Actor, ofWebhooks)), answer, textOf(e.Reason).wide(), codeOf(e.Address), tenant,
+			q.at(e.At), number(e.Count), codeOf(strings.TrimPrefix(e.Actor, ofWebhooks)), answer, textOf(e.Reason).wide(), codeOf(e.Address), tenant,
 		})
 	}
 	q.next(t, got.NextPageToken)
