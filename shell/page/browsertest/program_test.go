@@ -67,7 +67,7 @@ func startOrreryd(t *testing.T, toml string) *orreryd {
 	return d
 }
 
-var readyAt = regexp.MustCompile(`is ready at (http://([0-9.:]+)),`)
+var readyAt = regexp.MustCompile(`is ready at (http://([0-9.:]+))\n$`)
 
 // start starts the daemon at the address that it has, and waits until it answers.
 func (d *orreryd) start() {

@@ -54,13 +54,15 @@ func Orchestrate(ctx context.Context, c config.Config, t Terminal) (err error) {
 	}
 	ready := func() {
 		log.Info("ready", "listen", d.api.url(), "page", d.pageURL(), "db", c.DB, "version", version.String())
-		switch page := d.pageURL(); {
-		case t.Demo:
+		page := d.pageURL()
+		if t.Demo {
 			show.start(ctx, d.api.url(), page, c.DB)
-		case page != "":
-			text.Sayf(t.Out, "orreryd is ready at %s, the page at %s\n", d.api.url(), page)
-		default:
+		} else {
+			// Scripts wait for this line, and take the address from its end.
 			text.Sayf(t.Out, "orreryd is ready at %s\n", d.api.url())
+			if page != "" {
+				text.Sayf(t.Out, "The page is at %s\n", page)
+			}
 		}
 		notify("READY=1")
 	}
