@@ -174,6 +174,32 @@ func TestListsAndActsWorkWithoutScript(t *testing.T) {
 	assert.NotContains(t, b.text("table"), "Water the plants")
 }
 
+func TestAllThatAListShowsIsActedOnWithScriptAndWithout(t *testing.T) {
+	d := startDaemon(t)
+	f := &filler{daemon: d, w: plain}
+	for _, label := range []string{"one", "two", "three"} {
+		f.action("fail", label, "", "failed")
+	}
+	f.action("echo", "later", `,"trigger":{"type":"scheduled","next_tick_at":"2090-01-01T00:00:00Z"}`, "pending")
+	b := newTab(t, d)
+	for _, list := range []struct {
+		status, act, button, counted, done string
+	}{
+		{"failed", "Retry all that match", "Retry 3 actions", "3 actions in all", "They were retried. It was done to 3 actions."},
+		{"pending", "Cancel all that match", "Cancel 1 action", "1 action in all", "They were cancelled. It was done to 1 action."},
+	} {
+		b.open("/ui/actions?status=" + list.status)
+		b.follow(list.act)
+		assert.Contains(t, b.text("main"), list.counted, "it says what it will be done to, and asks")
+		b.follow(list.button)
+		assert.Contains(t, b.text("main"), list.done)
+		assert.Empty(t, b.complained())
+		b.follow("Back to the list")
+		assert.Equal(t, "/ui/actions?status="+list.status, b.path())
+		b.withoutScript()
+	}
+}
+
 // sortedQuery gives the address with its parameters in order.
 func sortedQuery(b *tab) string {
 	b.t.Helper()
