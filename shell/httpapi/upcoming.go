@@ -86,9 +86,9 @@ func upcomingOf(u shell.UpcomingSchedule) wire.UpcomingSchedule {
 	out.Namespace, out.Tenant = of.Namespace, of.Tenant
 	switch v := u.State.(type) {
 	case core.RecurringAction:
-		out.Name, out.CronExpr, out.Timezone = v.Name(), v.CronExpr, v.Timezone
+		out.Name, out.CronExpr, out.Timezone, out.DayMatch = v.Name(), v.CronExpr, v.Timezone, v.DayMatch
 	case core.Job:
-		out.ID, out.Name, out.CronExpr, out.Timezone = v.ID, cmp.Or(v.Name, v.ID), v.Schedule, v.Timezone
+		out.ID, out.Name, out.CronExpr, out.Timezone, out.DayMatch = v.ID, cmp.Or(v.Name, v.ID), v.Schedule, v.Timezone, v.DayMatch
 	case core.Action:
 		out.Name, out.CronExpr, out.Timezone = cmp.Or(v.Label, v.ActionType, v.ToolName), v.Recurrence.Cron, v.Recurrence.Timezone
 		out.PeriodMS = v.Recurrence.Period.Milliseconds()

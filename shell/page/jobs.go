@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/core/schedule"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
@@ -61,18 +62,18 @@ func (q *visit) jobRow(j wire.JobSummary) []cell {
 		status.More = append(status.More, textOf("skips the next "+howMany(uint64(j.SkipNext), "time")))
 	}
 	return []cell{
-		name, when(j.Schedule, j.Timezone).wide(), status, q.at(j.NextRunAt), q.endedRun(j.LastRun, j.Namespace, j.Tenant),
+		name, when(j.Schedule, j.Timezone, j.DayMatch).wide(), status, q.at(j.NextRunAt), q.endedRun(j.LastRun, j.Namespace, j.Tenant),
 		countOf(uint64(j.ActiveRuns)), countOf(j.Counts.Completed), badCount(j.Counts.Failed),
 		otherEnds(j.Counts), whose(j.Namespace, j.Tenant),
 	}
 }
 
 // when says when a schedule fires: in words, with the expression.
-func when(expr, zone string) cell {
+func when(expr, zone string, days schedule.DayMatch) cell {
 	if expr == "" {
 		return textOf("only when triggered")
 	}
-	c := textOf(inWords(expr, zone))
+	c := textOf(inWords(expr, zone, days))
 	c.More = []cell{codeOf(expr)}
 	if zone != "" && zone != "UTC" {
 		c.Hint = zone
@@ -211,7 +212,7 @@ func (q *visit) jobNotices(j wire.Job, p wire.Preview) (out []block) {
 
 func (q *visit) jobFacts(j wire.Job) []fact {
 	own := facts(
-		fact{"When", when(j.Schedule, j.Timezone)}, fact{"Next run", q.at(j.NextRunAt)}, fact{"Last run", q.endedRun(j.LastRun, j.Namespace, j.Tenant)},
+		fact{"When", when(j.Schedule, j.Timezone, j.DayMatch)}, fact{"Next run", q.at(j.NextRunAt)}, fact{"Last run", q.endedRun(j.LastRun, j.Namespace, j.Tenant)},
 		fact{"Last success", q.at(j.LastSuccessAt)}, fact{"Usually takes", usually(j.Durations)}, fact{"Active runs", countOf(uint64(len(j.Active)))},
 		fact{"Dispatched", countOf(j.Counts.Dispatched)}, fact{"Completed", countOf(j.Counts.Completed)}, fact{"Failed", badCount(j.Counts.Failed)}, fact{"Other ends", otherEnds(j.Counts)},
 		fact{"Next times to skip", count(uint64(j.SkipNext))}, fact{"Runner", codeOf(j.Runner)}, fact{"Overlap", textOf(string(j.Overlap))},

@@ -174,7 +174,7 @@ func (q *visit) planJob(body map[string]any) ([]block, error) {
 		"create": "It would make the job.", "update": "It would change the job.", "keep": "It would change nothing: the job has this configuration.",
 	}[p.Would]
 	if p.Job.Schedule != "" {
-		text += "\nWhen: " + inWords(p.Job.Schedule, p.Job.Timezone)
+		text += "\nWhen: " + inWords(p.Job.Schedule, p.Job.Timezone, p.Job.DayMatch)
 	}
 	out := []block{{Notice: &notice{Text: strings.TrimSpace(text + "\nNothing was changed so far.")}}}
 	for _, w := range p.Job.Warnings {

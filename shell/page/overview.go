@@ -151,7 +151,7 @@ func whenOf(u wire.UpcomingSchedule) cell {
 	if u.CronExpr == "" {
 		return textOf("after each end: every " + precisely(time.Duration(u.PeriodMS)*time.Millisecond)).wide()
 	}
-	return fires(u.CronExpr, u.Timezone).wide()
+	return fires(u.CronExpr, u.Timezone, u.DayMatch).wide()
 }
 
 // queueTiles shows the queues that have something, the oldest first.

@@ -142,8 +142,8 @@ func (q *visit) schedulesOf(kind, token string) (*table, string, error) {
 }
 
 // inWords says when an expression fires.
-func inWords(expr, zone string) string {
-	s, err := schedule.Spec{Expr: expr, Zone: cmp.Or(zone, "UTC")}.Compile()
+func inWords(expr, zone string, days schedule.DayMatch) string {
+	s, err := schedule.Spec{Expr: expr, Zone: cmp.Or(zone, "UTC"), DayMatch: days}.Compile()
 	if err != nil {
 		return ""
 	}
@@ -151,8 +151,8 @@ func inWords(expr, zone string) string {
 }
 
 // fires shows an expression with its meaning in words.
-func fires(expr, zone string) cell {
-	when := textOf(inWords(expr, zone))
+func fires(expr, zone string, days schedule.DayMatch) cell {
+	when := textOf(inWords(expr, zone, days))
 	when.More = []cell{codeOf(expr)}
 	return when
 }
@@ -167,7 +167,7 @@ func nameOfRecurring(r wire.RecurringSummary) string {
 
 func (q *visit) recurringRow(r wire.RecurringSummary) []cell {
 	name := nameOfRecurring(r)
-	when := fires(r.CronExpr, r.Timezone)
+	when := fires(r.CronExpr, r.Timezone, r.DayMatch)
 	return []cell{
 		textOf(name).to(q.page(pathOf("recurring", r.ID.String()))).wide(), when.wide(), enabled(r.Enabled), q.at(r.NextExecutionAt), q.at(r.LastExecutedAt),
 		textOf(strconv.FormatUint(r.ExecutionCount, 10)), textOf("recurring"), whose(r.Namespace, r.Tenant),
@@ -184,7 +184,7 @@ func enabled(on bool) cell {
 func (q *visit) jobScheduleRow(j wire.JobSummary) []cell {
 	when := textOf("only when triggered")
 	if j.Schedule != "" {
-		when = fires(j.Schedule, j.Timezone)
+		when = fires(j.Schedule, j.Timezone, j.DayMatch)
 	}
 	return []cell{
 		q.linkOfSchedule(core.KindJob, j.ID, cmp.Or(j.Name, j.ID), j.Namespace, j.Tenant), when.wide(), enabled(!j.Paused), q.at(j.NextRunAt), q.at(j.LastRun.EndedAt),
@@ -196,7 +196,7 @@ func (q *visit) periodicRow(a core.Action) []cell {
 	when := "after each end: every " + precisely(a.Recurrence.Period)
 	c := textOf(when)
 	if a.Recurrence.Cron != "" {
-		c = fires(a.Recurrence.Cron, a.Recurrence.Timezone)
+		c = fires(a.Recurrence.Cron, a.Recurrence.Timezone, "")
 	}
 	last := effects.Time(0)
 	if a.LastRun != nil {
@@ -304,22 +304,24 @@ func (q *visit) nextTimes(p wire.Preview, on bool) block {
 	return b
 }
 
-// clockChanges warns where the clocks change between two of the next times.
+// clockChanges warns where the clocks change between now and the first of the next times, or between two of them.
 func (q *visit) clockChanges(times []effects.Time, name string) (out []string) {
 	zone, err := schedule.LoadZone(name)
 	if err != nil {
 		return nil
 	}
-	for i := 1; i < len(times); i++ {
-		before, after := zone.Offset(times[i-1]), zone.Offset(times[i])
+	last := effects.TimeOf(q.now)
+	for _, at := range times {
+		before, after := zone.Offset(last), zone.Offset(at)
+		last = at
 		if before != after {
 			by := precisely(max(after-before, before-after))
 			word := "forward"
 			if after < before {
 				word = "back"
 			}
-			out = append(out, "The clocks of "+name+" go "+word+" by "+by+" before "+times[i].Std().In(zone.Location()).Format("Mon 2006-01-02 15:04 ")+
-				zoneName(times[i].Std().In(zone.Location()))+": the setting dst says what fires of the times that they skip or repeat.")
+			out = append(out, "The clocks of "+name+" go "+word+" by "+by+" before "+at.Std().In(zone.Location()).Format("Mon 2006-01-02 15:04 ")+
+				zoneName(at.Std().In(zone.Location()))+": the setting dst says what fires of the times that they skip or repeat.")
 		}
 	}
 	return out
