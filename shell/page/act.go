@@ -190,16 +190,21 @@ func (p *Page) serveActForm(a act) http.HandlerFunc {
 				return
 			}
 		}
-		fields := a.fields
-		if a.load != nil {
-			var err error
-			if fields, err = a.load(q); err != nil {
-				p.fail(w, q, err)
-				return
-			}
+		fields, err := a.fieldsFor(q)
+		if err != nil {
+			p.fail(w, q, err)
+			return
 		}
 		p.showAct(w, q, a, http.StatusOK, fields, "", nil)
 	}
+}
+
+// fieldsFor gives the fields of an act's form, filled in from what there is.
+func (a act) fieldsFor(q *visit) ([]field, error) {
+	if a.load != nil {
+		return a.load(q)
+	}
+	return a.fields, nil
 }
 
 func (p *Page) showAct(w http.ResponseWriter, q *visit, a act, status int, fields []field, failed string, notes []block) {
@@ -263,11 +268,10 @@ func (p *Page) serveAct(a act) http.HandlerFunc {
 			return
 		}
 		q.answers = make(map[string]*answer)
-		fields := a.fields
-		if a.load != nil {
-			if loaded, err := a.load(q); err == nil {
-				fields = loaded
-			}
+		fields, err := a.fieldsFor(q)
+		if err != nil { // without its fields the form would be read as empty, and clear all that it is about
+			p.fail(w, q, err)
+			return
 		}
 		fields, q.editing = filled(fields, r.PostForm), r.PostForm.Get(revisionField)
 		if a.try != nil && r.PostForm.Has("try") {

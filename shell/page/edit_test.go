@@ -120,3 +120,10 @@ func TestANewThingDoesNotReplaceOneOfItsName(t *testing.T) {
 	assert.InDelta(t, 2, k.write("GET", "/v1/queues/q", "")["config"].(map[string]any)["concurrency"], 0)
 	assert.InDelta(t, 2, k.write("GET", "/v1/semaphores/s", "")["total"], 0)
 }
+
+func TestAFormWhoseFieldsCannotBeReadChangesNothing(t *testing.T) {
+	k := newKit(t)
+	w := k.send("POST", "/queues/gone/configure", url.Values{"proof": {k.proof()}, "concurrency": {"7"}})
+	assert.Equal(t, http.StatusNotFound, w.Code)
+	assert.Contains(t, k.text("/queues"), "There is no queue.")
+}
