@@ -18,15 +18,12 @@ func (q *visit) machine(ref effects.Ref) cell {
 	if ref.IsZero() {
 		return cell{}
 	}
-	name := string(ref.Kind)
-	if ref.Kind == core.KindOrchestrator {
-		name = "run"
+	of := pageOf(ref.Kind)
+	c := codeOf(of.name + " " + shortID(ref.ID.String()))
+	if of.path == "" {
+		return c
 	}
-	c := codeOf(name + " " + shortID(ref.ID.String()))
-	if path, ok := entityPages[ref.Kind]; ok {
-		return c.to(q.page(pathOf(path, ref.ID.String())))
-	}
-	return c
+	return c.to(q.page(pathOf(of.path, ref.ID.String())))
 }
 
 // holder shows who holds something: a machine, a run of a job, or somebody from outside.

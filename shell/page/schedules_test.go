@@ -185,6 +185,20 @@ func TestTheSearchLeadsToWhatHasAnIdOrAName(t *testing.T) {
 	assert.Contains(t, k.text("/find?q=%3Cb%3Ex"), "Found for “<b>x”")
 }
 
+func TestTheSearchLeadsToATimeOfASchedule(t *testing.T) {
+	k := newKit(t)
+	id := k.nightly("weekly digest")
+	k.write("POST", "/v1/recurring/"+id+"/trigger", `{}`)
+	k.write("POST", "/v1/recurring/"+id+"/trigger", `{}`)
+	list, _ := k.write("GET", "/v1/occurrences", "")["occurrences"].([]any)
+	require.NotEmpty(t, list)
+	entry, _ := list[0].(map[string]any)["id"].(string)
+	to := k.send("GET", "/find?q="+entry, nil).Header().Get("Location")
+	require.Contains(t, to, "/ui/occurrences?", "it has no page of its own")
+	assert.Equal(t, 1, strings.Count(k.text(strings.TrimPrefix(to, "/ui")), "weekly digest"))
+	assert.Equal(t, "/ui/find?q="+entry, k.send("GET", "/find?q="+entry[:35], nil).Header().Get("Location"))
+}
+
 func TestTheJournalSaysWhoChangedSomething(t *testing.T) {
 	k := newKit(t, admin("ops"), admin("night"))
 	k.as = "ops-secret"
