@@ -125,10 +125,13 @@ func (a act) condition(q *visit) http.Header {
 // revisionField is the name under which a form carries the revision of what it edits.
 const revisionField = "if_match"
 
+// existsText says why nothing was made.
+const existsText = "There is one of this name already: choose another name, or edit that one."
+
 // staleText says what became of an act that the API has refused since somebody else was quicker.
 func (a act) staleText() string {
 	if a.makes() {
-		return "There is one of this name already: choose another name, or edit that one."
+		return existsText
 	}
 	return "Somebody else has changed it since you opened this form, and your change was not made. Its page and its history of changes show how it is now. What you have typed stands below: sent again, it replaces what they have changed."
 }

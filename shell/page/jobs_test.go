@@ -206,9 +206,12 @@ func TestMarkupInAJobStaysText(t *testing.T) {
 func TestANewJobDoesNotTakeThePlaceOfAnother(t *testing.T) {
 	p := newJobsPage(t)
 	p.apply(core.JobSpec{ID: "j", Schedule: "@daily"})
-	w := p.send("/new-job", "id", "j", "pod_spec", `{"containers":[{"name":"x"}]}`, "namespace", "default", "tenant", "default")
-	assert.Equal(t, http.StatusConflict, w.Code)
-	assert.Contains(t, w.Body.String(), "there is a job &#34;j&#34; already")
+	form := []string{"id", "j", "pod_spec", `{"containers":[{"name":"x"}]}`, "namespace", "default", "tenant", "default"}
+	for _, sent := range [][]string{form, append(form, "try", "yes")} {
+		w := p.send("/new-job", sent...)
+		assert.Equal(t, http.StatusPreconditionFailed, w.Code)
+		assert.Contains(t, w.Body.String(), "There is one of this name already: choose another name, or edit that one.")
+	}
 	assert.Contains(t, p.get("/jobs/j"+ofDefault), "@daily")
 }
 
