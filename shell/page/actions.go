@@ -109,7 +109,7 @@ func (q *visit) scopeFields() []field {
 }
 
 var actionFilters = append([]field{ // read-only: a table
-	{Name: "status", Label: "Status", Type: fieldChoice, Options: choice("", "pending", "running", "completed", "failed", "cancelled")},
+	statusFilter(core.KindAction),
 	{Name: "tool", Label: "Tool"}, {Name: "label", Label: "Label (name=value)"},
 }, madeFilters...)
 

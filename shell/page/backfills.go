@@ -14,7 +14,7 @@ func (q *visit) backfills() (view, error) {
 	t, err := q.read(list{
 		api: "/backfills", path: "/backfills", caption: "Backfills, newest first",
 		filters: append([]field{
-			{Name: "status", Label: "Status", Type: fieldChoice, Options: choice("", "running", "completed", "cancelled")},
+			statusFilter(core.KindBackfill),
 			{Name: "schedule", Label: "Schedule", Help: "Its id."},
 		}, madeFilters...), ordered: true,
 		head:  []string{"Schedule", "Status", "Done", "Failed", "From", "To", "By", "Tenant", "Id"},

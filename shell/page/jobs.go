@@ -23,8 +23,8 @@ func jobViews() []viewRoute {
 
 func jobActs() []act { return slices.Concat(actsOnJobs(), actsOnRuns()) }
 
-// yesNo are the options of a filter that may be left open.
-func yesNo() []option { return []option{{"", "all"}, {"true", "yes"}, {"false", "no"}} }
+// yesNo are the options of a filter that may be left open: [visit.filtered] says so.
+func yesNo() []option { return []option{{}, {"true", "yes"}, {"false", "no"}} }
 
 var jobFilters = []field{ // read-only: a table
 	{Name: "paused", Label: "Paused", Type: fieldChoice, Options: yesNo()}, {Name: "label", Label: "Label (name=value)"},
@@ -240,7 +240,7 @@ func (q *visit) jobRuns(j wire.Job) ([]block, error) {
 	path := pathOf("jobs", j.ID)
 	t, err := q.read(list{
 		api: path + "/runs", path: path, caption: "Runs of the job, newest first", rows: 25, anyone: true, fixed: q.scopeQuery(),
-		filters: append([]field{{Name: "status", Label: "Status", Type: fieldChoice, Options: runStates()}}, madeFilters...), ordered: true,
+		filters: append([]field{statusFilter(core.KindOrchestrator)}, madeFilters...), ordered: true,
 		head:  []string{"Time", "Status", "Took", "Exit code", "Attempt", "Why", "Run"},
 		empty: "The job has no run: it makes the next one shortly before its time, or when it is triggered.",
 	}, &got)

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 )
 
 // pageRows is how many rows a page of a list has.
@@ -72,6 +75,11 @@ func (q *visit) read(l list, out any) (*table, error) {
 	return t, nil
 }
 
+// statusFilter chooses by the status of the machines of a kind.
+func statusFilter(kind effects.Kind) field {
+	return field{Name: "status", Label: "Status", Type: fieldChoice, Options: choice(append([]string{""}, core.Statuses(kind)...)...)}
+}
+
 // scopeFilters choose by tenants.
 var scopeFilters = []field{{Name: "namespace", Label: "Namespace"}, {Name: "tenant", Label: "Tenant"}}
 
@@ -80,7 +88,7 @@ func (q *visit) filtered(path string, fields []field) (*filter, url.Values, erro
 	f, params, given := &filter{Path: q.p.base + path}, make(url.Values), q.URL.Query()
 	for _, field := range fields {
 		field.Value = given.Get(field.Name)
-		if len(field.Options) > 0 && field.Options[0] == choice("")[0] {
+		if len(field.Options) > 0 && field.Options[0].Value == "" {
 			field.Options = slices.Clone(field.Options)
 			field.Options[0].Text = "any"
 		}

@@ -28,7 +28,7 @@ func (q *visit) queues() (view, error) {
 	var got wire.QueueList
 	t, err := q.read(list{
 		api: "/queues", path: "/queues", caption: "Queues",
-		filters: []field{{Name: "paused", Label: "Paused", Type: fieldChoice, Options: []option{{"", "(all)"}, {"true", "paused"}, {"false", "not paused"}}}},
+		filters: []field{{Name: "paused", Label: "Paused", Type: fieldChoice, Options: yesNo()}},
 		head:    []string{"Queue", "Ready", "Waiting", "Delayed", "Processing", "Retrying", "Dead", "Completed", "Oldest waits", "Tenant"},
 		empty:   "There is no queue. The first push makes one, and so does the button above.",
 	}, &got)
@@ -49,7 +49,7 @@ func (q *visit) loadQueue() (u wire.Queue, err error) {
 
 // itemStates are the lists of the items of a queue, as the API names them, with the words for readers.
 var itemStates = []option{
-	{"", "(all)"}, {"ready", "ready"}, {"waiting", "waiting for another of their key"}, {"delayed", "delayed"}, {"processing", "processing"},
+	{}, {"ready", "ready"}, {"waiting", "waiting for another of their key"}, {"delayed", "delayed"}, {"processing", "processing"},
 	{"failed", "waiting for another attempt"}, {"dead", "dead"}, {"completed", "completed"},
 }
 

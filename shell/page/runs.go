@@ -11,15 +11,6 @@ import (
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
-// runStates are the options of a filter by the state of a run.
-func runStates() []option {
-	out := []option{{"", "all"}}
-	for _, s := range core.OrchestratorStatuses() {
-		out = append(out, option{string(s), inText(s)})
-	}
-	return out
-}
-
 // inText is a state as people read it.
 func inText(s core.OrchestratorStatus) string { return strings.ReplaceAll(string(s), "_", " ") }
 
@@ -49,7 +40,7 @@ func toneOfRun(s core.OrchestratorStatus) tone {
 }
 
 var runFilters = append([]field{ // read-only: a table
-	{Name: "status", Label: "Status", Type: fieldChoice, Options: runStates()},
+	statusFilter(core.KindOrchestrator),
 	{Name: "job", Label: "Job"}, {Name: "in_cluster", Label: "In a cluster", Type: fieldChoice, Options: yesNo()},
 	{Name: "cleanup_failed", Label: "Cleanup fails", Type: fieldChoice, Options: yesNo()},
 }, madeFilters...)

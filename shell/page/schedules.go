@@ -84,7 +84,7 @@ func (q *visit) schedulesOf(kind, token string) (*table, string, error) {
 	inner := *q
 	inner.Request = q.Clone(q.Context())
 	given := inner.URL.Query()
-	kindField := field{Name: "kind", Label: "Kind", Type: fieldChoice, Options: []option{{"", "all"}, {kindRecurring, "recurring actions"}, {kindJob, "jobs"}, {kindPeriodic, "periodic actions"}}}
+	kindField := field{Name: "kind", Label: "Kind", Type: fieldChoice, Options: []option{{"", "any"}, {kindRecurring, "recurring actions"}, {kindJob, "jobs"}, {kindPeriodic, "periodic actions"}}}
 	given.Set("page_token", token)
 	given.Del("kind")
 	inner.URL.RawQuery = given.Encode()
