@@ -223,9 +223,3 @@ func (q *visit) firstSteps() block {
 		Text: &text{Plain: "orreryd recurring add --cron '*/5 * * * *' -- date\norreryd recurring list", Wrap: true},
 	}
 }
-
-// median gives the middle one of some numbers.
-func median(all []int64) int64 {
-	sorted := slices.Sorted(slices.Values(all))
-	return sorted[len(sorted)/2]
-}

@@ -9,5 +9,5 @@ func viewRoutes() []viewRoute {
 
 // acts lists what a visitor may do.
 func acts() []act {
-	return slices.Concat(scheduleActs(), actionActs(), jobActs(), runbookActs(), queueActs(), lockActs(), systemActs(), manyActs())
+	return slices.Concat(scheduleActs(), actionActs(), jobActs(), runbookActs(), queueActs(), lockActs(), manyActs())
 }

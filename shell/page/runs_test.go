@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -16,7 +15,7 @@ func TestTheMapOfARunHasEveryStateAndEveryWay(t *testing.T) {
 	p.apply(core.JobSpec{ID: "j"})
 	s := p.get("/runs/" + p.trigger("j").String())
 	for _, from := range core.OrchestratorStatuses() {
-		assert.Contains(t, s, ">"+strings.TrimSpace(stateWords(from))+"<", from)
+		assert.Contains(t, s, ">"+stateWords(from)+"<", from)
 		for _, to := range core.OrchestratorTransitions(from) {
 			assert.Contains(t, s, "<title>"+stateWords(from)+" → "+stateWords(to)+"</title>")
 		}
@@ -148,7 +147,6 @@ func TestTheListOfRunsIsFiltered(t *testing.T) {
 	assert.Equal(t, http.StatusBadRequest, p.ask("/runs?status=nonsense", nil).Code)
 }
 
-// A page of a job with many runs must answer in a fraction of the 100 ms that a page may take.
 func TestThePageOfAJobWithManyRunsIsBounded(t *testing.T) {
 	p := newJobsPage(t)
 	p.apply(core.JobSpec{ID: "j", RetryConfig: core.RetryConfig{MaxRetries: 0}})
@@ -157,12 +155,7 @@ func TestThePageOfAJobWithManyRunsIsBounded(t *testing.T) {
 		p.pod(run, 0)
 		p.until(run, core.OrchestratorCompleted)
 	}
-	var s string
-	for range 5 {
-		began := time.Now()
-		s = p.get("/jobs/j" + ofDefault)
-		t.Log("took", time.Since(began), len(s))
-	}
+	s := p.get("/jobs/j" + ofDefault)
 	assert.Equal(t, 120, strings.Count(s, `<rect class="run good"`))
 	assert.Contains(t, s, "The newest 120 runs.")
 	assert.Equal(t, 25, strings.Count(s, `data-head="Exit code"`))

@@ -285,6 +285,12 @@ func usually(ms []int64) cell {
 	return c
 }
 
+// median gives the middle one of some numbers.
+func median(all []int64) int64 {
+	sorted := slices.Sorted(slices.Values(all))
+	return sorted[len(sorted)/2]
+}
+
 // nextTimes shows the next times of a schedule, in its own zone and in that of the browser.
 func (q *visit) nextTimes(p wire.Preview, on bool) block {
 	t := &table{Caption: "Next times", Head: []string{"In the zone of the schedule", "In the zone that is chosen"}, Empty: "No further times."}

@@ -16,8 +16,6 @@ func systemViews() []viewRoute {
 	}
 }
 
-func systemActs() []act { return nil }
-
 // system shows how the daemon, its runners and its tenants are.
 func (q *visit) system() (view, error) {
 	var info wire.Info
