@@ -47,7 +47,7 @@ func actionActs() []act {
 }
 
 var actionCancelFields = []field{ // read-only: a table
-	{Name: "reason", Label: "Reason"},
+	reasonField,
 	{Name: "mode", Label: "Mode", Type: fieldChoice, Options: choice("", "await", "kill"), Help: "await: the action counts as running until its tool has ended."},
 }
 

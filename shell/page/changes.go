@@ -59,7 +59,7 @@ func (q *visit) changeRow(c wire.Change) []cell {
 	for _, f := range c.Fields {
 		fields.Lines = append(fields.Lines, f.Field+": "+shortJSON(f.Before)+" → "+shortJSON(f.After))
 	}
-	return []cell{q.at(c.At), by, came.wide(), fields.wide(), textOf(strconv.FormatUint(c.Batch, 10))}
+	return []cell{q.at(c.At), by, came.wide(), fields.wide(), number(c.Batch)}
 }
 
 // shortJSON shows a value on one line.

@@ -77,7 +77,7 @@ func (q *visit) findNames(begin string, t *table) error {
 		}
 	}
 	for _, r := range recurring.RecurringActions {
-		name := nameOfRecurring(r)
+		name := nameInList(r)
 		add("recurring action", textOf(name).to(q.page(pathOf("recurring", r.ID.String()))), r.Namespace, r.Tenant, name, r.ID.String())
 	}
 	for _, j := range jobs.Jobs {

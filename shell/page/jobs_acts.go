@@ -38,7 +38,7 @@ func actsOnJobs() []act {
 		},
 		{
 			on: on, name: "skip-next", method: http.MethodPost, api: "/v1/jobs/{id}/skip-next", label: "Skip the next time", done: "The next time is to be skipped.",
-			says: "The next time that is not to be skipped already is skipped.", fields: []field{{Name: "reason", Label: "Reason"}},
+			says: "The next time that is not to be skipped already is skipped.", fields: []field{reasonField},
 		},
 		{
 			on: on, name: "apply", method: http.MethodPut, api: "/v1/jobs/{id}", label: "Edit", done: "The job has its new configuration.",

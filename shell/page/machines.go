@@ -37,9 +37,18 @@ func (q *visit) holder(name string, owner core.Owner) cell {
 	return codeOf(clip(name, 200))
 }
 
-// number shows a count.
+// number shows a number, also 0: [count] leaves that out.
 func number[N uint32 | uint64 | int | int32 | int64](n N) cell {
 	return textOf(fmt.Sprint(n))
+}
+
+// badCount shows a number that should be 0.
+func badCount(n uint64) cell {
+	c := number(n)
+	if n > 0 {
+		c.Tone = toneBad
+	}
+	return c
 }
 
 // millis shows a length in milliseconds; nothing if there is none.

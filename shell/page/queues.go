@@ -78,12 +78,11 @@ func (q *visit) queue() (view, error) {
 		return view{}, err
 	}
 	v.Body = append(v.Body, items)
-	n := func(v uint64) cell { return textOf(strconv.FormatUint(v, 10)) }
 	t := u.Totals
 	return withBlocks(v,
 		block{Title: "Since it was made", Facts: facts(
-			fact{"Pushed", n(t.Pushed)}, fact{"Taken", n(t.Taken)}, fact{"Completed", n(t.Completed)}, fact{"Failed", n(t.Failed)}, fact{"Timed out", n(t.TimedOut)},
-			fact{"Dead letters", n(t.DeadLettered)}, fact{"Cancelled", n(t.Cancelled)}, fact{"Redriven", n(t.Redriven)},
+			fact{"Pushed", number(t.Pushed)}, fact{"Taken", number(t.Taken)}, fact{"Completed", number(t.Completed)}, fact{"Failed", number(t.Failed)}, fact{"Timed out", number(t.TimedOut)},
+			fact{"Dead letters", number(t.DeadLettered)}, fact{"Cancelled", number(t.Cancelled)}, fact{"Redriven", number(t.Redriven)},
 		)},
 		block{Title: "Configuration", Facts: q.configFacts(u)}), nil
 }

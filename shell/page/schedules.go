@@ -157,20 +157,31 @@ func fires(expr, zone string, days schedule.DayMatch) cell {
 	return when
 }
 
-// nameOfRecurring is what people call a recurring action.
-func nameOfRecurring(r wire.RecurringSummary) string {
-	if r.Description != nil {
-		return clip(*r.Description, 120)
+// whenOf says when a schedule of any kind fires: at the times of an expression, or so long after each end.
+func whenOf(expr, zone string, days schedule.DayMatch, period time.Duration) cell {
+	if expr == "" {
+		return textOf("after each end: every " + precisely(period))
 	}
-	return r.Provider + " " + r.ActionType
+	return fires(expr, zone, days)
+}
+
+// nameOfRecurring is what people call a recurring action: by its description, or else by what it does.
+func nameOfRecurring(description *string, provider, actionType string) string {
+	if description != nil {
+		return *description
+	}
+	return provider + " " + actionType
+}
+
+// nameInList is [nameOfRecurring] of an entry of a list.
+func nameInList(r wire.RecurringSummary) string {
+	return clip(nameOfRecurring(r.Description, r.Provider, r.ActionType), 120)
 }
 
 func (q *visit) recurringRow(r wire.RecurringSummary) []cell {
-	name := nameOfRecurring(r)
-	when := fires(r.CronExpr, r.Timezone, r.DayMatch)
 	return []cell{
-		textOf(name).to(q.page(pathOf("recurring", r.ID.String()))).wide(), when.wide(), enabled(r.Enabled), q.at(r.NextExecutionAt), q.at(r.LastExecutedAt),
-		textOf(strconv.FormatUint(r.ExecutionCount, 10)), textOf("recurring"), whose(r.Namespace, r.Tenant),
+		textOf(nameInList(r)).to(q.page(pathOf("recurring", r.ID.String()))).wide(), fires(r.CronExpr, r.Timezone, r.DayMatch).wide(), enabled(r.Enabled), q.at(r.NextExecutionAt), q.at(r.LastExecutedAt),
+		number(r.ExecutionCount), textOf("recurring"), whose(r.Namespace, r.Tenant),
 	}
 }
 
@@ -182,29 +193,21 @@ func enabled(on bool) cell {
 }
 
 func (q *visit) jobScheduleRow(j wire.JobSummary) []cell {
-	when := textOf("only when triggered")
-	if j.Schedule != "" {
-		when = fires(j.Schedule, j.Timezone, j.DayMatch)
-	}
 	return []cell{
-		q.linkOfSchedule(core.KindJob, j.ID, cmp.Or(j.Name, j.ID), j.Namespace, j.Tenant), when.wide(), enabled(!j.Paused), q.at(j.NextRunAt), q.at(j.LastRun.EndedAt),
+		q.linkOfSchedule(core.KindJob, j.ID, cmp.Or(j.Name, j.ID), j.Namespace, j.Tenant), firesJob(j.Schedule, j.Timezone, j.DayMatch).wide(), enabled(!j.Paused), q.at(j.NextRunAt), q.at(j.LastRun.EndedAt),
 		{}, textOf("job"), whose(j.Namespace, j.Tenant),
 	}
 }
 
 func (q *visit) periodicRow(a core.Action) []cell {
-	when := "after each end: every " + precisely(a.Recurrence.Period)
-	c := textOf(when)
-	if a.Recurrence.Cron != "" {
-		c = fires(a.Recurrence.Cron, a.Recurrence.Timezone, "")
-	}
+	r := a.Recurrence
 	last := effects.Time(0)
 	if a.LastRun != nil {
 		last = a.LastRun.FinishedAt
 	}
 	return []cell{
-		textOf(nameOfAction(a)).to(q.page(pathOf("actions", a.ID.String()))).wide(), c.wide(), badge(string(a.Status.Type)), q.at(a.Trigger.NextTickAt), q.at(last),
-		textOf(strconv.FormatUint(uint64(a.Cycle), 10)), textOf("periodic"), whose(a.Namespace, a.Tenant),
+		textOf(nameOfAction(a)).to(q.page(pathOf("actions", a.ID.String()))).wide(), whenOf(r.Cron, r.Timezone, "", r.Period).wide(), badge(string(a.Status.Type)), q.at(a.Trigger.NextTickAt), q.at(last),
+		number(uint64(a.Cycle)), textOf("periodic"), whose(a.Namespace, a.Tenant),
 	}
 }
 
@@ -223,8 +226,8 @@ func (q *visit) recurring() (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	s := enabled(a.Enabled)
-	v := view{Kind: "Recurring action", Title: titleOf(a), State: &s, Crumbs: []link{{Text: "Schedules", Href: q.page("/schedules")}}}
+	s, does := enabled(a.Enabled), a.ActionTemplate
+	v := view{Kind: "Recurring action", Title: nameOfRecurring(a.Description, does.Provider, does.ActionType), State: &s, Crumbs: []link{{Text: "Schedules", Href: q.page("/schedules")}}}
 	pausing := "pause"
 	if !a.Enabled {
 		pausing = "resume"
@@ -251,13 +254,6 @@ func (q *visit) recurring() (view, error) {
 	return v, nil
 }
 
-func titleOf(a wire.RecurringAction) string {
-	if a.Description != nil {
-		return *a.Description
-	}
-	return a.ActionTemplate.Provider + " " + a.ActionTemplate.ActionType
-}
-
 func (q *visit) recurringFacts(a wire.RecurringAction, p wire.Preview) []fact {
 	when := textOf(p.Description)
 	if !strings.Contains(p.Description, a.Timezone) { // it names each zone but UTC
@@ -266,7 +262,7 @@ func (q *visit) recurringFacts(a wire.RecurringAction, p wire.Preview) []fact {
 	own := facts(
 		fact{"When", when}, fact{"Expression", codeOf(a.CronExpr)}, fact{"Next", q.at(a.NextExecutionAt)}, fact{"Last", q.at(a.LastExecutedAt)},
 		fact{"Last success", q.at(a.LastSuccessAt)}, fact{"Paused until", q.at(a.PausedUntil)},
-		fact{"Usually takes", usually(a.Durations)}, fact{"Executions", textOf(strconv.FormatUint(a.ExecutionCount, 10))}, fact{"Missed", count(a.MissedCount)}, fact{"Skipped", count(a.SkippedCount)},
+		fact{"Usually takes", usually(a.Durations)}, fact{"Executions", number(a.ExecutionCount)}, fact{"Missed", count(a.MissedCount)}, fact{"Skipped", count(a.SkippedCount)},
 		fact{"Deduplicated", count(a.DeduplicatedCount)}, fact{"Cancelled", count(a.CancelledCount)}, fact{"Expired", count(a.ExpiredCount)}, fact{"Next times to skip", count(uint64(a.SkipNext))},
 		fact{"Tool", codeOf(a.ActionTemplate.Provider)}, fact{"Type", textOf(a.ActionTemplate.ActionType)}, fact{"Dedup key", codeOf(or(a.ActionTemplate.DedupKey))}, fact{"Overlap", textOf(string(a.Overlap))},
 		fact{"Start deadline", ofSeconds(a.StartDeadlineSeconds)}, fact{"Ends", q.at(a.EndsAt)}, fact{"Whose", whose(a.Namespace, a.Tenant)}, fact{"Labels", pairs(a.Labels)}, fact{"Metadata", pairs(a.ActionTemplate.Metadata)},
