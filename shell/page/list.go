@@ -54,10 +54,7 @@ func (q *visit) read(l list, out any) (*table, error) {
 		params.Set("order", order)
 		q.turn(t, order)
 	}
-	token := given.Get("page_token")
-	if token != "" {
-		params.Set("page_token", token)
-	}
+	params.Set("page_token", given.Get("page_token"))
 	if err := q.get(l.api, params, out); err != nil {
 		return nil, err
 	}
@@ -67,12 +64,27 @@ func (q *visit) read(l list, out any) (*table, error) {
 	if f.Active {
 		t.Empty = "Nothing matches these filters."
 	}
-	if token != "" {
-		given.Del("page_token")
-		given.Del("done")
-		t.First = f.Path + query(given)
-	}
+	t.First = q.firstPage(l.path)
 	return t, nil
+}
+
+// firstPage leads from a later page of the list at a path to its first one; "" on that.
+func (q *visit) firstPage(path string) string {
+	given := q.URL.Query()
+	if given.Get("page_token") == "" {
+		return ""
+	}
+	given.Del("page_token")
+	given.Del("done")
+	return q.p.base + withQuery(path, given)
+}
+
+// asking is a visit of the same page with other parameters in its address.
+func (q *visit) asking(params url.Values) *visit {
+	other := *q
+	other.Request = q.Clone(q.Context())
+	other.URL.RawQuery = params.Encode()
+	return &other
 }
 
 // statusFilter chooses by the status of the machines of a kind.
@@ -123,7 +135,7 @@ func (q *visit) turn(t *table, order string) {
 	} else {
 		given.Set("order", "oldest")
 	}
-	t.Order.Href = q.p.base + q.URL.EscapedPath() + query(given)
+	t.Order.Href = q.p.base + withQuery(q.URL.EscapedPath(), given)
 }
 
 // next gives the address of the page that follows.
@@ -134,14 +146,7 @@ func (q *visit) next(t *table, token string) {
 	given := q.URL.Query()
 	given.Del("done")
 	given.Set("page_token", token)
-	t.Next = q.p.base + q.URL.EscapedPath() + query(given)
-}
-
-func query(v url.Values) string {
-	if len(v) == 0 {
-		return ""
-	}
-	return "?" + v.Encode()
+	t.Next = q.p.base + withQuery(q.URL.EscapedPath(), given)
 }
 
 // scoped gives an address with the namespace and tenant of a name.

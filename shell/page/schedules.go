@@ -81,13 +81,11 @@ func (q *visit) schedulesOf(kind, token string) (*table, string, error) {
 		head:  []string{"Name", "When", "Status", "Next", "Last", "Runs", "Kind", "Tenant"},
 		empty: "There is no schedule. A recurring action makes an action at each of its times; make one here, or with: orreryd recurring add --cron '0 9 * * MON-FRI' -- command …",
 	}
-	inner := *q
-	inner.Request = q.Clone(q.Context())
-	given := inner.URL.Query()
+	given := q.URL.Query()
 	kindField := field{Name: "kind", Label: "Kind", Type: fieldChoice, Options: []option{{"", "any"}, {kindRecurring, "recurring actions"}, {kindJob, "jobs"}, {kindPeriodic, "periodic actions"}}}
 	given.Set("page_token", token)
 	given.Del("kind")
-	inner.URL.RawQuery = given.Encode()
+	inner := q.asking(given)
 	var rows [][]cell
 	var t *table
 	var next string
@@ -130,14 +128,7 @@ func (q *visit) schedulesOf(kind, token string) (*table, string, error) {
 	kindField.Value = q.URL.Query().Get("kind")
 	t.Filter.Active = t.Filter.Active || kindField.Value != ""
 	t.Filter.Fields = append([]field{kindField}, t.Filter.Fields...)
-	if token := q.URL.Query().Get("page_token"); token != "" {
-		given := q.URL.Query()
-		given.Del("page_token")
-		given.Del("done")
-		t.First = t.Filter.Path + query(given)
-	} else {
-		t.First = ""
-	}
+	t.First = q.firstPage(l.path)
 	return t, next, nil
 }
 
