@@ -9,6 +9,13 @@ import (
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
+func backfillViews() []viewRoute {
+	return []viewRoute{
+		{"/backfills", "/backfills", (*visit).backfills},
+		{"/backfills/{id}", "/backfills", (*visit).backfill},
+	}
+}
+
 func (q *visit) backfills() (view, error) {
 	var got wire.BackfillList
 	t, err := q.read(list{

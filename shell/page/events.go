@@ -11,6 +11,14 @@ import (
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
+func eventViews() []viewRoute {
+	return []viewRoute{
+		{"/events", "/events", (*visit).events},
+		{"/subscribers", "/subscribers", (*visit).subscribers},
+		{"/subscribers/{name}", "/subscribers", (*visit).subscriber},
+	}
+}
+
 // events says how to see events: they are told as they happen, and not kept.
 func (q *visit) events() (view, error) {
 	var got wire.SubscriberList
