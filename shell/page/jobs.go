@@ -223,7 +223,7 @@ func (q *visit) jobRuns(j wire.Job) ([]block, error) {
 	var got wire.RunList
 	path := pathOf("jobs", j.ID)
 	t, err := q.read(list{
-		api: path + "/runs", path: path, caption: "Runs of the job, newest first", rows: 25, anyone: true, fixed: q.scopeQuery(),
+		api: path + "/runs", path: path, caption: "Runs of the job, newest first", rows: 25, single: true, fixed: q.scopeQuery(),
 		filters: append([]field{statusFilter(core.KindOrchestrator)}, madeFilters...), ordered: true,
 		head:  []string{"Time", "Status", "Took", "Exit code", "Attempt", "Why", "Run"},
 		empty: "The job has no run: it makes the next one shortly before its time, or when it is triggered.",

@@ -21,7 +21,7 @@ type list struct {
 	path    string // its address on this page
 	fixed   url.Values
 	filters []field
-	anyone  bool // its rows belong to no tenant
+	single  bool // it is of one thing, and has no filters by tenant
 	ordered bool // it is newest first, and may be turned around
 	rows    int  // of a page; 0: pageRows
 	caption string
@@ -40,7 +40,7 @@ func (q *visit) read(l list, out any) (*table, error) {
 		params[name] = slices.Clone(values)
 	}
 	fields := slices.Clone(l.filters)
-	if !l.anyone && l.fixed.Get("tenant") == "" {
+	if !l.single && l.fixed.Get("tenant") == "" {
 		fields = append(fields, scopeFilters...)
 	}
 	given := q.URL.Query()

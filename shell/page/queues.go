@@ -148,7 +148,7 @@ func (q *visit) itemTable(u wire.Queue) (block, error) {
 	var got wire.ItemList
 	path := pathOf("queues", u.Name)
 	t, err := q.read(list{
-		api: path + "/items", path: path, anyone: true, fixed: url.Values{"namespace": {u.Namespace}, "tenant": {u.Tenant}}, caption: "Items in the order in which they are taken",
+		api: path + "/items", path: path, single: true, fixed: url.Values{"namespace": {u.Namespace}, "tenant": {u.Tenant}}, caption: "Items in the order in which they are taken",
 		filters: []field{{Name: "state", Label: "State", Type: fieldChoice, Options: itemStates}},
 		head:    []string{"Item", "State", "Attempts", "Priority", "Key", "Pushed", "Until", "Holder or reason"},
 		empty:   "The queue has no item.",
