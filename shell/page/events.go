@@ -1,7 +1,6 @@
 package page
 
 import (
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -88,15 +87,7 @@ func reactionText(r core.Reaction) string {
 }
 
 func (q *visit) loadSubscriber() (s core.Subscription, err error) {
-	var got wire.SubscriberList
-	if err := q.get("/subscribers", nil, &got); err != nil {
-		return s, err
-	}
-	i := slices.IndexFunc(got.Subscribers, func(s core.Subscription) bool { return s.Name == q.PathValue("name") })
-	if i < 0 {
-		return s, &apiError{Status: http.StatusNotFound, Text: "subscriber not found"}
-	}
-	return got.Subscribers[i], nil
+	return s, q.get(pathOf("subscribers", q.PathValue("name")), nil, &s)
 }
 
 func (q *visit) subscriber() (view, error) {
