@@ -274,7 +274,7 @@ func (s *Server) getJob(_ http.ResponseWriter, r *http.Request, _ *call, of name
 
 func summaryOfJob(j core.Job) wire.JobSummary {
 	return wire.JobSummary{
-		ID: j.ID, Namespace: j.Namespace, Tenant: j.Tenant, Name: j.Name, Schedule: j.Schedule, Timezone: j.Timezone,
+		ID: j.ID, Namespace: j.Namespace, Tenant: j.Tenant, Name: j.Name, Schedule: j.Schedule, Timezone: j.Timezone, DayMatch: j.DayMatch,
 		Runner: j.Runner, Overlap: string(j.Overlap), Labels: orEmpty(j.Labels), Paused: j.Paused, PausedReason: j.PausedReason,
 		NextRunAt: j.NextRunAt, SkipNext: j.SkipNext, ActiveRuns: len(j.Active), LastRun: j.LastRun, Counts: j.Counts,
 		CreatedAt: j.CreatedAt, UpdatedAt: j.UpdatedAt,

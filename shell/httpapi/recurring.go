@@ -105,7 +105,7 @@ func (s *Server) createRecurring(w http.ResponseWriter, r *http.Request, c *call
 
 func summary(a core.RecurringAction) wire.RecurringSummary {
 	return wire.RecurringSummary{
-		ID: a.ID, CronExpr: a.CronExpr, Timezone: a.Timezone, Enabled: a.Enabled, Description: orNull(a.Description),
+		ID: a.ID, CronExpr: a.CronExpr, Timezone: a.Timezone, DayMatch: a.DayMatch, Enabled: a.Enabled, Description: orNull(a.Description),
 		Provider: a.ActionTemplate.Provider, ActionType: a.ActionTemplate.ActionType,
 		NextExecutionAt: a.NextExecutionAt, LastExecutedAt: a.LastExecutedAt,
 		ExecutionCount: a.ExecutionCount, CreatedAt: a.CreatedAt, Labels: orEmpty(a.Labels),

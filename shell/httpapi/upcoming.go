@@ -33,17 +33,13 @@ func (s *Server) listUpcoming(w http.ResponseWriter, r *http.Request, c *call) e
 	default:
 		return failf(http.StatusBadRequest, "kind: %q is unknown: use recurring, job or action", clip(string(f.Kind)))
 	}
-	f.Until = effects.TimeOf(s.o.Clock.Now()).Add(defaultAhead)
-	for _, at := range []struct {
-		name string
-		to   *effects.Time
-	}{{"from", &f.From}, {"until", &f.Until}} {
-		if v := q.opt(at.name); v != nil {
-			if *at.to, err = effects.ParseTime(*v); err != nil {
-				return failf(http.StatusBadRequest, "%s: %s", at.name, oneLine(err.Error()))
-			}
-		}
+	if f.From, err = q.time("from"); err != nil {
+		return err
 	}
+	if f.Until, err = q.time("until"); err != nil {
+		return err
+	}
+	f.Until = cmp.Or(f.Until, effects.TimeOf(s.o.Clock.Now()).Add(defaultAhead))
 	if f.Limit, err = q.limit(shell.DefaultPage); err != nil {
 		return err
 	}
@@ -86,9 +82,9 @@ func upcomingOf(u shell.UpcomingSchedule) wire.UpcomingSchedule {
 	out.Namespace, out.Tenant = of.Namespace, of.Tenant
 	switch v := u.State.(type) {
 	case core.RecurringAction:
-		out.Name, out.CronExpr, out.Timezone = v.Name(), v.CronExpr, v.Timezone
+		out.Name, out.CronExpr, out.Timezone, out.DayMatch = v.Name(), v.CronExpr, v.Timezone, v.DayMatch
 	case core.Job:
-		out.ID, out.Name, out.CronExpr, out.Timezone = v.ID, cmp.Or(v.Name, v.ID), v.Schedule, v.Timezone
+		out.ID, out.Name, out.CronExpr, out.Timezone, out.DayMatch = v.ID, cmp.Or(v.Name, v.ID), v.Schedule, v.Timezone, v.DayMatch
 	case core.Action:
 		out.Name, out.CronExpr, out.Timezone = cmp.Or(v.Label, v.ActionType, v.ToolName), v.Recurrence.Cron, v.Recurrence.Timezone
 		out.PeriodMS = v.Recurrence.Period.Milliseconds()

@@ -94,7 +94,7 @@ func newKitOn(t *testing.T, changeEngine func(*shell.Options), change func(*http
 	change(&o)
 	k.api, err = httpapi.New(o)
 	require.NoError(t, err)
-	k.page, err = page.New(page.Options{API: k.api, Logger: log})
+	k.page, err = page.New(page.Options{API: k.api, Logger: log, Clock: o.Clock})
 	require.NoError(t, err)
 	done := make(chan error, 1)
 	go func() { done <- engine.Run(t.Context()) }() // which ends before what is cleaned up

@@ -81,13 +81,11 @@ func (q *visit) schedulesOf(kind, token string) (*table, string, error) {
 		head:  []string{"Name", "When", "Status", "Next", "Last", "Runs", "Kind", "Tenant"},
 		empty: "There is no schedule. A recurring action makes an action at each of its times; make one here, or with: orreryd recurring add --cron '0 9 * * MON-FRI' -- command …",
 	}
-	inner := *q
-	inner.Request = q.Clone(q.Context())
-	given := inner.URL.Query()
-	kindField := field{Name: "kind", Label: "Kind", Type: fieldChoice, Options: []option{{"", "all"}, {kindRecurring, "recurring actions"}, {kindJob, "jobs"}, {kindPeriodic, "periodic actions"}}}
+	given := q.URL.Query()
+	kindField := field{Name: "kind", Label: "Kind", Type: fieldChoice, Options: []option{{"", "any"}, {kindRecurring, "recurring actions"}, {kindJob, "jobs"}, {kindPeriodic, "periodic actions"}}}
 	given.Set("page_token", token)
 	given.Del("kind")
-	inner.URL.RawQuery = given.Encode()
+	inner := q.asking(given)
 	var rows [][]cell
 	var t *table
 	var next string
@@ -130,20 +128,13 @@ func (q *visit) schedulesOf(kind, token string) (*table, string, error) {
 	kindField.Value = q.URL.Query().Get("kind")
 	t.Filter.Active = t.Filter.Active || kindField.Value != ""
 	t.Filter.Fields = append([]field{kindField}, t.Filter.Fields...)
-	if token := q.URL.Query().Get("page_token"); token != "" {
-		given := q.URL.Query()
-		given.Del("page_token")
-		given.Del("done")
-		t.First = t.Filter.Path + query(given)
-	} else {
-		t.First = ""
-	}
+	t.First = q.firstPage(l.path)
 	return t, next, nil
 }
 
 // inWords says when an expression fires.
-func inWords(expr, zone string) string {
-	s, err := schedule.Spec{Expr: expr, Zone: cmp.Or(zone, "UTC")}.Compile()
+func inWords(expr, zone string, days schedule.DayMatch) string {
+	s, err := schedule.Spec{Expr: expr, Zone: cmp.Or(zone, "UTC"), DayMatch: days}.Compile()
 	if err != nil {
 		return ""
 	}
@@ -151,26 +142,37 @@ func inWords(expr, zone string) string {
 }
 
 // fires shows an expression with its meaning in words.
-func fires(expr, zone string) cell {
-	when := textOf(inWords(expr, zone))
+func fires(expr, zone string, days schedule.DayMatch) cell {
+	when := textOf(inWords(expr, zone, days))
 	when.More = []cell{codeOf(expr)}
 	return when
 }
 
-// nameOfRecurring is what people call a recurring action.
-func nameOfRecurring(r wire.RecurringSummary) string {
-	if r.Description != nil {
-		return clip(*r.Description, 120)
+// whenOf says when a schedule of any kind fires: at the times of an expression, or so long after each end.
+func whenOf(expr, zone string, days schedule.DayMatch, period time.Duration) cell {
+	if expr == "" {
+		return textOf("after each end: every " + precisely(period))
 	}
-	return r.Provider + " " + r.ActionType
+	return fires(expr, zone, days)
+}
+
+// nameOfRecurring is what people call a recurring action: by its description, or else by what it does.
+func nameOfRecurring(description *string, provider, actionType string) string {
+	if description != nil {
+		return *description
+	}
+	return provider + " " + actionType
+}
+
+// nameInList is [nameOfRecurring] of an entry of a list.
+func nameInList(r wire.RecurringSummary) string {
+	return clip(nameOfRecurring(r.Description, r.Provider, r.ActionType), 120)
 }
 
 func (q *visit) recurringRow(r wire.RecurringSummary) []cell {
-	name := nameOfRecurring(r)
-	when := fires(r.CronExpr, r.Timezone)
 	return []cell{
-		textOf(name).to(q.page(pathOf("recurring", r.ID.String()))).wide(), when.wide(), enabled(r.Enabled), q.at(r.NextExecutionAt), q.at(r.LastExecutedAt),
-		textOf(strconv.FormatUint(r.ExecutionCount, 10)), textOf("recurring"), whose(r.Namespace, r.Tenant),
+		textOf(nameInList(r)).to(q.page(pathOf("recurring", r.ID.String()))).wide(), fires(r.CronExpr, r.Timezone, r.DayMatch).wide(), enabled(r.Enabled), q.at(r.NextExecutionAt), q.at(r.LastExecutedAt),
+		number(r.ExecutionCount), textOf("recurring"), whose(r.Namespace, r.Tenant),
 	}
 }
 
@@ -182,29 +184,21 @@ func enabled(on bool) cell {
 }
 
 func (q *visit) jobScheduleRow(j wire.JobSummary) []cell {
-	when := textOf("only when triggered")
-	if j.Schedule != "" {
-		when = fires(j.Schedule, j.Timezone)
-	}
 	return []cell{
-		q.linkOfSchedule(core.KindJob, j.ID, cmp.Or(j.Name, j.ID), j.Namespace, j.Tenant), when.wide(), enabled(!j.Paused), q.at(j.NextRunAt), q.at(j.LastRun.EndedAt),
+		q.linkOfSchedule(core.KindJob, j.ID, cmp.Or(j.Name, j.ID), j.Namespace, j.Tenant), firesJob(j.Schedule, j.Timezone, j.DayMatch).wide(), enabled(!j.Paused), q.at(j.NextRunAt), q.at(j.LastRun.EndedAt),
 		{}, textOf("job"), whose(j.Namespace, j.Tenant),
 	}
 }
 
 func (q *visit) periodicRow(a core.Action) []cell {
-	when := "after each end: every " + precisely(a.Recurrence.Period)
-	c := textOf(when)
-	if a.Recurrence.Cron != "" {
-		c = fires(a.Recurrence.Cron, a.Recurrence.Timezone)
-	}
+	r := a.Recurrence
 	last := effects.Time(0)
 	if a.LastRun != nil {
 		last = a.LastRun.FinishedAt
 	}
 	return []cell{
-		textOf(nameOfAction(a)).to(q.page(pathOf("actions", a.ID.String()))).wide(), c.wide(), badge(string(a.Status.Type)), q.at(a.Trigger.NextTickAt), q.at(last),
-		textOf(strconv.FormatUint(uint64(a.Cycle), 10)), textOf("periodic"), whose(a.Namespace, a.Tenant),
+		textOf(nameOfAction(a)).to(q.page(pathOf("actions", a.ID.String()))).wide(), whenOf(r.Cron, r.Timezone, "", r.Period).wide(), badge(string(a.Status.Type)), q.at(a.Trigger.NextTickAt), q.at(last),
+		number(uint64(a.Cycle)), textOf("periodic"), whose(a.Namespace, a.Tenant),
 	}
 }
 
@@ -223,8 +217,8 @@ func (q *visit) recurring() (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	s := enabled(a.Enabled)
-	v := view{Kind: "Recurring action", Title: titleOf(a), State: &s, Crumbs: []link{{Text: "Schedules", Href: q.page("/schedules")}}}
+	s, does := enabled(a.Enabled), a.ActionTemplate
+	v := view{Kind: "Recurring action", Title: nameOfRecurring(a.Description, does.Provider, does.ActionType), State: &s, Crumbs: []link{{Text: "Schedules", Href: q.page("/schedules")}}}
 	pausing := "pause"
 	if !a.Enabled {
 		pausing = "resume"
@@ -251,13 +245,6 @@ func (q *visit) recurring() (view, error) {
 	return v, nil
 }
 
-func titleOf(a wire.RecurringAction) string {
-	if a.Description != nil {
-		return *a.Description
-	}
-	return a.ActionTemplate.Provider + " " + a.ActionTemplate.ActionType
-}
-
 func (q *visit) recurringFacts(a wire.RecurringAction, p wire.Preview) []fact {
 	when := textOf(p.Description)
 	if !strings.Contains(p.Description, a.Timezone) { // it names each zone but UTC
@@ -266,7 +253,7 @@ func (q *visit) recurringFacts(a wire.RecurringAction, p wire.Preview) []fact {
 	own := facts(
 		fact{"When", when}, fact{"Expression", codeOf(a.CronExpr)}, fact{"Next", q.at(a.NextExecutionAt)}, fact{"Last", q.at(a.LastExecutedAt)},
 		fact{"Last success", q.at(a.LastSuccessAt)}, fact{"Paused until", q.at(a.PausedUntil)},
-		fact{"Usually takes", usually(a.Durations)}, fact{"Executions", textOf(strconv.FormatUint(a.ExecutionCount, 10))}, fact{"Missed", count(a.MissedCount)}, fact{"Skipped", count(a.SkippedCount)},
+		fact{"Usually takes", usually(a.Durations)}, fact{"Executions", number(a.ExecutionCount)}, fact{"Missed", count(a.MissedCount)}, fact{"Skipped", count(a.SkippedCount)},
 		fact{"Deduplicated", count(a.DeduplicatedCount)}, fact{"Cancelled", count(a.CancelledCount)}, fact{"Expired", count(a.ExpiredCount)}, fact{"Next times to skip", count(uint64(a.SkipNext))},
 		fact{"Tool", codeOf(a.ActionTemplate.Provider)}, fact{"Type", textOf(a.ActionTemplate.ActionType)}, fact{"Dedup key", codeOf(or(a.ActionTemplate.DedupKey))}, fact{"Overlap", textOf(string(a.Overlap))},
 		fact{"Start deadline", ofSeconds(a.StartDeadlineSeconds)}, fact{"Ends", q.at(a.EndsAt)}, fact{"Whose", whose(a.Namespace, a.Tenant)}, fact{"Labels", pairs(a.Labels)}, fact{"Metadata", pairs(a.ActionTemplate.Metadata)},
@@ -283,6 +270,12 @@ func usually(ms []int64) cell {
 	c := textOf(precisely(time.Duration(median(ms)) * time.Millisecond))
 	c.Hint = "the median of the last " + strconv.Itoa(len(ms))
 	return c
+}
+
+// median gives the middle one of some numbers.
+func median(all []int64) int64 {
+	sorted := slices.Sorted(slices.Values(all))
+	return sorted[len(sorted)/2]
 }
 
 // nextTimes shows the next times of a schedule, in its own zone and in that of the browser.
@@ -304,22 +297,24 @@ func (q *visit) nextTimes(p wire.Preview, on bool) block {
 	return b
 }
 
-// clockChanges warns where the clocks change between two of the next times.
+// clockChanges warns where the clocks change between now and the first of the next times, or between two of them.
 func (q *visit) clockChanges(times []effects.Time, name string) (out []string) {
 	zone, err := schedule.LoadZone(name)
 	if err != nil {
 		return nil
 	}
-	for i := 1; i < len(times); i++ {
-		before, after := zone.Offset(times[i-1]), zone.Offset(times[i])
+	last := effects.TimeOf(q.now)
+	for _, at := range times {
+		before, after := zone.Offset(last), zone.Offset(at)
+		last = at
 		if before != after {
 			by := precisely(max(after-before, before-after))
 			word := "forward"
 			if after < before {
 				word = "back"
 			}
-			out = append(out, "The clocks of "+name+" go "+word+" by "+by+" before "+times[i].Std().In(zone.Location()).Format("Mon 2006-01-02 15:04 ")+
-				zoneName(times[i].Std().In(zone.Location()))+": the setting dst says what fires of the times that they skip or repeat.")
+			out = append(out, "The clocks of "+name+" go "+word+" by "+by+" before "+at.Std().In(zone.Location()).Format("Mon 2006-01-02 15:04 ")+
+				zoneName(at.Std().In(zone.Location()))+": the setting dst says what fires of the times that they skip or repeat.")
 		}
 	}
 	return out

@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/core/schedule"
 	"github.com/orrery-go/orrery/shell/httpapi"
 )
 
@@ -113,6 +115,35 @@ func TestThePreviewSaysInWordsWhatIsTypedAndWarnsOfClockChanges(t *testing.T) {
 	assert.NotContains(t, k.text("/schedules/preview"), "cron_expr")
 }
 
+func TestTheEveOfAChangeOfTheClocksIsWarnedOf(t *testing.T) {
+	clock := &setClock{now: time.Date(2026, time.March, 28, 12, 0, 0, 0, time.UTC)}
+	k := newKitWith(t, func(o *httpapi.Options) { o.Clock = clock })
+	const nightly = "/schedules/preview?cron_expr=30+2+*+*+*&timezone=Europe%2FBerlin"
+	assert.Contains(t, k.text(nightly), "The clocks of Europe/Berlin go forward by 1h0m before Sun 2026-03-29 03:00 CEST", "it lies before the first of the times that are shown")
+	clock.now = clock.now.AddDate(0, 0, 1)
+	assert.NotContains(t, k.text(nightly), "The clocks of Europe/Berlin go", "it is over")
+}
+
+func TestTheWordsOfAScheduleSayIfBothDayFieldsMustMatch(t *testing.T) {
+	k := newKit(t)
+	const both = `"day_match":"both"}`
+	k.make("/v1/recurring", `{"namespace":"n","tenant":"t","cron_expr":"0 9 13 * FRI","provider":"echo","action_type":"x","description":"the thirteenth",`+both)
+	k.make("/v1/recurring", `{"namespace":"n","tenant":"t","cron_expr":"* * 1-31 * MON-SUN","provider":"echo","action_type":"x","description":"each minute",`+both)
+	list := k.text("/schedules")
+	assert.Contains(t, list, "At 09:00, on day 13 of the month, and only on Friday")
+	assert.NotContains(t, list, " or ")
+	_, next, _ := strings.Cut(k.text("/"), "Due in the next hour")
+	assert.Contains(t, next, "each minute")
+	assert.NotContains(t, next, " or ")
+
+	p := newJobsPage(t)
+	p.apply(core.JobSpec{ID: "thirteenth", Schedule: "0 9 13 * FRI", ScheduleOptions: core.ScheduleOptions{DayMatch: schedule.DayMatchBoth}})
+	tried := p.send("/jobs/thirteenth/apply", "rest", `{"schedule":"0 9 13 * FRI","day_match":"both","pod_spec":{"containers":[{"name":"main"}]}}`, "try", "yes").Body.String()
+	for where, shown := range map[string]string{"schedules": p.get("/schedules"), "jobs": p.get("/jobs"), "its page": p.get("/jobs/thirteenth"), "what an edit would do": tried} {
+		assert.Contains(t, words(shown), "At 09:00, on day 13 of the month, and only on Friday", where)
+	}
+}
+
 func TestAReaderSeesWhatItMayNotDo(t *testing.T) {
 	k := newKit(t, admin("ops"), token("reader", func(t *httpapi.Token) { t.ReadOnly = true }))
 	k.as = "ops-secret"
@@ -152,6 +183,20 @@ func TestTheSearchLeadsToWhatHasAnIdOrAName(t *testing.T) {
 	assert.Contains(t, k.text("/find?q=di"), "weekly digest recurring action")
 	assert.Contains(t, k.text("/find?q=nothing"), "Nothing that you may see has this id")
 	assert.Contains(t, k.text("/find?q=%3Cb%3Ex"), "Found for “<b>x”")
+}
+
+func TestTheSearchLeadsToATimeOfASchedule(t *testing.T) {
+	k := newKit(t)
+	id := k.nightly("weekly digest")
+	k.write("POST", "/v1/recurring/"+id+"/trigger", `{}`)
+	k.write("POST", "/v1/recurring/"+id+"/trigger", `{}`)
+	list, _ := k.write("GET", "/v1/occurrences", "")["occurrences"].([]any)
+	require.NotEmpty(t, list)
+	entry, _ := list[0].(map[string]any)["id"].(string)
+	to := k.send("GET", "/find?q="+entry, nil).Header().Get("Location")
+	require.Contains(t, to, "/ui/occurrences?", "it has no page of its own")
+	assert.Equal(t, 1, strings.Count(k.text(strings.TrimPrefix(to, "/ui")), "weekly digest"))
+	assert.Equal(t, "/ui/find?q="+entry, k.send("GET", "/find?q="+entry[:35], nil).Header().Get("Location"))
 }
 
 func TestTheJournalSaysWhoChangedSomething(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/core/schedule"
 	"github.com/orrery-go/orrery/effects"
 )
 
@@ -69,6 +70,7 @@ type JobSummary struct {
 	Name         string            `json:"name"`
 	Schedule     string            `json:"schedule"`
 	Timezone     string            `json:"timezone"`
+	DayMatch     schedule.DayMatch `json:"day_match,omitempty"`
 	Runner       string            `json:"runner"`
 	Overlap      string            `json:"overlap"`
 	Labels       map[string]string `json:"labels"`

@@ -48,6 +48,7 @@ type RecurringSummary struct {
 	ID              uuid.UUID         `json:"id"`
 	CronExpr        string            `json:"cron_expr"`
 	Timezone        string            `json:"timezone"`
+	DayMatch        schedule.DayMatch `json:"day_match,omitempty"` // beyond 002, where it is given
 	Enabled         bool              `json:"enabled"`
 	Description     *string           `json:"description"` // null: none
 	Provider        string            `json:"provider"`

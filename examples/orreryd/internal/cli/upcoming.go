@@ -78,5 +78,5 @@ func whenDue(u wire.UpcomingSchedule) string {
 	if u.CronExpr == "" {
 		return "every " + (time.Duration(u.PeriodMS) * time.Millisecond).String()
 	}
-	return inWords(u.CronExpr, u.Timezone, "")
+	return inWords(u.CronExpr, u.Timezone, u.DayMatch)
 }
