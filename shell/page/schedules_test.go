@@ -138,8 +138,9 @@ func TestTheWordsOfAScheduleSayIfBothDayFieldsMustMatch(t *testing.T) {
 
 	p := newJobsPage(t)
 	p.apply(core.JobSpec{ID: "thirteenth", Schedule: "0 9 13 * FRI", ScheduleOptions: core.ScheduleOptions{DayMatch: schedule.DayMatchBoth}})
-	tried := p.send("/jobs/thirteenth/apply", "rest", `{"schedule":"0 9 13 * FRI","day_match":"both","pod_spec":{"containers":[{"name":"main"}]}}`, "try", "yes").Body.String()
-	for where, shown := range map[string]string{"schedules": p.get("/schedules"), "jobs": p.get("/jobs"), "its page": p.get("/jobs/thirteenth"), "what an edit would do": tried} {
+	rest := `{"schedule":"0 9 13 * FRI","day_match":"both","pod_spec":{"containers":[{"name":"main"}]}}`
+	tried := p.try("/jobs/thirteenth/apply"+ofDefault, url.Values{"rest": {rest}, "try": {"yes"}}).Body.String()
+	for where, shown := range map[string]string{"schedules": p.read("/schedules"), "jobs": p.read("/jobs"), "its page": p.read("/jobs/thirteenth" + ofDefault), "what an edit would do": tried} {
 		assert.Contains(t, words(shown), "At 09:00, on day 13 of the month, and only on Friday", where)
 	}
 }
