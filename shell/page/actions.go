@@ -111,7 +111,7 @@ func (q *visit) scopeFields() []field {
 var actionFilters = append([]field{ // read-only: a table
 	{Name: "status", Label: "Status", Type: fieldChoice, Options: choice("", "pending", "running", "completed", "failed", "cancelled")},
 	{Name: "tool", Label: "Tool"}, {Name: "label", Label: "Label (name=value)"},
-}, madeFilters...)
+}, madeOrFailedFilters...)
 
 func (q *visit) actions() (view, error) {
 	var got wire.ActionList
