@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -130,14 +131,29 @@ func (s *Server) pipelines() machines[core.Pipeline, wire.PipelineSummary] {
 	return machines[core.Pipeline, wire.PipelineSummary]{
 		what: "pipeline", get: s.engine.Pipelines().Get, id: idOfPath,
 		listing: listing[core.Pipeline, wire.PipelineSummary]{
-			params: []string{"status"}, timed: true,
-			find:  byStatus(s.engine.Pipelines().List, "init", "blocked", "running", "done", "failed", "cancelled"),
+			params: []string{"status", "waits_for"}, timed: true, fails: true,
+			find:  s.findPipelines,
 			scope: func(p core.Pipeline) (string, string) { return p.Namespace, p.Tenant },
 			sees:  s.seesPipeline,
 			out:   plain(summaryOfPipeline),
 			size:  func(p core.Pipeline) int { return 4096 + 512*len(p.Definition.Phases) },
 		},
 	}
+}
+
+// findPipelines reads which pipelines are asked for.
+func (s *Server) findPipelines(q query, scope *shell.Scope) (source[core.Pipeline], error) {
+	f := shell.MachineFilter{Scope: scope}
+	var err error
+	if f.Status, err = q.status([]string{"init", "blocked", "running", "done", "failed", "cancelled"}); err != nil {
+		return source[core.Pipeline]{}, err
+	}
+	if v := q.opt("waits_for"); v != nil {
+		if f.WaitsFor = core.WaitFor(*v); !slices.Contains(core.AnsweredWaits(), f.WaitsFor) {
+			return source[core.Pipeline]{}, failf(http.StatusBadRequest, "waits_for: %q is unknown: use %s", clip(*v), strings.Join(namesOf(core.AnsweredWaits()), ", "))
+		}
+	}
+	return sourceOf(s.engine.Pipelines().List, f), nil
 }
 
 func cancelPipeline(_ *http.Request, c *call, b *wire.Reason) (core.PipelineEvent, error) {
@@ -221,7 +237,7 @@ func (s *Server) strategies() machines[core.Strategy, wire.StrategySummary] {
 	return machines[core.Strategy, wire.StrategySummary]{
 		what: "strategy", get: s.engine.Strategies().Get, id: idOfPath,
 		listing: listing[core.Strategy, wire.StrategySummary]{
-			params: []string{"status"}, timed: true,
+			params: []string{"status"}, timed: true, fails: true,
 			find:  byStatus(s.engine.Strategies().List, "running", "succeeded", "exhausted", "cancelled"),
 			scope: func(s core.Strategy) (string, string) { return s.Namespace, s.Tenant },
 			sees:  s.seesStrategy,
@@ -301,7 +317,7 @@ func (s *Server) tasks() machines[core.Task, wire.TaskSummary] {
 	return machines[core.Task, wire.TaskSummary]{
 		what: "task", get: s.engine.Tasks().Get, id: idOfPath,
 		listing: listing[core.Task, wire.TaskSummary]{
-			params: []string{"status"}, timed: true,
+			params: []string{"status"}, timed: true, fails: true,
 			find:  byStatus(s.engine.Tasks().List, "pending", "running", "stuck", "done"),
 			scope: func(t core.Task) (string, string) { return t.Namespace, t.Tenant },
 			sees:  seesTask,
