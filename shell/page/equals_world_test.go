@@ -20,7 +20,7 @@ import (
 const bodyOfDefault = `{"namespace":"default","tenant":"default",`
 
 // newWorld is a kit whose engine has all machines.
-func newWorld(t *testing.T) *kit {
+func newWorld(t *testing.T, tokens ...httpapi.Token) *kit {
 	t.Helper()
 	cluster := &jobsCluster{checks: `{"should_proceed":true,"message":"all met","checks":[{"name":"window","phase":"pre","met":true,"message":"it is open"}]}`}
 	service := &jobsService{logs: func(attempt uint32, _ jobs.LogOptions, w io.Writer) error {
@@ -35,7 +35,7 @@ func newWorld(t *testing.T) *kit {
 		withWebhooks(t)(o)
 		o.Jobs, o.OpenRunners = service, []string{""}
 		o.JobUses = func(core.JobSpec) (jobs.Reach, error) { return jobs.Reach{}, nil }
-	})
+	}, tokens...)
 }
 
 // everything makes some of each kind, and gives where each of them is found.
