@@ -284,7 +284,7 @@ func (s *Server) taskRoutes() []route {
 // says: only a token with the right to sessions may make one.
 func (s *Server) createTask(r *http.Request, c *call, b *wire.TaskRequest) (task core.Task, err error) {
 	id, scope, err := s.idAndScope(r, c, b.ID, b.Namespace, b.Tenant, func(shell.Scope) error {
-		return c.token.startSessions("create tasks")
+		return mayCreateTasks(c)
 	})
 	if err != nil {
 		return task, err
@@ -327,8 +327,12 @@ func (s *Server) tasks() machines[core.Task, wire.TaskSummary] {
 	}
 }
 
-// showScreen shows what the session of a task shows, to whoever sees the task.
-func (s *Server) showScreen(_ http.ResponseWriter, r *http.Request, _ *call, t core.Task) (any, error) {
+// showScreen shows what the session of a task shows. Whoever sees the task has the end of it that its record holds; it is looked
+// at live, where what is typed stands too, by those alone who may type into it.
+func (s *Server) showScreen(_ http.ResponseWriter, r *http.Request, c *call, t core.Task) (any, error) {
+	if err := c.token.startSessions("see them live"); err != nil && len(t.Command) > 0 && t.State.Type != core.TaskDone {
+		return wire.TaskScreen{SessionID: t.SessionID, At: t.LastHeartbeat, Why: "the token sees no sessions live: that takes sessions = true for it", Screen: t.Screen}, nil
+	}
 	of, err := s.engine.TaskScreen(r.Context(), t.ID)
 	if err != nil {
 		return nil, err
@@ -358,12 +362,18 @@ func cancelTask(_ *http.Request, c *call, b *wire.Reason) (core.TaskEvent, error
 }
 
 func recoverTask(_ *http.Request, c *call, b *wire.RecoverRequest) (core.TaskEvent, error) {
-	return core.TaskRecover(*b), c.token.startSessions("recover tasks")
+	return core.TaskRecover(*b), mayRecoverTasks(c)
 }
 
 func inputTask(_ *http.Request, c *call, b *wire.InputRequest) (core.TaskEvent, error) {
-	return core.TaskInput(*b), c.token.startSessions("type into the sessions of tasks")
+	return core.TaskInput(*b), mayTypeIntoTasks(c)
 }
+
+func mayCreateTasks(c *call) error { return c.token.startSessions("create tasks") }
+
+func mayRecoverTasks(c *call) error { return c.token.startSessions("recover tasks") }
+
+func mayTypeIntoTasks(c *call) error { return c.token.startSessions("type into the sessions of tasks") }
 
 func (s *Server) workerRoutes() []route {
 	return []route{
