@@ -146,6 +146,12 @@ func (t *transition) withdraw(pending *PendingEffects) {
 	t.add(withdrawals...)
 }
 
+// MayAwait reports whether machines of that kind request outer effects: [Outstanding] is empty for all others.
+func MayAwait(kind effects.Kind) bool {
+	_, ok := kinds[kind].zero.(interface{ outstanding() []effects.Outer })
+	return ok
+}
+
 // Outstanding lists the outer effects that a machine waits for.
 func Outstanding(s State) []effects.Outer {
 	if own, ok := s.(interface{ outstanding() []effects.Outer }); ok {

@@ -25,13 +25,21 @@ const (
 
 // listChanges tells what has changed a machine, from the journal.
 func (s *Server) listChanges(w http.ResponseWriter, r *http.Request, c *call) error {
-	q, err := readQuery(r, "limit")
+	q, err := readQuery(r, "limit", "before", "asked")
 	if err != nil {
 		return err
 	}
-	limit, err := q.number("limit", defaultChanges, maxChanges)
-	if err != nil {
+	o := replay.HistoryOptions{MaxBytes: maxChangesBytes}
+	if o.Limit, err = q.number("limit", defaultChanges, maxChanges); err != nil {
 		return err
+	}
+	if o.From, err = q.batch("before"); err != nil {
+		return err
+	}
+	if asked, err := q.bool("asked"); err != nil {
+		return err
+	} else if or(asked, false) {
+		o.Keep = askedFor
 	}
 	text := r.PathValue("id")
 	id, err := idOf("id", &text)
@@ -42,7 +50,10 @@ func (s *Server) listChanges(w http.ResponseWriter, r *http.Request, c *call) er
 	if err := s.mayReadChanges(r, c, ref); err != nil {
 		return err
 	}
-	trail, err := replay.History(r.Context(), s.engine.Store(), ref, replay.HistoryOptions{Limit: limit, MaxBytes: maxChangesBytes})
+	trail, err := replay.History(r.Context(), s.engine.Store(), ref, o)
+	if errors.Is(err, replay.ErrFrom) {
+		return failf(http.StatusBadRequest, "before: %v: take that of an answer", replay.ErrFrom)
+	}
 	if err != nil {
 		return err
 	}
@@ -73,6 +84,9 @@ func (r Redaction) hideChange(c *wire.Change) {
 	for i := range c.Inputs {
 		c.Inputs[i].Data = r.redactor().pass(c.Inputs[i].Data)
 	}
+	for i := range c.Effects {
+		c.Effects[i].Data = r.redactor().pass(c.Effects[i].Data)
+	}
 	for i := range c.Fields {
 		f := &c.Fields[i]
 		f.Before, f.After = r.hideField(f.Field, f.Before), r.hideField(f.Field, f.After)
@@ -93,9 +107,12 @@ func (r Redaction) hideField(field string, v json.RawMessage) json.RawMessage {
 }
 
 func changeOf(s replay.Step) wire.Change {
-	out := wire.Change{Batch: s.Seq, At: s.At, Instance: s.Instance, Inputs: []wire.ChangeInput{}, Fields: []wire.ChangedField{}}
+	out := wire.Change{Batch: s.Seq, At: s.At, Instance: s.Instance, Inputs: []wire.ChangeInput{}, Fields: []wire.ChangedField{}, Effects: []wire.ChangeEffect{}}
 	for _, in := range s.Inputs {
 		out.Inputs = append(out.Inputs, wire.ChangeInput{Actor: in.Actor, Event: in.Event.EventType(), Data: core.AppendEvent(nil, in.Event)})
+	}
+	for _, e := range s.Effects {
+		out.Effects = append(out.Effects, wire.ChangeEffect{What: e.What, Effect: e.Type(), Number: e.Effect.Number(), Data: e.Effect.AppendJSON(nil)})
 	}
 	for _, f := range s.Fields {
 		out.Fields = append(out.Fields, wire.ChangedField{Field: f.Name, Before: f.Before, After: f.After}) // nil is written as null

@@ -156,6 +156,7 @@ type Server struct {
 	inFlight   map[string]*inFlight // by bucketOf the token
 	pageReads  chan struct{}        // holds one element for each chunk of a list that is being read
 	pageTokens pageTokens
+	recent     recentEvents
 	rates      rates
 	unverified share   // bytes of bodies whose signature is not checked yet, or that are being stored
 	senders    senders // who sends bodies whose signature is not checked yet

@@ -140,6 +140,19 @@ func (q query) time(name string) (effects.Time, error) {
 	return at, nil
 }
 
+// batch reads the number of a batch; 0 if it is not given.
+func (q query) batch(name string) (uint64, error) {
+	v := q.opt(name)
+	if v == nil {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(*v, 10, 63)
+	if err != nil || n == 0 {
+		return 0, failf(http.StatusBadRequest, "%s: %q is not the number of a batch", name, clip(*v))
+	}
+	return n, nil
+}
+
 // limit reads how many elements a page has at most.
 func (q query) limit(def int) (int, error) { return q.number("limit", def, shell.MaxPage) }
 

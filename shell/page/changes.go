@@ -2,23 +2,40 @@ package page
 
 import (
 	"encoding/json"
-	"net/url"
 	"strconv"
+	"strings"
 
+	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
-// changesLink leads to what has changed a machine.
+// changesLink leads to what has changed a machine; of those that programs change all the time, to what somebody asked for.
 func (q *visit) changesLink(kind effects.Kind, id string) link {
-	return link{Text: "Who changed it", Href: q.page(pathOf("changes", string(kind), id))}
+	asked := ""
+	switch kind {
+	case core.KindQueue, core.KindTask, core.KindLock, core.KindSemaphore:
+		asked = "true"
+	}
+	return link{Text: "Who changed it", Href: q.page(pathOf("changes", string(kind), id), askedFilter.Name, asked)}
 }
+
+// askedFilter leaves out of the changes what nobody asked for.
+var askedFilter = field{Name: "asked", Label: "Changes", Type: fieldChoice, Options: []option{{"", "all"}, {"true", "what somebody asked for"}}}
 
 // changes tells from the journal what has changed a machine.
 func (q *visit) changes() (view, error) {
 	kind, id := q.PathValue("kind"), q.PathValue("id")
+	path := pathOf("changes", kind, id)
+	f, params, err := q.filtered(path, []field{askedFilter})
+	if err != nil {
+		return view{}, err
+	}
+	before := q.URL.Query().Get("before")
+	params.Set("limit", strconv.Itoa(pageRows))
+	params.Set("before", before)
 	var got wire.ChangeList
-	if err := q.get(pathOf("changes", kind, id), url.Values{"limit": {"50"}}, &got); err != nil {
+	if err := q.get(path, params, &got); err != nil {
 		return view{}, err
 	}
 	of := pageOf(effects.Kind(kind))
@@ -27,16 +44,23 @@ func (q *visit) changes() (view, error) {
 		path, name := listOf(of.path)
 		v.Crumbs = []link{{Text: name, Href: q.page(path)}, {Text: shortID(id), Href: q.page(pathOf(of.path, id))}}
 	}
-	t := &table{Caption: "Changes, newest first", Head: []string{"When", "By", "What came", "What changed", "Batch"}}
+	t := &table{Caption: "Changes, newest first", Head: []string{"When", "By", "What came", "What changed", "Effects", "Batch"}, Filter: f, Empty: "There is no such change here."}
 	for _, c := range got.Changes {
 		t.Rows = append(t.Rows, q.changeRow(c))
 	}
-	b := block{Table: t}
+	asked := params.Get(askedFilter.Name)
+	if before != "" {
+		t.First = q.page(path, askedFilter.Name, asked)
+	}
+	b := block{Table: t, Note: "Effects are runs of tools, input of sessions and the like, for whose answer it began or ceased to wait. Events that it announced, and what it sent to other machines, are not stored."}
 	switch {
 	case got.JournalEnds:
-		b.Note = "The journal begins after batch " + strconv.FormatUint(got.Before, 10) + ", which changed it before: no more can be told."
+		b.Note = "The journal begins after batch " + strconv.FormatUint(got.Before, 10) + ", which changed it before: no more can be told. " + b.Note
 	case got.Before != 0:
-		b.Note = "These are the last " + strconv.Itoa(len(got.Changes)) + " changes; orreryd history tells all of them, from a backup."
+		t.Next = q.page(path, askedFilter.Name, asked, "before", strconv.FormatUint(got.Before, 10))
+		if asked != "" && len(got.Changes) < pageRows {
+			b.Note = "Not all of its changes were looked at: the next page goes on with those before. " + b.Note
+		}
 	}
 	v.Body = []block{b}
 	return v, nil
@@ -59,7 +83,11 @@ func (q *visit) changeRow(c wire.Change) []cell {
 	for _, f := range c.Fields {
 		fields.Lines = append(fields.Lines, f.Field+": "+shortJSON(f.Before)+" → "+shortJSON(f.After))
 	}
-	return []cell{q.at(c.At), by, came.wide(), fields.wide(), number(c.Batch)}
+	var effs cell
+	for _, e := range c.Effects {
+		effs.Lines = append(effs.Lines, e.What+" "+strings.ReplaceAll(e.Effect, "_", " ")+": "+clip(string(readable(e.Data)), 200))
+	}
+	return []cell{q.at(c.At), by, came.wide(), fields.wide(), effs.wide(), number(c.Batch)}
 }
 
 // shortJSON shows a value on one line.

@@ -61,11 +61,13 @@ func TestAnEditHasJSONWholeWithItsNumbers(t *testing.T) {
 	assert.Contains(t, raw, long, "what is edited is there whole")
 }
 
-func TestJSONThatIsDeepIsShownWithoutAnIndent(t *testing.T) {
+func TestJSONThatIsDeepSaysHowMuchIsNotShownAndIsEditedWithoutAnIndent(t *testing.T) {
 	k := newKit(t)
-	deep := strings.Repeat("[", 190) + strings.Repeat("0,", 20_000) + "0" + strings.Repeat("]", 190)
-	id := k.make("/v1/actions", `{"tool_name":"echo","label":"deep","tool_input":{"a":`+deep+`}}`)
-	assert.Contains(t, k.text("/actions/"+id), "0,0,0,0,0")
+	deep := `{"a":` + strings.Repeat("[", 190) + strings.Repeat("0,", 20_000) + "0" + strings.Repeat("]", 190) + `}`
+	id := k.make("/v1/actions", `{"tool_name":"echo","label":"deep","tool_input":`+deep+`}`)
+	assert.Contains(t, k.text("/actions/"+id), "… 1 more value with 40,341 bytes")
+	id = k.make("/v1/recurring", `{"namespace":"default","tenant":"default","cron_expr":"30 2 1 1 *","provider":"echo","action_type":"x","payload":`+deep+`}`)
+	assert.Contains(t, html.UnescapeString(k.read("/recurring/"+id+"/edit")), deep)
 }
 
 func TestWhoEditsSecondIsToldAndMayInsist(t *testing.T) {

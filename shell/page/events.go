@@ -6,7 +6,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
@@ -18,22 +21,66 @@ func eventViews() []viewRoute {
 	}
 }
 
-// events says how to see events: they are told as they happen, and not kept.
+// maxEventRows bounds the events that are shown.
+const maxEventRows = 200
+
+// events shows what is announced while somebody looks, for the page is loaded anew each two seconds; events are not kept.
 func (q *visit) events() (view, error) {
 	var got wire.SubscriberList
 	if err := q.get("/subscribers", nil, &got); err != nil {
 		return view{}, err
 	}
+	recent, err := q.p.o.API.RecentEvents(q.who)
+	if err != nil {
+		return view{}, err
+	}
+	f, params, err := q.filtered("/events", []field{{Name: "category", Label: "Category", List: eventCategories()}})
+	if err != nil {
+		return view{}, err
+	}
+	t := &table{
+		Caption: "Events, newest first", Head: []string{"When", "Event", "Of", "Data"}, Filter: f,
+		Empty: "Nothing was announced since then. This page shows the events from now on; without script, load it again within 30 seconds.",
+	}
+	more := recent.Missed
+	for _, e := range recent.Events {
+		if of := params.Get("category"); of != "" && of != e.Kind.Category {
+			continue
+		}
+		if len(t.Rows) == maxEventRows {
+			more++
+			continue
+		}
+		t.Rows = append(t.Rows, q.eventRow(e))
+	}
+	note := "Since " + q.moment(effects.TimeOf(recent.Since)).Text + ", when somebody began to look. Events are not kept: whoever does not look for 30 seconds begins anew."
+	if more > 0 {
+		note += " " + howMany(more, "event") + " more are not shown: that many came, or too fast."
+	}
 	return view{
-		Title: "Events", Acts: q.actLinks("/events", "publish"),
+		Title: "Events", Acts: q.actLinks("/events", "publish"), Every: 2,
 		Body: []block{
-			{
-				Note: "What the machines announce is told to whoever listens at that time, and to the subscribers. It is not kept, so that there is nothing to list here. These commands show the events from now on:",
-				Text: &text{Plain: "orreryd events follow\norreryd events follow --category pipeline --action phase"},
-			},
+			{Note: note, Table: t},
+			{Title: "On the command line", Text: &text{Plain: "orreryd events follow\norreryd events follow --category pipeline --action phase"}},
 			{Title: "Subscribers", Tiles: []tile{{Name: "subscribers", Value: strconv.Itoa(len(got.Subscribers)), Href: q.page("/subscribers"), Hint: "what events lead to"}}},
 		},
 	}, nil
+}
+
+func (q *visit) eventRow(e effects.Event) []cell {
+	of := textOf(clip(e.Source.Component, 100))
+	if p := pageOf(effects.Kind(e.Source.Component)); p.path != "" && e.Source.ID != uuid.Nil {
+		of = textOf(p.name + " " + shortID(e.Source.ID.String())).to(q.page(pathOf(p.path, e.Source.ID.String())))
+	}
+	return []cell{q.at(e.Timestamp), codeOf(clip(e.Kind.String(), 200)), of, jsonValue(e.Data).wide()}
+}
+
+// eventCategories are those of the events that machines announce.
+func eventCategories() (out []string) {
+	for _, k := range effects.Announced() {
+		out = append(out, k.Category)
+	}
+	return slices.Compact(out)
 }
 
 func (q *visit) subscribers() (view, error) {

@@ -122,7 +122,7 @@ func (q *visit) job() (view, error) {
 		return view{}, err
 	}
 	s := enabled(!j.Paused)
-	v := view{Kind: "Job", Title: clip(cmp.Or(j.Name, j.ID), 200), State: &s, Crumbs: []link{{Text: "Jobs", Href: q.page("/jobs")}}}
+	v := view{Kind: "Job", Title: clip(cmp.Or(j.Name, j.ID), 200), State: &s, Crumbs: []link{{Text: "Jobs", Href: q.page("/jobs")}}, More: []link{q.changesLink(core.KindJob, j.Key.String())}}
 	names := []string{"trigger", "pause", "skip-next", "apply", "backfill", "delete"}
 	if j.Paused {
 		names[1] = "resume"

@@ -79,6 +79,18 @@ func TestThePageOfAJobShowsItsRunsAsAGridAndAsText(t *testing.T) {
 	}
 }
 
+func TestAJobAndARunLeadToWhoHasChangedThem(t *testing.T) {
+	p := newJobsPage(t)
+	p.apply(core.JobSpec{ID: "nightly"})
+	run := p.trigger("nightly")
+	for path, event := range map[string]string{"/jobs/nightly?namespace=default&tenant=default": "apply", "/runs/" + run.String(): "due"} {
+		_, rest, ok := strings.Cut(p.read(path), `href="/ui/changes/`)
+		require.True(t, ok, path)
+		to, _, _ := strings.Cut(rest, `"`)
+		assert.Contains(t, p.read("/changes/"+to), "<code>"+event+"</code>", path)
+	}
+}
+
 func TestAPausedJobSaysWhyAndIsResumedAndNotPaused(t *testing.T) {
 	p := newJobsPage(t)
 	p.apply(core.JobSpec{ID: "nightly", Schedule: "0 2 * * *"})

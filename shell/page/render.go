@@ -138,6 +138,11 @@ func (p *Page) serveView(rt viewRoute) http.HandlerFunc {
 			p.fail(w, q, err)
 			return
 		}
+		q.offerDownloads(v)
+		if r.URL.Query().Has(partParam) {
+			p.download(w, q, v)
+			return
+		}
 		p.render(w, q, http.StatusOK, v)
 	}
 }

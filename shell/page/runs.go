@@ -107,6 +107,7 @@ func (q *visit) run() (view, error) {
 		Kind: "Run", Title: clip(r.RunID, 200), State: &s,
 		Crumbs: []link{{Text: "Runs", Href: q.page("/runs")}, {Text: clip(r.JobID, 60), Href: q.scoped(pathOf("jobs", r.JobID), r.Namespace, r.Tenant)}},
 	}
+	v.More = []link{q.changesLink(core.KindOrchestrator, r.ID.String())}
 	v.Acts = append([]link{{Text: "Logs", Href: q.page(pathOf("runs", r.ID.String(), "logs"))}}, q.runLinks(r)...)
 	v.Body = append(q.runNotices(r), block{Facts: q.runFacts(r)})
 	v.Body = append(v.Body, q.runMap(r.Orchestrator)...)

@@ -60,7 +60,7 @@ func (q *visit) sentTo(k core.Task) (block, error) {
 		}
 	}
 	var got wire.ChangeList
-	if _, err := q.getPart(pathOf("changes", string(core.KindTask), k.ID.String()), url.Values{"limit": {strconv.Itoa(sentChanges)}}, &got); err != nil {
+	if _, err := q.getPart(pathOf("changes", string(core.KindTask), k.ID.String()), url.Values{"limit": {strconv.Itoa(sentChanges)}, "asked": {"true"}}, &got); err != nil {
 		return block{}, err
 	}
 	for _, c := range got.Changes {
@@ -79,7 +79,7 @@ func (q *visit) sentTo(k core.Task) (block, error) {
 	}
 	note := "What the task types by itself, to nudge the session, stands among its changes."
 	if got.Before != 0 {
-		note = "Of the last " + strconv.Itoa(len(got.Changes)) + " changes of the task, of which heartbeats are most. " + note
+		note = "Of the last " + howMany(uint64(len(got.Changes)), "change") + " that somebody asked for. " + note
 	}
 	if len(t.Rows) == 0 {
 		return block{Title: "Sent to the session", Empty: "It has no prompt, and nobody has typed into the session. " + note}, nil

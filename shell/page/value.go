@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects/texts"
 )
 
 // maxShown bounds how much of a value a page shows: the rest is in the API.
@@ -44,8 +45,11 @@ func result(title string, raw json.RawMessage) []block {
 	return out
 }
 
-// jsonText shows JSON with an indent, unless it is so long that most of it is not shown.
+// jsonText shows JSON as a tree; what has no members with an indent, unless it is so long that most of it is not shown.
 func jsonText(raw json.RawMessage) *text {
+	if t := jsonTree(raw); t != nil {
+		return &text{Tree: t, all: raw, JSON: true}
+	}
 	if len(raw) > 4*maxShown {
 		return longText(string(raw))
 	}
@@ -55,13 +59,17 @@ func jsonText(raw json.RawMessage) *text {
 // longText shows a text with the colours that a terminal would, and says so if it is not shown
 // whole.
 func longText(s string) *text {
+	t := &text{Wrap: true}
 	if len(s) > maxShown {
-		s = strings.ToValidUTF8(s[:maxShown], "") + "\n… " + strconv.Itoa(len(s)-maxShown) + " more bytes: the API and the command line give all of it"
+		t.all = []byte(s)
+		s = strings.ToValidUTF8(s[:maxShown], "") + "\n… " + texts.Thousands(len(s)-maxShown) + " more bytes"
 	}
 	if strings.Contains(s, "\x1b") {
-		return &text{HTML: ansi(s), Wrap: true}
+		t.HTML = ansi(s)
+	} else {
+		t.Plain = s
 	}
-	return &text{Plain: s, Wrap: true}
+	return t
 }
 
 // ansi makes HTML of a text with the escape sequences of a terminal: its colours and weights are classes of the style

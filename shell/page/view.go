@@ -116,6 +116,10 @@ type text struct {
 	HTML  template.HTML // made by this package of escaped parts
 	Wrap  bool
 	Tail  bool // its end is what counts: it is shown scrolled there
+	Tree  *tree
+	JSON  bool
+	Get   string // the address at which all of it is downloaded; empty: all of it is shown
+	all   []byte
 }
 
 // A tile is a number of the overview, which leads to what it counts.

@@ -23,6 +23,8 @@ type Step struct {
 	Inputs []core.Input
 	// Fields are the fields of its state, at the top level, that the batch changed, by name.
 	Fields []Field
+	// Effects are the outer effects that began or ceased to be pending.
+	Effects []StepEffect
 	// Before and After are its states, JSON, with what it keeps as records of their own; nil: it
 	// was not there.
 	Before, After []byte
@@ -39,7 +41,21 @@ type HistoryOptions struct {
 	Limit int // of steps; zero: 100
 	// MaxBytes ends the history early once the states before its steps have as many bytes; zero: it does not.
 	MaxBytes int
+	// From is the batch with which it begins, such as [Trail.Before] of another; zero: the last one that changed the machine. See
+	// [ErrFrom].
+	From uint64
+	// Keep chooses steps by the machine's own inputs; nil: all. The history ends early once it has looked at [MaxLooked] batches.
+	Keep func([]core.Input) bool
 }
+
+// Bounds of a history.
+const (
+	MaxLooked  = 2_000   // batches of which Keep chooses
+	MaxSkipped = 100_000 // changes between the present and From
+)
+
+// ErrFrom says that [HistoryOptions.From] has not changed the machine, or is more than [MaxSkipped] changes back.
+var ErrFrom = errors.New("it did not change the machine, or more than 100,000 changes came after it")
 
 // Trail is a machine's history, newest step first.
 type Trail struct {
@@ -62,7 +78,22 @@ func History(ctx context.Context, st store.Store, ref effects.Ref, o HistoryOpti
 		if err != nil {
 			return err
 		}
-		if t, err = walk(tx, ref, rec.Seq, bytes.Clone(rec.State), 0, o); err != nil {
+		seq, state := rec.Seq, bytes.Clone(rec.State)
+		if o.From != 0 {
+			state, err = skipTo(ctx, tx, ref, seq, state, o.From)
+			if errors.Is(err, store.ErrNotFound) { // of a batch: the journal was cut
+				t = Trail{Before: o.From, Reached: true}
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			seq = o.From
+		}
+		if t, err = walk(tx, ref, seq, state, 0, o); err != nil {
+			return err
+		}
+		if err := tellEffects(ref.Kind, t.Steps); err != nil {
 			return err
 		}
 		return makeWhole(tx, ref, t.Steps)
@@ -75,9 +106,9 @@ func History(ctx context.Context, st store.Store, ref effects.Ref, o HistoryOpti
 
 // walk goes back from the state that a batch left, over the batches after since.
 func walk(tx store.ReadTx, ref effects.Ref, seq uint64, state []byte, since uint64, o HistoryOptions) (t Trail, err error) {
-	held := 0
-	for t.Before = seq; t.Before > since && len(t.Steps) < o.Limit && (o.MaxBytes == 0 || held < o.MaxBytes); {
-		b, err := tx.Batch(t.Before)
+	held, looked := 0, 0
+	for t.Before = seq; t.Before > since && len(t.Steps) < o.Limit && (o.MaxBytes == 0 || held < o.MaxBytes) && (o.Keep == nil || looked < MaxLooked); looked++ {
+		b, c, err := changeBy(tx, ref, t.Before)
 		if errors.Is(err, store.ErrNotFound) {
 			t.Reached = true
 			return t, nil
@@ -85,28 +116,70 @@ func walk(tx store.ReadTx, ref effects.Ref, seq uint64, state []byte, since uint
 		if err != nil {
 			return t, err
 		}
-		i := slices.IndexFunc(b.Changes, func(c store.Changed) bool { return c.Kind == ref.Kind && c.ID == ref.ID })
-		switch {
-		case !b.Known: // of a build that noted no changes
-			t.Reached = true
-			return t, nil
-		case i < 0:
-			return t, fmt.Errorf("%w: batch %d does not name it", store.ErrCorrupt, b.Seq)
-		}
-		s, err := newStep(b, ref, b.Changes[i], state)
+		s, err := newStep(b, ref, c, state)
 		if err != nil {
 			return t, err
 		}
-		t.Steps = append(t.Steps, s)
-		if t.Before = b.Changes[i].Before; t.Before >= b.Seq {
-			return t, fmt.Errorf("%w: batch %d says that batch %d came before", store.ErrCorrupt, b.Seq, t.Before)
+		t.Before, state = c.Before, s.Before
+		if o.Keep != nil && !o.Keep(s.Inputs) {
+			continue
 		}
-		state = s.Before
+		if s.Fields, err = changedFields(s.Before, s.After); err != nil {
+			return t, fmt.Errorf("%w: batch %d: %w", store.ErrCorrupt, b.Seq, err)
+		}
+		t.Steps = append(t.Steps, s)
 		held += len(state)
 	}
 	return t, nil
 }
 
+// changeBy gives what a batch changed of a machine. It is [store.ErrNotFound] if the journal does not have the batch, or a build made
+// it that noted no changes.
+func changeBy(tx store.ReadTx, ref effects.Ref, seq uint64) (b store.Batch, c store.Changed, err error) {
+	if b, err = tx.Batch(seq); err != nil {
+		return b, c, err
+	}
+	if !b.Known {
+		return b, c, fmt.Errorf("%w: the changes of batch %d", store.ErrNotFound, seq)
+	}
+	i := slices.IndexFunc(b.Changes, func(c store.Changed) bool { return c.Kind == ref.Kind && c.ID == ref.ID })
+	if i < 0 {
+		return b, c, fmt.Errorf("%w: batch %d does not name it", store.ErrCorrupt, b.Seq)
+	}
+	if c = b.Changes[i]; c.Before >= b.Seq {
+		return b, c, fmt.Errorf("%w: batch %d says that batch %d came before", store.ErrCorrupt, b.Seq, c.Before)
+	}
+	return b, c, nil
+}
+
+// skipTo gives the state that a batch left, from the one that a later one left, over the batches between them that changed the machine.
+func skipTo(ctx context.Context, tx store.ReadTx, ref effects.Ref, seq uint64, state []byte, from uint64) ([]byte, error) {
+	var spare []byte
+	for skipped := 0; seq > from && skipped < MaxSkipped; skipped++ {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		_, c, err := changeBy(tx, ref, seq)
+		if err != nil {
+			return nil, err
+		}
+		before, ok := c.Delta.Before(spare[:0], state)
+		if !ok {
+			return nil, notBack(seq)
+		}
+		seq, state, spare = c.Before, before, state
+	}
+	if seq != from {
+		return nil, fmt.Errorf("batch %d: %w", from, ErrFrom)
+	}
+	return state, nil
+}
+
+func notBack(seq uint64) error {
+	return fmt.Errorf("%w: the change of batch %d does not lead back from the state that it left", store.ErrCorrupt, seq)
+}
+
+// newStep tells of a batch all but the fields that it changed.
 func newStep(b store.Batch, ref effects.Ref, c store.Changed, after []byte) (Step, error) {
 	e, err := core.DecodeEntry(b.Entry)
 	if err != nil {
@@ -121,13 +194,9 @@ func newStep(b store.Batch, ref effects.Ref, c store.Changed, after []byte) (Ste
 	if c.Before != 0 {
 		before, ok := c.Delta.Before([]byte{}, after)
 		if !ok || !json.Valid(before) {
-			return Step{}, fmt.Errorf("%w: the change of batch %d does not lead back from the state that it left", store.ErrCorrupt, b.Seq)
+			return Step{}, notBack(b.Seq)
 		}
 		s.Before = before
-	}
-	s.Fields, err = changedFields(s.Before, after)
-	if err != nil {
-		return Step{}, fmt.Errorf("%w: batch %d: %w", store.ErrCorrupt, b.Seq, err)
 	}
 	return s, nil
 }

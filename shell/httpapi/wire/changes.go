@@ -9,7 +9,7 @@ import (
 // ChangeList is the answer to GET /v1/changes/{kind}/{id}: what has changed a machine, newest first.
 type ChangeList struct {
 	Changes []Change `json:"changes"`
-	// Before is the batch in which it goes on behind the last of Changes; 0: the first of them made the machine.
+	// Before is the batch in which it goes on behind the last of Changes, for the parameter of that name; 0: it does not.
 	Before uint64 `json:"before"`
 	// JournalEnds says that Before is older than the journal: no more can be told.
 	JournalEnds bool `json:"journal_ends"`
@@ -23,6 +23,17 @@ type Change struct {
 	// Inputs are those of the machine. If there is none, what another machine did has changed it.
 	Inputs []ChangeInput  `json:"inputs"`
 	Fields []ChangedField `json:"fields"`
+	// Effects are the outer effects, such as runs of tools, for whose answer the machine began or ceased to wait. They follow from the
+	// states before and after: events that it announced, and what it sent to other machines, are not among them.
+	Effects []ChangeEffect `json:"effects"`
+}
+
+// ChangeEffect is what became of an outer effect in a change.
+type ChangeEffect struct {
+	What   string          `json:"what"` // requested, answered or withdrawn
+	Effect string          `json:"effect"`
+	Number uint32          `json:"number"` // counts the effects of the machine
+	Data   json.RawMessage `json:"data"`
 }
 
 // ChangeInput is one input of a machine.

@@ -26,6 +26,7 @@ type stepReport struct {
 	Engine  string              `json:"engine"`
 	Inputs  []wire.ChangeInput  `json:"inputs"`
 	Changed []wire.ChangedField `json:"changed"`
+	Effects []wire.ChangeEffect `json:"effects"`
 }
 
 func (a *app) historyCommand() *cobra.Command {
@@ -35,8 +36,9 @@ func (a *app) historyCommand() *cobra.Command {
 		Use:   "history KIND/ID --db FILE",
 		Short: "Tell what changed a machine, as far as a stopped database's journal goes",
 		Long: `Tell what changed an action, a run or any other machine, newest first: when, in
-which batch, by whose input, and which fields of its state became what. A batch
-without an input of the machine's own changed it by what another machine did.
+which batch, by whose input, which fields of its state became what, and which
+outer effects, such as runs of tools, it requested, had answered or withdrew. A
+batch without an input of the machine's own changed it by what another machine did.
 
 It walks from the machine's last batch along its own, and reads no others. It
 ends where the journal does.`,
@@ -84,6 +86,9 @@ func (a *app) history(ctx context.Context, st *bolt.Store, ref effects.Ref, most
 		for _, in := range r.Inputs {
 			text.Sayf(&b, "  by %s: %s\n", text.Clean(in.Actor), text.Clean(in.Event))
 		}
+		for _, e := range r.Effects {
+			text.Sayf(&b, "  %s %s, effect %d\n", e.What, text.Clean(e.Effect), e.Number)
+		}
 		for _, f := range s.Fields {
 			text.Sayf(&b, "  %s: %s → %s\n", text.Clean(f.Name), valueText(f.Before), valueText(f.After))
 		}
@@ -106,12 +111,15 @@ func valueText(v json.RawMessage) string {
 }
 
 func newStepReport(s replay.Step) stepReport {
-	r := stepReport{Batch: s.Seq, At: s.At, Engine: s.Instance, Inputs: []wire.ChangeInput{}, Changed: []wire.ChangedField{}}
+	r := stepReport{Batch: s.Seq, At: s.At, Engine: s.Instance, Inputs: []wire.ChangeInput{}, Changed: []wire.ChangedField{}, Effects: []wire.ChangeEffect{}}
 	for _, in := range s.Inputs {
 		r.Inputs = append(r.Inputs, wire.ChangeInput{Actor: in.Actor, Event: in.Event.EventType(), Data: core.AppendEvent(nil, in.Event)})
 	}
 	for _, f := range s.Fields {
 		r.Changed = append(r.Changed, wire.ChangedField{Field: f.Name, Before: f.Before, After: f.After}) // nil is written as null
+	}
+	for _, e := range s.Effects {
+		r.Effects = append(r.Effects, wire.ChangeEffect{What: e.What, Effect: e.Type(), Number: e.Effect.Number(), Data: e.Effect.AppendJSON(nil)})
 	}
 	return r
 }
