@@ -26,121 +26,6 @@ func scheduleViews() []viewRoute {
 	}
 }
 
-// The kinds of schedules, in the order of the list.
-const (
-	kindRecurring = "recurring"
-	kindJob       = "job"
-	kindPeriodic  = "action"
-)
-
-var scheduleKinds = []string{kindRecurring, kindJob, kindPeriodic}
-
-// schedules lists the schedules of all kinds: the recurring actions, then the jobs, then the periodic actions. The
-// token of a page says in which of the three it goes on.
-func (q *visit) schedules() (view, error) {
-	kinds := scheduleKinds
-	if k := q.URL.Query().Get("kind"); k != "" {
-		kinds = []string{k}
-	}
-	at, token, _ := strings.Cut(q.URL.Query().Get("page_token"), ":")
-	for at != "" && len(kinds) > 1 && kinds[0] != at {
-		kinds = kinds[1:]
-	}
-	var t *table
-	for i, kind := range kinds {
-		part, next, err := q.schedulesOf(kind, token)
-		if forbidden(err) && i+1 < len(kinds) { // the token is not for jobs, and nobody asked for these alone
-			token = ""
-			continue
-		}
-		if err != nil {
-			return view{}, err
-		}
-		token = ""
-		if t == nil {
-			t = part
-		} else {
-			t.Rows = append(t.Rows, part.Rows...)
-		}
-		if next != "" {
-			q.next(t, kind+":"+next)
-			break
-		}
-		if len(t.Rows) >= pageRows && i+1 < len(kinds) {
-			q.next(t, kinds[i+1]+":")
-			break
-		}
-	}
-	return view{Title: "Schedules", Acts: q.actLinks("/schedules", "new", "pause-all", "resume-all"), Body: []block{{Table: t}}}, nil
-}
-
-// schedulesOf lists those of one kind.
-func (q *visit) schedulesOf(kind, token string) (*table, string, error) {
-	l := list{
-		path: "/schedules", caption: "Schedules",
-		head:  []string{"Name", "When", "Status", "Next", "Last", "Runs", "Kind", "Tenant"},
-		empty: "There is no schedule. A recurring action makes an action at each of its times; make one here, or with: orreryd recurring add --cron '0 9 * * MON-FRI' -- command …",
-	}
-	inner := *q
-	inner.Request = q.Clone(q.Context())
-	given := inner.URL.Query()
-	kindField := field{Name: "kind", Label: "Kind", Type: fieldChoice, Options: []option{{"", "all"}, {kindRecurring, "recurring actions"}, {kindJob, "jobs"}, {kindPeriodic, "periodic actions"}}}
-	given.Set("page_token", token)
-	given.Del("kind")
-	inner.URL.RawQuery = given.Encode()
-	var rows [][]cell
-	var t *table
-	var next string
-	var err error
-	switch kind {
-	case kindRecurring:
-		var got wire.RecurringList
-		l.api, l.fixed = "/recurring", url.Values{"all": {"true"}}
-		if t, err = inner.read(l, &got); err == nil {
-			next = got.NextPageToken
-			for _, r := range got.RecurringActions {
-				rows = append(rows, q.recurringRow(r))
-			}
-		}
-	case kindJob:
-		var got wire.JobList
-		l.api = "/jobs"
-		if t, err = inner.read(l, &got); err == nil {
-			next = got.NextPageToken
-			for _, j := range got.Jobs {
-				rows = append(rows, q.jobScheduleRow(j))
-			}
-		}
-	case kindPeriodic:
-		var got wire.ActionList
-		l.api, l.fixed = "/actions", url.Values{"recurs": {"true"}}
-		if t, err = inner.read(l, &got); err == nil {
-			next = got.NextPageToken
-			for _, a := range got.Actions {
-				rows = append(rows, q.periodicRow(core.Action(a)))
-			}
-		}
-	default:
-		return nil, "", &apiError{Status: 400, Text: "kind: " + strconv.Quote(clip(kind, 40)) + " is unknown: use recurring, job or action"}
-	}
-	if err != nil {
-		return nil, "", err
-	}
-	t.Rows = rows
-	kindField.Value = q.URL.Query().Get("kind")
-	t.Filter.Active = t.Filter.Active || kindField.Value != ""
-	t.Filter.Fields = append([]field{kindField}, t.Filter.Fields...)
-	if token := q.URL.Query().Get("page_token"); token != "" {
-		given := q.URL.Query()
-		given.Del("page_token")
-		given.Del("done")
-		t.First = t.Filter.Path + query(given)
-	} else {
-		t.First = ""
-	}
-	return t, next, nil
-}
-
 // inWords says when an expression fires.
 func inWords(expr, zone string, days schedule.DayMatch) string {
 	s, err := schedule.Spec{Expr: expr, Zone: cmp.Or(zone, "UTC"), DayMatch: days}.Compile()
@@ -165,49 +50,6 @@ func nameOfRecurring(r wire.RecurringSummary) string {
 	return r.Provider + " " + r.ActionType
 }
 
-func (q *visit) recurringRow(r wire.RecurringSummary) []cell {
-	name := nameOfRecurring(r)
-	when := fires(r.CronExpr, r.Timezone, r.DayMatch)
-	return []cell{
-		textOf(name).to(q.page(pathOf("recurring", r.ID.String()))).wide(), when.wide(), enabled(r.Enabled), q.at(r.NextExecutionAt), q.at(r.LastExecutedAt),
-		textOf(strconv.FormatUint(r.ExecutionCount, 10)), textOf("recurring"), whose(r.Namespace, r.Tenant),
-	}
-}
-
-func enabled(on bool) cell {
-	if on {
-		return state("on", toneGood)
-	}
-	return state("paused", toneWait)
-}
-
-func (q *visit) jobScheduleRow(j wire.JobSummary) []cell {
-	when := textOf("only when triggered")
-	if j.Schedule != "" {
-		when = fires(j.Schedule, j.Timezone, j.DayMatch)
-	}
-	return []cell{
-		q.linkOfSchedule(core.KindJob, j.ID, cmp.Or(j.Name, j.ID), j.Namespace, j.Tenant), when.wide(), enabled(!j.Paused), q.at(j.NextRunAt), q.at(j.LastRun.EndedAt),
-		{}, textOf("job"), whose(j.Namespace, j.Tenant),
-	}
-}
-
-func (q *visit) periodicRow(a core.Action) []cell {
-	when := "after each end: every " + precisely(a.Recurrence.Period)
-	c := textOf(when)
-	if a.Recurrence.Cron != "" {
-		c = fires(a.Recurrence.Cron, a.Recurrence.Timezone, "")
-	}
-	last := effects.Time(0)
-	if a.LastRun != nil {
-		last = a.LastRun.FinishedAt
-	}
-	return []cell{
-		textOf(nameOfAction(a)).to(q.page(pathOf("actions", a.ID.String()))).wide(), c.wide(), badge(string(a.Status.Type)), q.at(a.Trigger.NextTickAt), q.at(last),
-		textOf(strconv.FormatUint(uint64(a.Cycle), 10)), textOf("periodic"), whose(a.Namespace, a.Tenant),
-	}
-}
-
 // recurring shows one recurring action.
 func (q *visit) recurring() (view, error) {
 	var a wire.RecurringAction
@@ -223,19 +65,16 @@ func (q *visit) recurring() (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	s := enabled(a.Enabled)
+	ended := a.Ended(effects.TimeOf(q.now))
+	s := scheduleState(a.Enabled, ended)
 	v := view{Kind: "Recurring action", Title: titleOf(a), State: &s, Crumbs: []link{{Text: "Schedules", Href: q.page("/schedules")}}}
-	pausing := "pause"
-	if !a.Enabled {
-		pausing = "resume"
+	names := []string{"trigger", pausing(!a.Enabled, ended), "skip-next", "edit", "backfill", "delete"}
+	if ended {
+		names = slices.DeleteFunc(names, func(n string) bool { return n == "skip-next" })
 	}
-	v.Acts = q.actLinks("/recurring/{id}", "trigger", pausing, "skip-next", "edit", "backfill", "delete")
+	v.Acts = q.actLinks("/recurring/{id}", names...)
 	v.More = []link{q.changesLink(core.KindRecurring, id)}
-	if !a.Enabled && a.DisabledReason != "" {
-		text := "It is paused: " + a.DisabledReason
-		if strings.HasPrefix(a.DisabledReason, "paused ") {
-			text = "It is " + a.DisabledReason
-		}
+	if text := restsSince(a, ended); text != "" {
 		v.Body = append(v.Body, block{Notice: &notice{Text: text, Tone: toneWait}})
 	}
 	for _, w := range p.Warnings {
@@ -244,7 +83,7 @@ func (q *visit) recurring() (view, error) {
 	for _, w := range q.clockChanges(p.Times, a.Timezone) {
 		v.Body = append(v.Body, block{Notice: &notice{Text: w, Tone: toneWait}})
 	}
-	v.Body = append(v.Body, block{Facts: q.recurringFacts(a, p)}, q.nextTimes(p, a.Enabled), q.runningTimes(a), history)
+	v.Body = append(v.Body, block{Facts: q.recurringFacts(a, p)}, q.nextTimes(p, a.Enabled || ended), q.runningTimes(a), history)
 	if len(a.ActionTemplate.Payload) > 0 {
 		v.Body = append(v.Body, block{Title: "Payload", Text: jsonText(a.ActionTemplate.Payload)})
 	}
