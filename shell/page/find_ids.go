@@ -13,7 +13,7 @@ import (
 // foundPages are the pages of what the API finds by the beginning of an id, and what it is called.
 var foundPages = map[effects.Kind]struct{ page, name string }{
 	core.KindAction: {"actions", "action"}, core.KindRecurring: {"recurring", "recurring action"}, core.KindOrchestrator: {"runs", "run"}, core.KindPipeline: {"pipelines", "pipeline"},
-	core.KindTask: {"tasks", "task"}, core.KindStrategy: {"strategies", "strategy"}, core.KindBackfill: {"backfills", "backfill"},
+	core.KindTask: {"tasks", "task"}, core.KindStrategy: {"strategies", "strategy"}, core.KindBackfill: {"backfills", "backfill"}, core.KindOccurrence: {"occurrences", "time of a schedule"},
 }
 
 // findIDs adds what has an id that begins with a text, of all that is stored. A text that is no such beginning finds nothing.
@@ -28,7 +28,7 @@ func (q *visit) findIDs(begin string, t *table) error {
 	}
 	for _, f := range got.Found {
 		of, ok := foundPages[f.Kind]
-		if !ok { // an occurrence: its schedule's page has it
+		if !ok {
 			continue
 		}
 		name := textOf(cmp.Or(clip(f.Name, 120), shortID(f.ID.String()))).to(q.page(pathOf(of.page, f.ID.String())))

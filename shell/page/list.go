@@ -129,6 +129,20 @@ func (q *visit) next(t *table, token string) {
 	t.Next = q.p.base + q.URL.EscapedPath() + query(given)
 }
 
+// doneFirst has a page say that another one of its list was asked for.
+const (
+	doneFirst     = "first-page"
+	doneFirstText = "The address was of a further page of this list, which only the token that it was shown to can open, with the same filters. This is the first page."
+)
+
+// firstPage gives the address of the first page of the list whose further page cannot be shown.
+func (q *visit) firstPage() string {
+	given := q.URL.Query()
+	given.Del("page_token")
+	given.Set("done", doneFirst)
+	return q.p.base + q.URL.EscapedPath() + query(given)
+}
+
 func query(v url.Values) string {
 	if len(v) == 0 {
 		return ""

@@ -202,7 +202,7 @@ func (q *visit) runFacts(r wire.Run) []fact {
 		backfill = codeOf(shortID(id)).to(q.page(pathOf("backfills", id)))
 	}
 	if id := r.Occurrence.String(); id != noID {
-		occurrence = codeOf(shortID(id))
+		occurrence = codeOf(shortID(id)).to(q.page(pathOf("occurrences", id)))
 	}
 	at := q.at(r.ScheduledAt)
 	if r.Manual {

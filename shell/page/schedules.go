@@ -23,6 +23,7 @@ func scheduleViews() []viewRoute {
 		{"/recurring/{id}", "/schedules", (*visit).recurring},
 		{"/calendar", "/calendar", (*visit).calendar},
 		{"/occurrences", "/calendar", (*visit).occurrences},
+		{"/occurrences/{id}", "/calendar", (*visit).occurrence},
 	}
 }
 
@@ -230,40 +231,6 @@ func (q *visit) occurrenceCells(o core.Occurrence) []cell {
 }
 
 const noID = "00000000-0000-0000-0000-000000000000"
-
-// previewForm shows what the fields of a form mean, while they are typed.
-func (q *visit) previewForm() (view, error) {
-	given := q.URL.Query()
-	v := view{Title: "Preview", Static: true}
-	if strings.TrimSpace(given.Get("cron_expr")) == "" {
-		return v, nil
-	}
-	var p wire.Preview
-	err := q.get("/recurring/preview", url.Values{
-		"cron_expr": {given.Get("cron_expr")}, "timezone": {given.Get("timezone")}, "dst": {given.Get("dst")}, "day_match": {given.Get("day_match")}, "n": {"5"},
-	}, &p)
-	if err != nil {
-		_, text := q.p.statusOf(err)
-		v.Body = []block{{Notice: &notice{Text: text, Tone: toneBad}}}
-		return v, nil
-	}
-	text := p.Description
-	if !strings.Contains(text, p.Timezone) { // it names each zone but UTC
-		text += " (" + p.Timezone + ")"
-	}
-	v.Body = []block{{Notice: &notice{Text: text}}}
-	for _, w := range append(p.Warnings, q.clockChanges(p.Times, p.Timezone)...) {
-		v.Body = append(v.Body, block{Notice: &notice{Text: w, Tone: toneWait}})
-	}
-	zone, _ := schedule.LoadZone(p.Timezone)
-	var f []fact
-	for i, at := range p.Times {
-		local := at.Std().In(zone.Location())
-		f = append(f, fact{strconv.Itoa(i + 1), textOf(local.Format("Mon 2006-01-02 15:04:05 ") + zoneName(local) + ", " + ago(at.Std().Sub(q.now)))})
-	}
-	v.Body = append(v.Body, block{Facts: f})
-	return v, nil
-}
 
 // editableJSON gives JSON as a form has it: whole, whatever its length. It may be left out.
 func editableJSON(raw json.RawMessage) string {

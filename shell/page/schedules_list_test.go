@@ -1,6 +1,7 @@
 package page_test
 
 import (
+	"html"
 	"net/http"
 	"net/url"
 	"strings"
@@ -67,6 +68,29 @@ func TestTheListOfSchedulesIsNarrowedByStatusNameAndLabelAndSoAreItsActs(t *test
 		for _, act := range []string{"/resume", "/pause", "/skip-next"} {
 			assert.NotContains(t, shown, `href="/ui`+actsOn+act, path)
 		}
+	}
+}
+
+func TestAFurtherPageThatIsOfAnotherTokenLeadsToTheFirst(t *testing.T) {
+	k := newKit(t, admin("ops"), admin("night"))
+	k.as = "ops-secret"
+	for range 51 {
+		k.nightly("one of many")
+	}
+	for _, list := range []string{"/schedules?name=many", "/occurrences?page_token=stale", "/schedules?page_token=recurring%3Astale"} {
+		k.as = "ops-secret"
+		further := list
+		if _, rest, ok := strings.Cut(k.send("GET", list, nil).Body.String(), `rel="next" href="/ui`); ok {
+			further, _, _ = strings.Cut(rest, `"`)
+			further = html.UnescapeString(further)
+			assert.Equal(t, http.StatusOK, k.send("GET", further, nil).Code)
+		}
+		k.as = "night-secret"
+		w := k.send("GET", further, nil)
+		assert.Equal(t, http.StatusSeeOther, w.Code, list)
+		to := strings.TrimPrefix(w.Header().Get("Location"), "/ui")
+		assert.NotContains(t, to, "page_token")
+		assert.Contains(t, k.text(to), "This is the first page.")
 	}
 }
 

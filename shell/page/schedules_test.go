@@ -185,6 +185,29 @@ func TestTheSearchLeadsToWhatHasAnIdOrAName(t *testing.T) {
 	assert.Contains(t, k.text("/find?q=%3Cb%3Ex"), "Found for “<b>x”")
 }
 
+func TestTheSearchLeadsToTheTimeOfASchedule(t *testing.T) {
+	k := newKit(t)
+	id := k.nightly("weekly digest")
+	k.act("/recurring/"+id+"/trigger", nil)
+	list, _ := k.write("GET", "/v1/occurrences", "")["occurrences"].([]any)
+	require.Len(t, list, 1)
+	of, _ := list[0].(map[string]any)["id"].(string)
+	to := k.send("GET", "/find?q="+of, nil).Header().Get("Location")
+	assert.Equal(t, "/ui/occurrences/"+of, to)
+	assert.Equal(t, to, k.send("GET", "/find?q="+of[:18], nil).Header().Get("Location"), "by the beginning of its id")
+	shown := k.text("/occurrences/" + of)
+	assert.Contains(t, shown, "weekly digest")
+	assert.Contains(t, shown, "dispatched")
+	assert.Contains(t, shown, "by hand")
+}
+
+func TestAFormThatIsSentAfterTheEndOfTheSessionLeadsToAPageAgain(t *testing.T) {
+	k := newKit(t, admin("ops"))
+	for _, form := range []string{"/zone", "/sign-out"} {
+		assert.Equal(t, "/ui/sign-in?to=%2F", k.send("POST", form, url.Values{"zone": {"UTC"}}).Header().Get("Location"), form)
+	}
+}
+
 func TestTheJournalSaysWhoChangedSomething(t *testing.T) {
 	k := newKit(t, admin("ops"), admin("night"))
 	k.as = "ops-secret"
