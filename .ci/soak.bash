@@ -5,7 +5,7 @@
 # Two loops run beside each other until the time is over; what was begun by then runs
 # to its end. One runs every test that draws - properties, histories against a model,
 # the crash suites - with a fresh seed, in a fresh order, with more draws than the
-# gate, under the race detector. The other runs the fuzz targets in turn. Test
+# gate, under the race detector unless it is pure. The other runs the fuzz targets in turn. Test
 # binaries are built once. Each finding is printed with its seed and the command that
 # repeats it.
 #
@@ -25,6 +25,9 @@ seconds_of() {
 
 # drawing_tests prints the tests of a folder that draw.
 drawing_tests() { tests_that_say 'rapid\.(Check|MakeCheck)|seedtest\.Seed|storetest\.Run' "$1"; }
+
+# race_of prints the flag that builds the tests of a package with the race detector, or without.
+race_of() { if go list "$1" | grep -q "$pure"; then echo -race=false; else echo -race; fi; }
 
 # fresh_seed prints a seed that nobody chose.
 fresh_seed() { od -An -N7 -tu8 /dev/urandom | tr -d ' '; }
@@ -47,7 +50,7 @@ draw_until() {
       tests=$(drawing_tests "$package" | paste -sd '|')
       seed=$(fresh_seed) order=$((RANDOM + 1)) log=$soak_dir/$(tr / _ <<<"$package").$seed.log begun=$SECONDS code=0
       (cd "$package" && ORRERY_SEED=$seed RAPID_CHECKS=$SOAK_CHECKS RAPID_NOFAILFILE=1 \
-        "$soak_dir/bin/$(tr / _ <<<"$package").race" -test.run "^($tests)\$" -test.shuffle "$order" -test.timeout 30m) \
+        "$soak_dir/bin/$(tr / _ <<<"$package").test" -test.run "^($tests)\$" -test.shuffle "$order" -test.timeout 60m) \
         >"$log" 2>&1 || code=$?
       printf 'tests %s %d\n' "$package" $((SECONDS - begun)) >>"$soak_dir/runs"
       if ((code == 0)); then
@@ -56,7 +59,7 @@ draw_until() {
         continue
       fi
       failed=$(sed -n 's/^--- FAIL: \(Test[A-Za-z0-9_]*\).*/\1/p' "$log" | sort -u | paste -sd '|')
-      repeat="ORRERY_SEED=$seed RAPID_CHECKS=$SOAK_CHECKS go test -race -count=1 -shuffle=$order -run '^(${failed:-$tests})\$' $package"
+      repeat="ORRERY_SEED=$seed RAPID_CHECKS=$SOAK_CHECKS go test $(race_of "$package") -count=1 -shuffle=$order -run '^(${failed:-$tests})\$' $package"
       printf 'FAIL\t%s\t%ds\tseed %s\n' "$package" $((SECONDS - begun)) "$seed"
       finding "$log" "$repeat"
     done <"$soak_dir/drawing"
@@ -95,7 +98,7 @@ soak() {
   fuzz_targets >"$soak_dir/fuzzing"
   say "building the test binaries of $(wc -l <"$soak_dir/drawing") packages and $(wc -l <"$soak_dir/fuzzing") fuzz targets"
   while read -r package; do
-    CGO_ENABLED=1 go test -c -race -vet=off -o "$soak_dir/bin/$(tr / _ <<<"$package").race" "$package" || return 1
+    CGO_ENABLED=1 go test -c "$(race_of "$package")" -vet=off -o "$soak_dir/bin/$(tr / _ <<<"$package").test" "$package" || return 1
   done <"$soak_dir/drawing"
   fuzz_binaries "$soak_dir/bin" || return 1
 

@@ -132,6 +132,17 @@ func withLabels(terms []effects.Term, at Time, labels map[string]string, of Scop
 // that have none.
 func StatusTerms(kind effects.Kind) []string { return kinds[kind].statuses }
 
+// Statuses lists the statuses that machines of a kind may have. It is empty for kinds that have none, or whose list terms
+// stand for something else.
+func Statuses(kind effects.Kind) (words []string) {
+	for _, term := range StatusTerms(kind) {
+		if word, ok := strings.CutPrefix(term, StatusTerm("")); ok {
+			words = append(words, word)
+		}
+	}
+	return words
+}
+
 // statusTerms gives the list terms of statuses.
 func statusTerms[S ~string](statuses ...S) []string {
 	out := make([]string, 0, len(statuses))

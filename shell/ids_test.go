@@ -15,7 +15,7 @@ import (
 	"github.com/orrery-go/orrery/store"
 )
 
-func TestTheIDsOfAKindAreReadFromOneOnToAnother(t *testing.T) {
+func TestTheIDsOfAKindAreReadAfterOneAndUpToAnother(t *testing.T) {
 	for name, open := range map[string]func(testing.TB) store.Store{"memory": inMemory, "bolt": inBolt} {
 		t.Run(name, func(t *testing.T) {
 			e := running(t, shell.Options{Store: open(t), Tools: tools(shell.ToolFunc(func(context.Context, shell.Call) (json.RawMessage, error) { return nil, nil }))})
@@ -27,20 +27,23 @@ func TestTheIDsOfAKindAreReadFromOneOnToAnother(t *testing.T) {
 				require.NoError(t, err)
 			}
 			for _, test := range []struct {
-				from, to uuid.UUID
-				limit    int
-				want     []uuid.UUID
+				after, to uuid.UUID
+				limit     int
+				want      []uuid.UUID
+				next      uuid.UUID
 			}{
-				{uuid.Nil, uuid.Max, 10, []uuid.UUID{id(1), id(2), id(3), id(255)}},
-				{id(2), id(3), 10, []uuid.UUID{id(2), id(3)}},
-				{id(2), id(255), 2, []uuid.UUID{id(2), id(3)}},
-				{id(4), id(254), 10, nil},
-				{id(255), uuid.Max, 10, []uuid.UUID{id(255)}},
-				{uuid.Max, uuid.Max, 10, nil},
+				{uuid.Nil, uuid.Max, 10, []uuid.UUID{id(1), id(2), id(3), id(255)}, uuid.Nil},
+				{id(1), id(3), 10, []uuid.UUID{id(2), id(3)}, uuid.Nil},
+				{id(1), id(255), 2, []uuid.UUID{id(2), id(3)}, id(3)},
+				{id(1), id(3), 2, []uuid.UUID{id(2), id(3)}, uuid.Nil},
+				{id(3), id(254), 10, nil, uuid.Nil},
+				{id(254), uuid.Max, 10, []uuid.UUID{id(255)}, uuid.Nil},
+				{id(255), uuid.Max, 10, nil, uuid.Nil},
 			} {
-				got, err := e.IDs(bg(), core.KindAction, test.from, test.to, test.limit)
+				got, next, err := e.IDs(bg(), core.KindAction, test.after, test.to, test.limit)
 				require.NoError(t, err)
-				assert.Equal(t, test.want, got, "%s to %s", test.from, test.to)
+				assert.Equal(t, test.want, got, "%s to %s", test.after, test.to)
+				assert.Equal(t, test.next, next, "%s to %s", test.after, test.to)
 			}
 		})
 	}

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/audit"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
@@ -202,15 +201,11 @@ func (t *Token) redact(e *audit.Entry) {
 func auditQuery(q query, position string) (audit.Query, error) {
 	var out audit.Query
 	var err error
-	for _, bound := range []struct {
-		name string
-		at   *effects.Time
-	}{{"since", &out.Since}, {"until", &out.Until}} {
-		if v := q.get(bound.name); v != "" {
-			if *bound.at, err = effects.ParseTime(v); err != nil {
-				return out, failf(http.StatusBadRequest, "%s: %q is not a time such as 2026-02-10T14:00:00Z", bound.name, clip(v))
-			}
-		}
+	if out.Since, err = q.time("since"); err != nil {
+		return out, err
+	}
+	if out.Until, err = q.time("until"); err != nil {
+		return out, err
 	}
 	f := audit.Filter{
 		Token: q.opt("token"), Actor: q.opt("actor"), Operation: q.opt("operation"), Namespace: q.opt("namespace"), Tenant: q.opt("tenant"), Status: q.get("status"),

@@ -179,7 +179,7 @@ func TestTheLogIsChosenFromByTimeTokenOperationStatusAndTenant(t *testing.T) {
 			assert.Equal(t, want, count(query), query)
 		}
 		for query, says := range map[string]string{
-			"since=yesterday": `since: "yesterday" is not a time such as`, "until=1": "until:", "status=40": `status: "40" is unknown: use a status such as 403, or 4xx`,
+			"since=yesterday": `since: time "yesterday" is not RFC 3339, such as`, "until=1": "until:", "status=40": `status: "40" is unknown: use a status such as 403, or 4xx`,
 			"status=x": "status:", "limit=0": "limit:", "page_token=zz": "page_token", "who=a": `query: "who" is unknown`,
 		} {
 			got := a.do("GET", "/v1/audit?"+query, nil, bearer("root"))

@@ -16,7 +16,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
-	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
@@ -42,23 +41,23 @@ type bulk struct {
 func (s *Server) bulkRoutes() []route {
 	return []route{
 		bulk{
-			path: "/v1/actions", acts: []string{"cancel", "trigger", "retry"}, words: statusWords(core.KindAction),
+			path: "/v1/actions", acts: []string{"cancel", "trigger", "retry"}, words: core.Statuses(core.KindAction),
 			status: statusNow(s.actions(), func(a core.Action) string { return string(a.Status.Type) }),
 		}.route(s),
 		bulk{
-			path: "/v1/runs", acts: []string{"cancel", "retry", "abandon"}, words: statusWords(core.KindOrchestrator),
+			path: "/v1/runs", acts: []string{"cancel", "retry", "abandon"}, words: core.Statuses(core.KindOrchestrator),
 			status: statusNow(s.runs(), func(o core.Orchestrator) string { return string(o.State) }),
 		}.route(s),
 		bulk{
-			path: "/v1/pipelines", acts: []string{"cancel", "retry", "start", "unblock"}, words: statusWords(core.KindPipeline),
+			path: "/v1/pipelines", acts: []string{"cancel", "retry", "start", "unblock"}, words: core.Statuses(core.KindPipeline),
 			status: statusNow(s.pipelines(), func(p core.Pipeline) string { return string(p.Phase.Type) }),
 		}.route(s),
 		bulk{
-			path: "/v1/tasks", acts: []string{"cancel"}, words: statusWords(core.KindTask),
+			path: "/v1/tasks", acts: []string{"cancel"}, words: core.Statuses(core.KindTask),
 			status: statusNow(s.tasks(), func(t core.Task) string { return string(t.State.Type) }),
 		}.route(s),
 		bulk{
-			path: "/v1/strategies", acts: []string{"cancel"}, words: statusWords(core.KindStrategy),
+			path: "/v1/strategies", acts: []string{"cancel"}, words: core.Statuses(core.KindStrategy),
 			status: statusNow(s.strategies(), func(y core.Strategy) string { return string(y.Status) }),
 		}.route(s),
 		bulk{path: "/v1/recurring", acts: []string{"pause", "resume", "trigger", "skip-next"}}.route(s),
@@ -75,14 +74,6 @@ func statusNow[S core.State, Out any](k machines[S, Out], of func(S) string) fun
 		}
 		return of(m), nil
 	}
-}
-
-// statusWords lists the statuses of a kind.
-func statusWords(kind effects.Kind) (words []string) {
-	for _, term := range core.StatusTerms(kind) {
-		words = append(words, strings.TrimPrefix(term, core.StatusTerm("")))
-	}
-	return words
 }
 
 // bulkPath ends the paths of bulk acts.

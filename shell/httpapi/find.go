@@ -69,13 +69,29 @@ func (s *Server) findables() []findable {
 	}
 }
 
+// findablesOf gives the findable of a kind; all of them if none is asked for.
+func (s *Server) findablesOf(kind *string) ([]findable, error) {
+	all := s.findables()
+	if kind == nil {
+		return all, nil
+	}
+	var known []effects.Kind
+	for _, of := range all {
+		if string(of.kind) == *kind {
+			return []findable{of}, nil
+		}
+		known = append(known, of.kind)
+	}
+	return nil, failf(http.StatusBadRequest, "kind: %q is unknown: use %s", clip(*kind), strings.Join(namesOf(known), ", "))
+}
+
 // find answers with what the token sees whose id begins with a text.
 func (s *Server) find(w http.ResponseWriter, r *http.Request, c *call) error {
 	q, err := readQuery(r, "q", "kind", "namespace", "tenant", "limit")
 	if err != nil {
 		return err
 	}
-	from, to, err := idsFrom(q.get("q"))
+	after, to, err := idsFrom(q.get("q"))
 	if err != nil {
 		return err
 	}
@@ -86,13 +102,13 @@ func (s *Server) find(w http.ResponseWriter, r *http.Request, c *call) error {
 	if err != nil {
 		return err
 	}
-	out, known := wire.FoundList{Found: []wire.Found{}}, q.opt("kind") == nil
-	for _, of := range s.findables() {
-		if kind := q.opt("kind"); kind != nil && *kind != string(of.kind) {
-			continue
-		}
-		known = true
-		found, err := s.findOf(r.Context(), c, q, of, from, to, limit-len(out.Found)+1)
+	all, err := s.findablesOf(q.opt("kind"))
+	if err != nil {
+		return err
+	}
+	out := wire.FoundList{Found: []wire.Found{}}
+	for _, of := range all {
+		found, err := s.findOf(r.Context(), c, q, of, after, to, limit-len(out.Found)+1)
 		if err != nil {
 			return err
 		}
@@ -101,17 +117,14 @@ func (s *Server) find(w http.ResponseWriter, r *http.Request, c *call) error {
 			break
 		}
 	}
-	if !known {
-		return failf(http.StatusBadRequest, "kind: %q is none of which something is found by its id", clip(q.get("kind")))
-	}
 	return writeJSON(w, http.StatusOK, out)
 }
 
-// findOf gives the machines of one kind, from an id on to another, that exist for the holder of the token. It looks at all
+// findOf gives the machines of one kind, after an id up to another, that exist for the holder of the token. It looks at all
 // machines that are there: how far a search comes must not depend on what other tenants have.
-func (s *Server) findOf(ctx context.Context, c *call, q query, of findable, from, to uuid.UUID, limit int) (found []wire.Found, err error) {
+func (s *Server) findOf(ctx context.Context, c *call, q query, of findable, after, to uuid.UUID, limit int) (found []wire.Found, err error) {
 	for searched := 0; ; {
-		ids, err := s.engine.IDs(ctx, of.kind, from, to, foundChunk)
+		ids, next, err := s.engine.IDs(ctx, of.kind, after, to, foundChunk)
 		if errors.Is(err, errors.ErrUnsupported) {
 			return nil, failf(http.StatusNotImplemented, "find: the store of this server finds nothing by the beginning of an id")
 		}
@@ -130,34 +143,21 @@ func (s *Server) findOf(ctx context.Context, c *call, q query, of findable, from
 				return found, nil
 			}
 		}
-		if len(ids) == 0 {
+		if next == uuid.Nil {
 			return found, nil
 		}
 		if searched += len(ids); searched >= maxSearched {
 			return nil, failf(http.StatusBadRequest, "q: too many ids begin so: give more of the id")
 		}
-		if from = ids[len(ids)-1]; from == to {
-			return found, nil
-		}
-		from = next(from)
+		after = next
 	}
 }
 
-// next gives the id that comes right after another one, which is not the greatest.
-func next(id uuid.UUID) uuid.UUID {
-	for i := len(id) - 1; i >= 0; i-- {
-		if id[i]++; id[i] != 0 {
-			break
-		}
-	}
-	return id
-}
-
-// idsFrom gives the least and the greatest id that begin with a text.
-func idsFrom(text string) (from, to uuid.UUID, err error) {
+// idsFrom gives the id right before the least one that begins with a text, and the greatest that does.
+func idsFrom(text string) (after, to uuid.UUID, err error) {
 	text = strings.ToLower(text)
 	if !beginsID.MatchString(text) {
-		return from, to, failf(http.StatusBadRequest, "q: %q is not the beginning of an id, of eight digits at least, such as 0193f2a4", clip(text))
+		return after, to, failf(http.StatusBadRequest, "q: %q is not the beginning of an id, of eight digits at least, such as 0193f2a4", clip(text))
 	}
 	digits := strings.ReplaceAll(text, "-", "")
 	whole := func(pad string) (id uuid.UUID) {
@@ -165,5 +165,15 @@ func idsFrom(text string) (from, to uuid.UUID, err error) {
 		copy(id[:], b)
 		return id
 	}
-	return whole("0"), whole("f"), nil
+	return before(whole("0")), whole("f"), nil
+}
+
+// before gives the id that comes right before another one; that of zeros has none, and no machine has it.
+func before(id uuid.UUID) uuid.UUID {
+	for i := len(id) - 1; i >= 0; i-- {
+		if id[i]--; id[i] != 0xff {
+			return id
+		}
+	}
+	return uuid.Nil
 }

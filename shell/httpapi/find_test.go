@@ -63,7 +63,7 @@ func TestWhatIsFoundByTheBeginningOfItsIDIsWhatTheTokenSees(t *testing.T) {
 		"q=0193f2a":             `q: "0193f2a" is not the beginning of an id, of eight digits at least, such as 0193f2a4`,
 		"":                      `q: "" is not the beginning of an id, of eight digits at least, such as 0193f2a4`,
 		"q=0193f2a45":           `q: "0193f2a45" is not the beginning of an id, of eight digits at least, such as 0193f2a4`,
-		"q=0193f2a4&kind=queue": `kind: "queue" is none of which something is found by its id`,
+		"q=0193f2a4&kind=queue": `kind: "queue" is unknown: use action, recurring, orchestrator, pipeline, task, strategy, backfill, occurrence`,
 	} {
 		r := a.do("GET", "/v1/find?"+query, nil, bearer("all-secret"))
 		assert.Equal(t, http.StatusBadRequest, r.status)

@@ -226,10 +226,10 @@ func ordered(q query, p *shell.Page) (err error) {
 	case order != "newest" && q.opt("order") != nil:
 		return failf(http.StatusBadRequest, "order: %q is unknown: use newest or oldest", clip(order))
 	}
-	if p.From, err = timeIn(q, "since"); err != nil {
+	if p.From, err = q.time("since"); err != nil {
 		return err
 	}
-	if p.To, err = timeIn(q, "until"); err != nil {
+	if p.To, err = q.time("until"); err != nil {
 		return err
 	}
 	if !p.From.IsZero() && !p.To.IsZero() && p.To <= p.From {

@@ -61,7 +61,8 @@ func TestAListIsReadFromEitherEndAndBetweenTwoTimes(t *testing.T) {
 		for query, want := range map[string]string{
 			"order=up":                           `order: "up" is unknown: use newest or oldest`,
 			"order=":                             `order: "" is unknown: use newest or oldest`,
-			"since=yesterday":                    `since: "yesterday" is not a time such as 2026-02-10T14:00:00Z`,
+			"since=yesterday":                    `since: time "yesterday" is not RFC 3339, such as "2026-02-10T14:00:00Z"`,
+			"until=1969-07-20T20:17:40Z":         `until: time "1969-07-20T20:17:40Z" is out of range: `,
 			"since=" + at(2) + "&until=" + at(2): `until: `,
 		} {
 			assert.Contains(t, a.do("GET", "/v1/actions?"+query, nil).errorText(), want)

@@ -93,8 +93,8 @@ func occurrenceFilter(q query) (f shell.OccurrenceFilter, err error) {
 	f.ScheduleID, errs[0] = idOf("schedule_id", q.opt("schedule_id"))
 	f.Backfill, errs[1] = idOf("backfill", q.opt("backfill"))
 	f.Manual, errs[2] = q.bool("manual")
-	f.From, errs[3] = timeIn(q, "from")
-	f.To, errs[4] = timeIn(q, "to")
+	f.From, errs[3] = q.time("from")
+	f.To, errs[4] = q.time("to")
 	if err := cmp.Or(errs[0], errs[1], errs[2], errs[3], errs[4]); err != nil {
 		return f, err
 	}
@@ -110,19 +110,6 @@ func namesOf[T ~string](words []T) []string {
 		out = append(out, string(w))
 	}
 	return out
-}
-
-// timeIn reads a time of the query; zero if it is not given.
-func timeIn(q query, name string) (effects.Time, error) {
-	v := q.opt(name)
-	if v == nil {
-		return 0, nil
-	}
-	at, err := effects.ParseTime(*v)
-	if err != nil {
-		return 0, failf(http.StatusBadRequest, "%s: %q is not a time such as 2026-02-10T14:00:00Z", name, clip(*v))
-	}
-	return at, nil
 }
 
 // actionHistory lists what became of the times of an action that recurs.

@@ -83,7 +83,7 @@ func TestAWrongFilterOfTheLedgerIsNamedWithWhatWouldBeRight(t *testing.T) {
 			"schedule_id=x":  `schedule_id: "x" is not a UUID`,
 			"backfill=x":     `backfill: "x" is not a UUID`,
 			"manual=perhaps": `manual: "perhaps" is neither true nor false`,
-			"from=yesterday": `from: "yesterday" is not a time such as 2026-02-10T14:00:00Z`,
+			"from=yesterday": `from: time "yesterday" is not RFC 3339, such as "2026-02-10T14:00:00Z"`,
 			"to=2026-01-01T00:00:00Z&from=2026-01-01T00:00:00Z": "to: 2026-01-01T00:00:00.000Z is not after from, 2026-01-01T00:00:00.000Z",
 			"sort=up":                          `query: "sort" is unknown`,
 			"name=" + strings.Repeat("n", 256): "name: 256 bytes is longer than 255",

@@ -54,10 +54,10 @@ func (s *Server) planned(r *http.Request, c *call, q query, spec schedule.Spec) 
 		return nil, nil, nil, failf(http.StatusBadRequest, "calendar: %d calendars are more than %d", len(names), core.MaxCalendars)
 	}
 	options := core.ScheduleOptions{DST: spec.DST, DayMatch: spec.DayMatch, Calendars: names}
-	if options.StartsAt, err = timeIn(q, "starts_at"); err != nil {
+	if options.StartsAt, err = q.time("starts_at"); err != nil {
 		return nil, nil, nil, err
 	}
-	ends, err := timeIn(q, "ends_at")
+	ends, err := q.time("ends_at")
 	if err != nil {
 		return nil, nil, nil, err
 	}

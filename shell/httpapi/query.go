@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 )
 
@@ -124,6 +125,19 @@ func (q query) number(name string, def, most int) (int, error) {
 		return 0, failf(http.StatusBadRequest, "%s: %q is not a number from 1 to %d", name, clip(*v), most)
 	}
 	return n, nil
+}
+
+// time reads a time; zero if it is not given.
+func (q query) time(name string) (effects.Time, error) {
+	v := q.opt(name)
+	if v == nil {
+		return 0, nil
+	}
+	at, err := effects.ParseTime(*v)
+	if err != nil {
+		return 0, failf(http.StatusBadRequest, "%s: %s", name, oneLine(err.Error()))
+	}
+	return at, nil
 }
 
 // limit reads how many elements a page has at most.

@@ -33,17 +33,13 @@ func (s *Server) listUpcoming(w http.ResponseWriter, r *http.Request, c *call) e
 	default:
 		return failf(http.StatusBadRequest, "kind: %q is unknown: use recurring, job or action", clip(string(f.Kind)))
 	}
-	f.Until = effects.TimeOf(s.o.Clock.Now()).Add(defaultAhead)
-	for _, at := range []struct {
-		name string
-		to   *effects.Time
-	}{{"from", &f.From}, {"until", &f.Until}} {
-		if v := q.opt(at.name); v != nil {
-			if *at.to, err = effects.ParseTime(*v); err != nil {
-				return failf(http.StatusBadRequest, "%s: %s", at.name, oneLine(err.Error()))
-			}
-		}
+	if f.From, err = q.time("from"); err != nil {
+		return err
 	}
+	if f.Until, err = q.time("until"); err != nil {
+		return err
+	}
+	f.Until = cmp.Or(f.Until, effects.TimeOf(s.o.Clock.Now()).Add(defaultAhead))
 	if f.Limit, err = q.limit(shell.DefaultPage); err != nil {
 		return err
 	}

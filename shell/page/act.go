@@ -125,10 +125,13 @@ func (a act) condition(q *visit) http.Header {
 // revisionField is the name under which a form carries the revision of what it edits.
 const revisionField = "if_match"
 
+// existsText says why nothing was made.
+const existsText = "There is one of this name already: choose another name, or edit that one."
+
 // staleText says what became of an act that the API has refused since somebody else was quicker.
 func (a act) staleText() string {
 	if a.makes() {
-		return "There is one of this name already: choose another name, or edit that one."
+		return existsText
 	}
 	return "Somebody else has changed it since you opened this form, and your change was not made. Its page and its history of changes show how it is now. What you have typed stands below: sent again, it replaces what they have changed."
 }
@@ -190,16 +193,21 @@ func (p *Page) serveActForm(a act) http.HandlerFunc {
 				return
 			}
 		}
-		fields := a.fields
-		if a.load != nil {
-			var err error
-			if fields, err = a.load(q); err != nil {
-				p.fail(w, q, err)
-				return
-			}
+		fields, err := a.fieldsFor(q)
+		if err != nil {
+			p.fail(w, q, err)
+			return
 		}
 		p.showAct(w, q, a, http.StatusOK, fields, "", nil)
 	}
+}
+
+// fieldsFor gives the fields of an act's form, filled in from what there is.
+func (a act) fieldsFor(q *visit) ([]field, error) {
+	if a.load != nil {
+		return a.load(q)
+	}
+	return a.fields, nil
 }
 
 func (p *Page) showAct(w http.ResponseWriter, q *visit, a act, status int, fields []field, failed string, notes []block) {
@@ -264,11 +272,10 @@ func (p *Page) serveAct(a act) http.HandlerFunc {
 			return
 		}
 		q.answers = make(map[string]*answer)
-		fields := a.fields
-		if a.load != nil {
-			if loaded, err := a.load(q); err == nil {
-				fields = loaded
-			}
+		fields, err := a.fieldsFor(q)
+		if err != nil { // without its fields the form would be read as empty, and clear all that it is about
+			p.fail(w, q, err)
+			return
 		}
 		fields, q.editing = filled(fields, r.PostForm), r.PostForm.Get(revisionField)
 		if a.try != nil && r.PostForm.Has("try") {

@@ -47,7 +47,7 @@ func actionActs() []act {
 }
 
 var actionCancelFields = []field{ // read-only: a table
-	{Name: "reason", Label: "Reason"},
+	reasonField,
 	{Name: "mode", Label: "Mode", Type: fieldChoice, Options: choice("", "await", "kill"), Help: "await: the action counts as running until its tool has ended."},
 }
 
@@ -109,7 +109,7 @@ func (q *visit) scopeFields() []field {
 }
 
 var actionFilters = append([]field{ // read-only: a table
-	{Name: "status", Label: "Status", Type: fieldChoice, Options: choice("", "pending", "running", "completed", "failed", "cancelled")},
+	statusFilter(core.KindAction),
 	{Name: "tool", Label: "Tool"}, {Name: "label", Label: "Label (name=value)"},
 }, madeFilters...)
 

@@ -9,12 +9,19 @@ import (
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
+func backfillViews() []viewRoute {
+	return []viewRoute{
+		{"/backfills", "/backfills", (*visit).backfills},
+		{"/backfills/{id}", "/backfills", (*visit).backfill},
+	}
+}
+
 func (q *visit) backfills() (view, error) {
 	var got wire.BackfillList
 	t, err := q.read(list{
 		api: "/backfills", path: "/backfills", caption: "Backfills, newest first",
 		filters: append([]field{
-			{Name: "status", Label: "Status", Type: fieldChoice, Options: choice("", "running", "completed", "cancelled")},
+			statusFilter(core.KindBackfill),
 			{Name: "schedule", Label: "Schedule", Help: "Its id."},
 		}, madeFilters...), ordered: true,
 		head:  []string{"Schedule", "Status", "Done", "Failed", "From", "To", "By", "Tenant", "Id"},
@@ -27,12 +34,8 @@ func (q *visit) backfills() (view, error) {
 		href := q.page(pathOf("backfills", b.ID.String()))
 		s := badge(string(b.Status))
 		s.Hint = clip(b.Held, 160)
-		failed := number(b.Counts.Failed)
-		if b.Counts.Failed > 0 {
-			failed.Tone = toneBad
-		}
 		t.Rows = append(t.Rows, []cell{
-			textOf(clip(cmp.Or(b.Name, string(b.Schedule.Kind)), 120)).to(href).wide(), s, textOf(strconv.FormatUint(ended(b.Counts), 10) + " of " + strconv.Itoa(b.Total)), failed,
+			textOf(clip(cmp.Or(b.Name, string(b.Schedule.Kind)), 120)).to(href).wide(), s, textOf(strconv.FormatUint(ended(b.Counts), 10) + " of " + strconv.Itoa(b.Total)), badCount(b.Counts.Failed),
 			q.at(b.From), q.at(b.To), codeOf(b.By), whose(b.Namespace, b.Tenant), codeOf(shortID(b.ID.String())).to(href),
 		})
 	}
@@ -59,16 +62,16 @@ func (q *visit) backfill() (view, error) {
 		v.Body = append(v.Body, whyNotice("The next time was put off: "+b.Held, toneWait)...)
 	}
 	here := q.page(pathOf("backfills", b.ID.String()))
-	count := func(name string, n uint64, t tone, to string) tile {
+	tileOf := func(name string, n uint64, t tone, to string) tile {
 		if n == 0 {
 			t = toneNone
 		}
 		return tile{Name: name, Value: strconv.FormatUint(n, 10), Tone: t, Href: here + to}
 	}
 	v.Body = append(v.Body, block{Tiles: []tile{
-		count("times", uint64(len(b.Times)), toneNone, ""), count("wait", uint64(len(b.Times))-min(uint64(b.Next), uint64(len(b.Times))), toneWait, ""),
-		count("run", uint64(len(b.Active)), toneBusy, "#running"), count("succeeded", b.Counts.Succeeded, toneGood, ""), count("failed", b.Counts.Failed, toneBad, "#problems"),
-		count("cancelled", b.Counts.Cancelled, toneOff, "#problems"), count("refused by the schedule", b.Counts.Refused, toneBad, "#problems"),
+		tileOf("times", uint64(len(b.Times)), toneNone, ""), tileOf("wait", uint64(len(b.Times))-min(uint64(b.Next), uint64(len(b.Times))), toneWait, ""),
+		tileOf("run", uint64(len(b.Active)), toneBusy, "#running"), tileOf("succeeded", b.Counts.Succeeded, toneGood, ""), tileOf("failed", b.Counts.Failed, toneBad, "#problems"),
+		tileOf("cancelled", b.Counts.Cancelled, toneOff, "#problems"), tileOf("refused by the schedule", b.Counts.Refused, toneBad, "#problems"),
 	}})
 	v.Body = append(v.Body, block{Facts: q.backfillFacts(b)})
 	running := &table{Caption: "Times that run", Head: []string{"No.", "Time", "Started", "For"}, Empty: "None of its times runs."}
@@ -88,7 +91,7 @@ func (q *visit) backfillFacts(b core.Backfill) []fact {
 	if b.Schedule.Kind == core.KindJob {
 		of = codeOf(b.Name).to(q.scoped(pathOf("jobs", b.Name), b.Namespace, b.Tenant))
 	}
-	atOnce, spacing := number(b.MaxActive), millis(b.SpacingSeconds*1000)
+	atOnce, spacing := number(b.MaxActive), ofSeconds(b.SpacingSeconds)
 	left := cell{}
 	if b.AlreadyDispatched > 0 {
 		left.Lines = append(left.Lines, strconv.FormatUint(b.AlreadyDispatched, 10)+" that had been dispatched")

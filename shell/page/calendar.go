@@ -76,9 +76,10 @@ const (
 	calendarEvery     = 60  // seconds after which it is loaded again: it asks much, so not whenever something changes
 )
 
-// dayTime is one time of a schedule in the calendar.
+// dayTime is a time of a schedule in the calendar, or several that follow one another and of which the same became.
 type dayTime struct {
 	at   effects.Time
+	n    uint64
 	name cell
 	what cell
 }
@@ -149,24 +150,24 @@ func (q *visit) hours(day, end time.Time, all []dayTime) block {
 func (q *visit) countedHour(from time.Time, hour []dayTime) (rows [][]cell) {
 	type sum struct {
 		name  cell
-		words map[string]int
+		words map[string]uint64
 	}
 	var order []string
 	sums := make(map[string]*sum)
 	for _, h := range hour {
 		key := h.name.Href
 		if sums[key] == nil {
-			sums[key] = &sum{h.name, map[string]int{}}
+			sums[key] = &sum{h.name, make(map[string]uint64)}
 			order = append(order, key)
 		}
-		sums[key].words[h.what.Text]++
+		sums[key].words[h.what.Text] += h.n
 	}
 	for _, key := range order {
 		s := sums[key]
 		var c cell
 		for _, word := range slices.Sorted(maps.Keys(s.words)) {
 			part := badge(word)
-			part.Hint = "× " + strconv.Itoa(s.words[word])
+			part.Hint = "× " + strconv.FormatUint(s.words[word], 10)
 			c.More = append(c.More, part)
 		}
 		at := textOf(from.In(q.zone).Format("15:04") + " to " + from.Add(time.Hour).In(q.zone).Format("15:04 ") + zoneName(from.In(q.zone)))
@@ -193,7 +194,7 @@ func (q *visit) pastTimes(day, end time.Time) (out []dayTime, more bool, err err
 		if o.Count > 1 {
 			what.Hint = strconv.FormatUint(o.Count, 10) + " times"
 		}
-		out = append(out, dayTime{o.DueAt, q.scheduleLink(o), what})
+		out = append(out, dayTime{o.DueAt, max(o.Count, 1), q.scheduleLink(o), what})
 	}
 	return out, got.NextPageToken != "", nil
 }
@@ -214,7 +215,7 @@ func (q *visit) comingTimes(day, end time.Time) (out []dayTime, cut bool, err er
 	for _, u := range next.Schedules {
 		name := q.upcomingLink(u)
 		for _, at := range u.Times {
-			out = append(out, dayTime{at, name, badge("to come")})
+			out = append(out, dayTime{at, 1, name, badge("to come")})
 		}
 		cut = cut || u.MoreTimes
 	}

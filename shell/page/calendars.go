@@ -12,6 +12,13 @@ import (
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
+func calendarViews() []viewRoute {
+	return []viewRoute{
+		{"/calendars", "/calendars", (*visit).calendars},
+		{"/calendars/{name}", "/calendars", (*visit).calendarNamed},
+	}
+}
+
 func (q *visit) calendars() (view, error) {
 	var got wire.CalendarList
 	t, err := q.read(list{

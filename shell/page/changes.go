@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"strconv"
 
-	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
@@ -15,12 +14,6 @@ func (q *visit) changesLink(kind effects.Kind, id string) link {
 	return link{Text: "Who changed it", Href: q.page(pathOf("changes", string(kind), id))}
 }
 
-// entityPages are the pages of machines by their kinds; the id stands behind them.
-var entityPages = map[effects.Kind]string{
-	core.KindAction: "actions", core.KindRecurring: "recurring", core.KindOrchestrator: "runs", core.KindPipeline: "pipelines", core.KindTask: "tasks",
-	core.KindStrategy: "strategies", core.KindBackfill: "backfills",
-}
-
 // changes tells from the journal what has changed a machine.
 func (q *visit) changes() (view, error) {
 	kind, id := q.PathValue("kind"), q.PathValue("id")
@@ -28,10 +21,11 @@ func (q *visit) changes() (view, error) {
 	if err := q.get(pathOf("changes", kind, id), url.Values{"limit": {"50"}}, &got); err != nil {
 		return view{}, err
 	}
-	v := view{Kind: "Changes of", Title: kind + " " + shortID(id)}
-	if of := entityPages[effects.Kind(kind)]; of != "" {
-		path, name := listOf(of)
-		v.Crumbs = []link{{Text: name, Href: q.page(path)}, {Text: shortID(id), Href: q.page(pathOf(of, id))}}
+	of := pageOf(effects.Kind(kind))
+	v := view{Kind: "Changes of", Title: of.name + " " + shortID(id)}
+	if of.path != "" {
+		path, name := listOf(of.path)
+		v.Crumbs = []link{{Text: name, Href: q.page(path)}, {Text: shortID(id), Href: q.page(pathOf(of.path, id))}}
 	}
 	t := &table{Caption: "Changes, newest first", Head: []string{"When", "By", "What came", "What changed", "Batch"}}
 	for _, c := range got.Changes {
@@ -65,7 +59,7 @@ func (q *visit) changeRow(c wire.Change) []cell {
 	for _, f := range c.Fields {
 		fields.Lines = append(fields.Lines, f.Field+": "+shortJSON(f.Before)+" → "+shortJSON(f.After))
 	}
-	return []cell{q.at(c.At), by, came.wide(), fields.wide(), textOf(strconv.FormatUint(c.Batch, 10))}
+	return []cell{q.at(c.At), by, came.wide(), fields.wide(), number(c.Batch)}
 }
 
 // shortJSON shows a value on one line.

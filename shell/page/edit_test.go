@@ -71,15 +71,17 @@ func TestJSONThatIsDeepIsShownWithoutAnIndent(t *testing.T) {
 }
 
 func TestWhoEditsSecondIsToldAndMayInsist(t *testing.T) {
-	k := newKit(t)
+	k := newJobsPage(t).kit
 	recurring := k.make("/v1/recurring", `{"namespace":"default","tenant":"default","cron_expr":"30 2 1 1 *","provider":"echo","action_type":"x"}`)
 	k.make("/v1/calendars", `{"name":"c"}`)
+	const pod = `"pod_spec":{"containers":[{"name":"main"}]}}`
 	for _, row := range []struct{ form, api, first, theirs, field, mine string }{
 		{"/queues/q/configure", "/v1/queues/q", `{}`, `{"concurrency":2}`, "concurrency", "3"},
 		{"/workers/w/configure", "/v1/workers/w", `{"queue":"q","do":{"run":{"tool":"echo","input":{}}}}`, `{"queue":"q","concurrency":2,"do":{"run":{"tool":"echo","input":{}}}}`, "concurrency", "3"},
 		{"/semaphores/s/configure", "/v1/semaphores/s", `{"slots":1}`, `{"slots":2}`, "slots", "3"},
 		{"/subscribers/b/edit", "/v1/subscribers/b", `{"match":{"category":"a"},"do":{"push":{"name":"q"}}}`, `{"match":{"category":"b"},"do":{"push":{"name":"q"}}}`, "match", `{"category":"c"}`},
 		{"/calendars/c/edit", "/v1/calendars/c", `{"description":"first"}`, `{"description":"theirs"}`, "description", "mine"},
+		{"/jobs/j/apply", "/v1/jobs/j", `{"name":"first",` + pod, `{"name":"theirs",` + pod, "rest", `{"name":"mine",` + pod},
 		{"/recurring/" + recurring + "/edit", "/v1/recurring/" + recurring, `{"description":"first"}`, `{"description":"theirs"}`, "description", "mine"},
 	} {
 		k.write("PUT", row.api, row.first)
@@ -145,4 +147,11 @@ func TestANewThingDoesNotReplaceOneOfItsName(t *testing.T) {
 	}
 	assert.InDelta(t, 2, k.write("GET", "/v1/queues/q", "")["config"].(map[string]any)["concurrency"], 0)
 	assert.InDelta(t, 2, k.write("GET", "/v1/semaphores/s", "")["total"], 0)
+}
+
+func TestAFormWhoseFieldsCannotBeReadChangesNothing(t *testing.T) {
+	k := newKit(t)
+	w := k.send("POST", "/queues/gone/configure", url.Values{"proof": {k.proof()}, "concurrency": {"7"}})
+	assert.Equal(t, http.StatusNotFound, w.Code)
+	assert.Contains(t, k.text("/queues"), "There is no queue.")
 }

@@ -14,6 +14,7 @@ var notShown = map[string]string{
 	"job ledger":                          "a number by which the ledger of occurrences counts; its entries are the history",
 	"job retry_config.backoff_multiplier": "the waits grow by it: the first and the longest are shown",
 	"run admitted":                        "that it has a slot of its job: its path shows it",
+	"run asked.last":                      "by it the machine counts what it asks for",
 	"run config":                          "the settings of its job when it was made, and the pod in the form in which it ran: the page of the job has those of now",
 	"run logs.stored":                     "the logs are offered, or are not",
 	"run logs.truncated":                  "how many bytes were dropped is shown",

@@ -2,18 +2,11 @@ package page_test
 
 import (
 	"fmt"
-	"io"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
-
-	"github.com/orrery-go/orrery/core"
-	"github.com/orrery-go/orrery/effects"
-	"github.com/orrery-go/orrery/shell"
-	"github.com/orrery-go/orrery/shell/httpapi"
-	"github.com/orrery-go/orrery/shell/jobs"
 )
 
 // bodyOfDefault begins the body of what belongs to a tenant.
@@ -22,20 +15,7 @@ const bodyOfDefault = `{"namespace":"default","tenant":"default",`
 // newWorld is a kit whose engine has all machines.
 func newWorld(t *testing.T) *kit {
 	t.Helper()
-	cluster := &jobsCluster{checks: `{"should_proceed":true,"message":"all met","checks":[{"name":"window","phase":"pre","met":true,"message":"it is open"}]}`}
-	service := &jobsService{logs: func(attempt uint32, _ jobs.LogOptions, w io.Writer) error {
-		_, err := fmt.Fprintf(w, "attempt %d\n", attempt)
-		return err
-	}}
-	return newKitOn(t, func(o *shell.Options) {
-		for _, lane := range []string{effects.LaneConstraints, effects.LaneActions, effects.LaneRun, effects.FetchLogs{}.Lane()} {
-			o.Interpreters[lane] = cluster
-		}
-	}, func(o *httpapi.Options) {
-		withWebhooks(t)(o)
-		o.Jobs, o.OpenRunners = service, []string{""}
-		o.JobUses = func(core.JobSpec) (jobs.Reach, error) { return jobs.Reach{}, nil }
-	})
+	return newJobsPageWith(t, withWebhooks(t)).kit
 }
 
 // everything makes some of each kind, and gives where each of them is found.
@@ -153,8 +133,7 @@ func (k *kit) worldJobs(of func(kind, path string)) {
 	k.write("PUT", "/v1/jobs/report"+ofDefault, `{"name":"report of the night","schedule":"0 3 * * *","timezone":"Europe/Berlin","pod_spec":{"containers":[{"name":"main","command":["run"]}]},
 		"start_deadline_seconds":1234,"retry_config":{"max_retries":2,"initial_delay_ms":4000,"max_delay_ms":17000},"max_concurrent_runs":6,"labels":{"team":"billing"},"pod_start_timeout_ms":67000}`)
 	run := k.write("POST", "/v1/jobs/report/trigger"+ofDefault, `{}`)["run"].(string)
-	p := &jobsPage{t: k.t, engine: k.engine}
-	p.pod(uuidOf(k.t, run), 0)
+	k.pod(uuidOf(k.t, run), 0)
 	k.until("/v1/runs/"+run, "state", "completed")
 	of("run", "/runs/"+run)
 	of("job", "/jobs/report"+ofDefault)

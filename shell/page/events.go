@@ -1,7 +1,6 @@
 package page
 
 import (
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -10,6 +9,14 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
+
+func eventViews() []viewRoute {
+	return []viewRoute{
+		{"/events", "/events", (*visit).events},
+		{"/subscribers", "/subscribers", (*visit).subscribers},
+		{"/subscribers/{name}", "/subscribers", (*visit).subscriber},
+	}
+}
 
 // events says how to see events: they are told as they happen, and not kept.
 func (q *visit) events() (view, error) {
@@ -80,15 +87,7 @@ func reactionText(r core.Reaction) string {
 }
 
 func (q *visit) loadSubscriber() (s core.Subscription, err error) {
-	var got wire.SubscriberList
-	if err := q.get("/subscribers", nil, &got); err != nil {
-		return s, err
-	}
-	i := slices.IndexFunc(got.Subscribers, func(s core.Subscription) bool { return s.Name == q.PathValue("name") })
-	if i < 0 {
-		return s, &apiError{Status: http.StatusNotFound, Text: "subscriber not found"}
-	}
-	return got.Subscribers[i], nil
+	return s, q.get(pathOf("subscribers", q.PathValue("name")), nil, &s)
 }
 
 func (q *visit) subscriber() (view, error) {

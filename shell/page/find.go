@@ -12,38 +12,30 @@ import (
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
-// byID are the pages of what has an id, in the order in which an id is tried.
-var byID = [...]struct{ api, page string }{
-	{"actions", "actions"}, {"recurring", "recurring"}, {"runs", "runs"}, {"pipelines", "pipelines"}, {"tasks", "tasks"}, {"strategies", "strategies"},
-	{"backfills", "backfills"}, {"occurrences", "occurrences"},
-}
-
 // find leads to what has the id, or lists what has the name, of those that the visitor sees.
 func (p *Page) find(w http.ResponseWriter, r *http.Request) {
 	q, ok := p.visit(w, r)
 	if !ok {
 		return
 	}
-	for_ := strings.TrimSpace(r.URL.Query().Get("q"))
-	if _, err := uuid.Parse(for_); err == nil {
-		for _, kind := range byID {
-			switch err := q.get(pathOf(kind.api, for_), nil, nil); {
-			case err == nil:
-				http.Redirect(w, r, q.page(pathOf(kind.page, for_)), http.StatusSeeOther) //nolint:gosec // it begins with the base of the page
-				return
-			case !notFound(err) && !forbidden(err):
-				p.fail(w, q, err)
-				return
-			}
-		}
-	}
+	asked := strings.TrimSpace(r.URL.Query().Get("q"))
 	t := &table{Caption: "What was found", Head: []string{"Name", "Kind", "Tenant"}, Empty: "Nothing that you may see has this id, and no name of the newest begins with it."}
-	if err := q.findIDs(for_, t); err != nil {
+	if id, err := uuid.Parse(asked); err == nil {
+		to, err := q.findID(id.String())
+		if err != nil {
+			p.fail(w, q, err)
+			return
+		}
+		if to != "" {
+			http.Redirect(w, r, to, http.StatusSeeOther) //nolint:gosec // it begins with the base of the page
+			return
+		}
+	} else if err := q.findIDs(asked, t); err != nil {
 		p.fail(w, q, err)
 		return
 	}
-	if for_ != "" && len(t.Rows) == 0 {
-		if err := q.findNames(for_, t); err != nil {
+	if asked != "" && len(t.Rows) == 0 {
+		if err := q.findNames(asked, t); err != nil {
 			p.fail(w, q, err)
 			return
 		}
@@ -52,7 +44,7 @@ func (p *Page) find(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, t.Rows[0][0].Href, http.StatusSeeOther)
 		return
 	}
-	p.render(w, q, http.StatusOK, view{Title: "Found for “" + clip(for_, 100) + "”", Static: true, Body: []block{{Table: t}}})
+	p.render(w, q, http.StatusOK, view{Title: "Found for “" + clip(asked, 100) + "”", Static: true, Body: []block{{Table: t}}})
 }
 
 // findRows bounds what is looked at of each list.
@@ -85,7 +77,7 @@ func (q *visit) findNames(begin string, t *table) error {
 		}
 	}
 	for _, r := range recurring.RecurringActions {
-		name := nameOfRecurring(r)
+		name := nameInList(r)
 		add("recurring action", textOf(name).to(q.page(pathOf("recurring", r.ID.String()))), r.Namespace, r.Tenant, name, r.ID.String())
 	}
 	for _, j := range jobs.Jobs {
@@ -106,16 +98,4 @@ func (q *visit) findNames(begin string, t *table) error {
 		add("action", textOf(name).to(q.page(pathOf("actions", a.ID.String()))), a.Namespace, a.Tenant, name, a.ID.String())
 	}
 	return nil
-}
-
-// live is the stream of a browser: it says that something has changed.
-func (p *Page) live(w http.ResponseWriter, r *http.Request) {
-	q, ok := p.visit(w, r)
-	if !ok {
-		return
-	}
-	if err := p.o.API.StreamChanges(w, r, q.who); err != nil {
-		status, text := p.statusOf(err)
-		http.Error(w, text, status)
-	}
 }

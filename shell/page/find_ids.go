@@ -4,16 +4,31 @@ import (
 	"cmp"
 	"net/url"
 	"strconv"
+	"time"
 
 	"github.com/orrery-go/orrery/core"
-	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
-// foundPages are the pages of what the API finds by the beginning of an id, and what it is called.
-var foundPages = map[effects.Kind]struct{ page, name string }{
-	core.KindAction: {"actions", "action"}, core.KindRecurring: {"recurring", "recurring action"}, core.KindOrchestrator: {"runs", "run"}, core.KindPipeline: {"pipelines", "pipeline"},
-	core.KindTask: {"tasks", "task"}, core.KindStrategy: {"strategies", "strategy"}, core.KindBackfill: {"backfills", "backfill"}, core.KindOccurrence: {"occurrences", "time of a schedule"},
+// findID gives the page of what has an id; "" if nothing has that the visitor may see.
+func (q *visit) findID(id string) (string, error) {
+	for _, of := range kindPages {
+		switch err := q.get(pathOf(of.path, id), nil, nil); {
+		case err == nil:
+			return q.page(pathOf(of.path, id)), nil
+		case !notFound(err) && !forbidden(err):
+			return "", err
+		}
+	}
+	var o core.Occurrence
+	switch err := q.get(pathOf("occurrences", id), nil, &o); {
+	case err == nil: // it has no page of its own: the list that has it alone
+		return q.page("/occurrences", "schedule_id", o.RecurringID.String(), "from", o.DueAt.String(), "to", o.DueAt.Add(time.Millisecond).String()), nil
+	case notFound(err), forbidden(err):
+		return "", nil
+	default:
+		return "", err
+	}
 }
 
 // findIDs adds what has an id that begins with a text, of all that is stored. A text that is no such beginning finds nothing.
@@ -27,12 +42,13 @@ func (q *visit) findIDs(begin string, t *table) error {
 		return err
 	}
 	for _, f := range got.Found {
-		of, ok := foundPages[f.Kind]
-		if !ok {
-			continue
+		of, id := pageOf(f.Kind), f.ID.String()
+		to := q.page(pathOf(of.path, id))
+		if of.path == "" { // an occurrence: where it stands is known once it is read
+			of.name, to = "time of a schedule", q.page("/find", "q", id)
 		}
-		name := textOf(cmp.Or(clip(f.Name, 120), shortID(f.ID.String()))).to(q.page(pathOf(of.page, f.ID.String())))
-		name.Hint = f.ID.String()
+		name := textOf(cmp.Or(clip(f.Name, 120), shortID(id))).to(to)
+		name.Hint = id
 		t.Rows = append(t.Rows, []cell{name.wide(), textOf(of.name), whose(f.Namespace, f.Tenant)})
 	}
 	return nil

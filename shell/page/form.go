@@ -42,7 +42,6 @@ const (
 	fieldMillis fieldType = "millis" // a length as whole milliseconds, likewise
 	fieldChoice fieldType = "choice" // a string of its options
 	fieldCheck  fieldType = "check"  // a boolean, left out unless it is checked
-	fieldBool   fieldType = "bool"   // a boolean that is always given
 	fieldLines  fieldType = "lines"  // an array of strings, one a line
 	fieldPairs  fieldType = "pairs"  // an object of strings, name=value one a line, or JSON
 	fieldHidden fieldType = "hidden" // a string
@@ -100,9 +99,6 @@ func (q *visit) body(fields []field, form url.Values) (map[string]any, error) {
 func (q *visit) value(f field, form url.Values) (v any, given bool, err error) {
 	raw := form.Get(f.Name)
 	trimmed := strings.TrimSpace(raw)
-	if f.Type == fieldBool {
-		return trimmed != "", true, nil
-	}
 	if f.Type == fieldCheck {
 		return true, trimmed != "", nil
 	}
@@ -191,7 +187,7 @@ func filled(fields []field, form url.Values) []field {
 	for i, f := range fields {
 		if form.Has(f.Name) {
 			f.Value = form.Get(f.Name)
-		} else if f.Type == fieldBool || f.Type == fieldCheck {
+		} else if f.Type == fieldCheck {
 			f.Value = ""
 		}
 		out[i] = f

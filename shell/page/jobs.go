@@ -24,8 +24,8 @@ func jobViews() []viewRoute {
 
 func jobActs() []act { return slices.Concat(actsOnJobs(), actsOnRuns()) }
 
-// yesNo are the options of a filter that may be left open.
-func yesNo() []option { return []option{{"", "all"}, {"true", "yes"}, {"false", "no"}} }
+// yesNo are the options of a filter that may be left open: [visit.filtered] says so.
+func yesNo() []option { return []option{{}, {"true", "yes"}, {"false", "no"}} }
 
 var jobFilters = []field{ // read-only: a table
 	stateFilter, scheduleFilters[0], scheduleFilters[1],
@@ -63,26 +63,19 @@ func (q *visit) jobRow(j wire.JobSummary) []cell {
 		status.More = append(status.More, textOf("skips the next "+howMany(uint64(j.SkipNext), "time")))
 	}
 	return []cell{
-		name, when(j.Schedule, j.Timezone, j.DayMatch).wide(), status, q.at(j.NextRunAt), q.endedRun(j.LastRun, j.Namespace, j.Tenant),
-		countOf(uint64(j.ActiveRuns)), countOf(j.Counts.Completed), badCount(j.Counts.Failed),
+		name, firesJob(j.Schedule, j.Timezone, j.DayMatch).wide(), status, q.at(j.NextRunAt), q.endedRun(j.LastRun, j.Namespace, j.Tenant),
+		number(uint64(j.ActiveRuns)), number(j.Counts.Completed), badCount(j.Counts.Failed),
 		otherEnds(j.Counts), whose(j.Namespace, j.Tenant),
 	}
 }
 
-// when says when a schedule fires: in words, with the expression.
-func when(expr, zone string, days schedule.DayMatch) cell {
+// firesJob says when a job fires.
+func firesJob(expr, zone string, days schedule.DayMatch) cell {
 	if expr == "" {
 		return textOf("only when triggered")
 	}
-	c := textOf(inWords(expr, zone, days))
-	c.More = []cell{codeOf(expr)}
-	if zone != "" && zone != "UTC" {
-		c.Hint = zone
-	}
-	return c
+	return fires(expr, zone, days)
 }
-
-func countOf(n uint64) cell { return textOf(strconv.FormatUint(n, 10)) }
 
 // howMany tells a number of things in words.
 func howMany(n uint64, one string) string {
@@ -90,15 +83,6 @@ func howMany(n uint64, one string) string {
 		return "1 " + one
 	}
 	return strconv.FormatUint(n, 10) + " " + one + "s"
-}
-
-// badCount shows a number that should be 0.
-func badCount(n uint64) cell {
-	c := countOf(n)
-	if n > 0 {
-		c.Tone = toneBad
-	}
-	return c
 }
 
 // otherEnds tells of the runs and times of a job that neither completed nor failed.
@@ -122,7 +106,7 @@ func (q *visit) endedRun(r core.EndedRun, namespace, tenant string) cell {
 	if r.RunID == "" {
 		return cell{}
 	}
-	c := badge(string(r.State))
+	c := runBadge(r.State)
 	if r.ExitCode != nil && *r.ExitCode != 0 {
 		c.Hint = "exit code " + strconv.Itoa(int(*r.ExitCode))
 	}
@@ -216,11 +200,11 @@ func (q *visit) jobNotices(j wire.Job, p wire.Preview, ended bool) (out []block)
 
 func (q *visit) jobFacts(j wire.Job) []fact {
 	own := facts(
-		fact{"When", when(j.Schedule, j.Timezone, j.DayMatch)}, fact{"Next run", q.at(j.NextRunAt)}, fact{"Last run", q.endedRun(j.LastRun, j.Namespace, j.Tenant)},
-		fact{"Last success", q.at(j.LastSuccessAt)}, fact{"Usually takes", usually(j.Durations)}, fact{"Active runs", countOf(uint64(len(j.Active)))},
-		fact{"Dispatched", countOf(j.Counts.Dispatched)}, fact{"Completed", countOf(j.Counts.Completed)}, fact{"Failed", badCount(j.Counts.Failed)}, fact{"Other ends", otherEnds(j.Counts)},
+		fact{"When", firesJob(j.Schedule, j.Timezone, j.DayMatch)}, fact{"Next run", q.at(j.NextRunAt)}, fact{"Last run", q.endedRun(j.LastRun, j.Namespace, j.Tenant)},
+		fact{"Last success", q.at(j.LastSuccessAt)}, fact{"Usually takes", usually(j.Durations)}, fact{"Active runs", number(uint64(len(j.Active)))},
+		fact{"Dispatched", number(j.Counts.Dispatched)}, fact{"Completed", number(j.Counts.Completed)}, fact{"Failed", badCount(j.Counts.Failed)}, fact{"Other ends", otherEnds(j.Counts)},
 		fact{"Next times to skip", count(uint64(j.SkipNext))}, fact{"Runner", codeOf(j.Runner)}, fact{"Overlap", textOf(string(j.Overlap))},
-		fact{"Runs at a time", count(uint64(j.MaxConcurrentRuns))}, fact{"Start deadline", millis(j.StartDeadlineSeconds * 1000)}, fact{"Pod start limit", millis(j.PodStartTimeoutMS)}, fact{"Runs are made ahead by", millis(j.CreateAheadMS)},
+		fact{"Runs at a time", count(uint64(j.MaxConcurrentRuns))}, fact{"Start deadline", ofSeconds(j.StartDeadlineSeconds)}, fact{"Pod start limit", millis(j.PodStartTimeoutMS)}, fact{"Runs are made ahead by", millis(j.CreateAheadMS)},
 		fact{"Further attempts", retriesText(j.RetryConfig)}, fact{"Errors of constraints", textOf(string(j.ConstraintErrors))},
 		fact{"Orphans", textOf(string(j.OrphanPolicy))}, fact{"Ends", q.at(j.EndsAt)},
 		fact{"Labels", pairs(j.Labels)}, fact{"Whose", whose(j.Namespace, j.Tenant)}, fact{"Last triggered", q.at(j.LastTriggeredAt)},
@@ -243,8 +227,8 @@ func (q *visit) jobRuns(j wire.Job) ([]block, error) {
 	var got wire.RunList
 	path := pathOf("jobs", j.ID)
 	t, err := q.read(list{
-		api: path + "/runs", path: path, caption: "Runs of the job, newest first", rows: 25, anyone: true, fixed: q.scopeQuery(),
-		filters: append([]field{{Name: "status", Label: "Status", Type: fieldChoice, Options: runStates()}}, madeFilters...), ordered: true,
+		api: path + "/runs", path: path, caption: "Runs of the job, newest first", rows: 25, single: true, fixed: q.scopeQuery(),
+		filters: append([]field{statusFilter(core.KindOrchestrator)}, madeFilters...), ordered: true,
 		head:  []string{"Time", "Status", "Took", "Exit code", "Attempt", "Why", "Run"},
 		empty: "The job has no run: it makes the next one shortly before its time, or when it is triggered.",
 	}, &got)

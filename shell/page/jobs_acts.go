@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 
 	"github.com/orrery-go/orrery/core"
@@ -39,7 +38,7 @@ func actsOnJobs() []act {
 		},
 		{
 			on: on, name: "skip-next", method: http.MethodPost, api: "/v1/jobs/{id}/skip-next", label: "Skip the next time", done: "The next time is to be skipped.",
-			says: "The next time that is not to be skipped already is skipped.", fields: []field{{Name: "reason", Label: "Reason"}},
+			says: "The next time that is not to be skipped already is skipped.", fields: []field{reasonField},
 		},
 		{
 			on: on, name: "apply", method: http.MethodPut, api: "/v1/jobs/{id}", label: "Edit", done: "The job has its new configuration.",
@@ -120,9 +119,6 @@ func requestOf(s core.JobSpec) wire.JobRequest {
 // amendJob makes the body that the API takes of the fields, and of the object in the last one.
 func amendJob(q *visit, body map[string]any, _ url.Values) error {
 	if id, ok := body["id"].(string); ok { // of a new job
-		if err := q.noSuchJob(id, body); err != nil {
-			return err
-		}
 		q.SetPathValue("id", id) // it stands in the API's path
 		delete(body, "id")
 	}
@@ -144,24 +140,6 @@ func amendJob(q *visit, body map[string]any, _ url.Values) error {
 	return nil
 }
 
-// noSuchJob refuses a new job with the id of another one: the API would take it for a change of that.
-func (q *visit) noSuchJob(id string, body map[string]any) error {
-	params := make(url.Values)
-	for _, name := range scopeParams {
-		if v, ok := body[name].(string); ok {
-			params.Set(name, v)
-		}
-	}
-	switch err := q.get(pathOf("jobs", id), params, nil); {
-	case err == nil:
-		return &apiError{Status: http.StatusConflict, Text: "id: there is a job " + strconv.Quote(clip(id, 100)) + " already: edit that, or choose another id"}
-	case notFound(err):
-		return nil
-	default:
-		return err
-	}
-}
-
 // planJob shows what the form of a job would do.
 func (q *visit) planJob(body map[string]any) ([]block, error) {
 	params := q.scopeQuery()
@@ -169,6 +147,9 @@ func (q *visit) planJob(body map[string]any) ([]block, error) {
 	var p wire.JobPlanned
 	if _, err := q.call(http.MethodPut, withQuery("/v1"+pathOf("jobs", q.PathValue("id")), params), body, &p); err != nil {
 		return nil, err
+	}
+	if p.Would != "create" && q.PostForm.Has("id") { // of a new job: a dry run takes no condition
+		return nil, &apiError{Status: http.StatusPreconditionFailed, Text: existsText}
 	}
 	text := map[string]string{
 		"create": "It would make the job.", "update": "It would change the job.", "keep": "It would change nothing: the job has this configuration.",

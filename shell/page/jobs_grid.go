@@ -68,7 +68,7 @@ func (q *visit) drawGrid(runs []wire.RunSummary) template.HTML {
 		longest = max(longest, len(l))
 	}
 	width, height := gridLeft+longest*gridCell+4, gridTop+len(lines)*gridCell+4
-	var d jobDrawing
+	var d markup
 	d.add(`<svg class="grid" xmlns="http://www.w3.org/2000/svg" role="group" width="%d" height="%d" viewBox="0 0 %d %d" aria-label="%s">`, width, height, width, height, "Runs over time")
 	told := ""
 	for i, line := range lines {
@@ -82,11 +82,11 @@ func (q *visit) drawGrid(runs []wire.RunSummary) template.HTML {
 		}
 	}
 	d.add(`</svg>`)
-	return d.svg()
+	return d.html()
 }
 
 // drawRun draws the cell of a run, which leads to it.
-func (q *visit) drawRun(d *jobDrawing, r wire.RunSummary, x, y int) {
+func (q *visit) drawRun(d *markup, r wire.RunSummary, x, y int) {
 	title := r.ScheduledAt.Std().In(q.zone).Format("2006-01-02 15:04:05 ") + zoneName(r.ScheduledAt.Std().In(q.zone)) + ": " + inText(r.State)
 	if r.Manual {
 		title += ", by hand"

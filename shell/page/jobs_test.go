@@ -17,9 +17,9 @@ const ofDefault = "?namespace=default&tenant=default"
 
 func TestListsOfJobsAndRunsThatAreEmptySayWhatWouldFillThem(t *testing.T) {
 	p := newJobsPage(t)
-	assert.Contains(t, p.get("/jobs"), "orreryd job apply -f FILE")
-	assert.Contains(t, p.get("/runs"), "A job makes one at each time of its schedule")
-	assert.Contains(t, p.get("/jobs?state=paused"), "Nothing matches these filters.")
+	assert.Contains(t, p.read("/jobs"), "orreryd job apply -f FILE")
+	assert.Contains(t, p.read("/runs"), "A job makes one at each time of its schedule")
+	assert.Contains(t, p.read("/jobs?state=paused"), "Nothing matches these filters.")
 }
 
 func TestTheListOfJobsShowsScheduleStateAndLastRun(t *testing.T) {
@@ -28,8 +28,8 @@ func TestTheListOfJobsShowsScheduleStateAndLastRun(t *testing.T) {
 	p.apply(core.JobSpec{ID: "by-hand"})
 	run := p.trigger("by-hand")
 	p.pod(run, 3)
-	p.until(run, core.OrchestratorFailed)
-	s := p.get("/jobs")
+	p.reaches(run, core.OrchestratorFailed)
+	s := p.read("/jobs")
 	for _, want := range []string{
 		`<a href="/ui/jobs/nightly?namespace=default&amp;tenant=default">The report</a>`, "<code>0 2 * * *</code>", "Europe/Berlin", "only when triggered",
 		`<span class="state bad">failed</span>`, "exit code 3", `data-head="Failed"><span class="bad">1</span>`,
@@ -42,14 +42,14 @@ func TestTheListOfJobsIsFiltered(t *testing.T) {
 	p := newJobsPage(t)
 	p.apply(core.JobSpec{ID: "one", Labels: map[string]string{"team": "a"}})
 	p.apply(core.JobSpec{ID: "two"})
-	p.act("/jobs/two/pause" + ofDefault)
-	s := p.get("/jobs?label=team%3Da")
+	p.act("/jobs/two/pause"+ofDefault, nil)
+	s := p.read("/jobs?label=team%3Da")
 	assert.Contains(t, s, ">one</a>")
 	assert.NotContains(t, s, ">two</a>")
-	s = p.get("/jobs?state=paused")
+	s = p.read("/jobs?state=paused")
 	assert.Contains(t, s, ">two</a>")
 	assert.NotContains(t, s, ">one</a>")
-	assert.Equal(t, http.StatusBadRequest, p.ask("/jobs?label=team", nil).Code)
+	assert.Equal(t, http.StatusBadRequest, p.send("GET", "/jobs?label=team", nil).Code)
 }
 
 func TestThePageOfAJobShowsItsRunsAsAGridAndAsText(t *testing.T) {
@@ -57,11 +57,11 @@ func TestThePageOfAJobShowsItsRunsAsAGridAndAsText(t *testing.T) {
 	p.apply(core.JobSpec{ID: "nightly", Schedule: "0 2 * * *", ConstraintConfig: []byte(`{"window":{"from":"01:00"}}`)})
 	done, failed, going := p.trigger("nightly"), p.trigger("nightly"), p.trigger("nightly")
 	p.pod(done, 0)
-	p.until(done, core.OrchestratorCompleted)
+	p.reaches(done, core.OrchestratorCompleted)
 	p.pod(failed, 1)
-	p.until(failed, core.OrchestratorFailed)
-	p.until(going, core.OrchestratorContainerCreating)
-	s := p.get("/jobs/nightly" + ofDefault)
+	p.reaches(failed, core.OrchestratorFailed)
+	p.reaches(going, core.OrchestratorContainerCreating)
+	s := p.read("/jobs/nightly" + ofDefault)
 	_, grid, _ := strings.Cut(s, `<svg class="grid"`)
 	grid, rest, _ := strings.Cut(grid, "</svg>")
 	for id, want := range map[string]string{done.String(): `class="run good"`, failed.String(): `class="run bad"`, going.String(): `class="run busy"`} {
@@ -82,52 +82,52 @@ func TestThePageOfAJobShowsItsRunsAsAGridAndAsText(t *testing.T) {
 func TestAPausedJobSaysWhyAndIsResumedAndNotPaused(t *testing.T) {
 	p := newJobsPage(t)
 	p.apply(core.JobSpec{ID: "nightly", Schedule: "0 2 * * *"})
-	to := p.act("/jobs/nightly/pause"+ofDefault, "reason", "the printer is out", "until", "2999-01-31T07:00")
-	s := p.get(to)
+	to := p.act("/jobs/nightly/pause"+ofDefault, url.Values{"reason": {"the printer is out"}, "until": {"2999-01-31T07:00"}})
+	s := p.read(to)
 	assert.Contains(t, s, "The job is paused.")
 	assert.Contains(t, s, "It is paused by api:loopback: the printer is out (until 2999-01-31 07:00:00 UTC)")
 	assert.Contains(t, s, "/ui/jobs/nightly/resume?")
 	assert.NotContains(t, s, "/ui/jobs/nightly/pause?")
-	s = p.get(p.act("/jobs/nightly/resume" + ofDefault))
+	s = p.read(p.act("/jobs/nightly/resume"+ofDefault, nil))
 	assert.Contains(t, s, "/ui/jobs/nightly/pause?")
 }
 
 func TestAJobIsTriggeredWithVariablesAndTheActLeadsToItsRun(t *testing.T) {
 	p := newJobsPage(t)
 	p.apply(core.JobSpec{ID: "j"})
-	to := p.act("/jobs/j/trigger"+ofDefault, "env", "OF=yesterday\nWITH=a=b", "dedup_key", "k")
-	s := p.get(to)
+	to := p.act("/jobs/j/trigger"+ofDefault, url.Values{"env": {"OF=yesterday\nWITH=a=b"}, "dedup_key": {"k"}})
+	s := p.read(to)
 	assert.Contains(t, s, "A run was made by hand.")
 	assert.Contains(t, s, "<li>OF = yesterday</li><li>WITH = a=b</li>")
-	assert.Equal(t, to, p.act("/jobs/j/trigger"+ofDefault, "dedup_key", "k"), "a second trigger with the key leads to the first run")
+	assert.Equal(t, to, p.act("/jobs/j/trigger"+ofDefault, url.Values{"dedup_key": {"k"}}), "a second trigger with the key leads to the first run")
 }
 
 func TestAJobIsMadeTriedChangedAndDeleted(t *testing.T) {
 	p := newJobsPage(t)
-	to := p.act("/new-job", "id", "a b?", "schedule", "@daily", "pod_spec", `{"containers":[{"name":"x"}]}`, "rest", `{"overlap":"skip"}`, "namespace", "default", "tenant", "default")
-	s := p.get(to)
+	to := p.act("/new-job", url.Values{"id": {"a b?"}, "schedule": {"@daily"}, "pod_spec": {`{"containers":[{"name":"x"}]}`}, "rest": {`{"overlap":"skip"}`}, "namespace": {"default"}, "tenant": {"default"}})
+	s := p.read(to)
 	assert.Contains(t, s, "The job was created.")
 	assert.Contains(t, s, "<dt>Overlap</dt><dd>skip</dd>")
-	assert.Contains(t, p.get("/jobs/a%20b%3F"+ofDefault+"&status=failed"), "Nothing matches these filters.")
+	assert.Contains(t, p.read("/jobs/a%20b%3F"+ofDefault+"&status=failed"), "Nothing matches these filters.")
 	edit := "/jobs/a%20b%3F/apply" + ofDefault
-	assert.Contains(t, p.get(edit), "&#34;overlap&#34;: &#34;skip&#34;")
+	assert.Contains(t, p.read(edit), "&#34;overlap&#34;: &#34;skip&#34;")
 
-	w := p.send(edit, "rest", `{"schedule":"0 5 * * *","pod_spec":{"containers":[{"name":"y"}]}}`, "try", "yes")
+	w := p.try(edit, url.Values{"rest": {`{"schedule":"0 5 * * *","pod_spec":{"containers":[{"name":"y"}]}}`}, "try": {"yes"}})
 	assert.Equal(t, http.StatusOK, w.Code)
 	assert.Contains(t, w.Body.String(), "It would change the job.\nWhen: At 05:00")
 	assert.Contains(t, w.Body.String(), "Nothing was changed so far.")
 	assert.Contains(t, w.Body.String(), "0 5 * * *", "what was typed stays")
-	assert.Contains(t, p.get("/jobs/a%20b%3F"+ofDefault), "@daily")
+	assert.Contains(t, p.read("/jobs/a%20b%3F"+ofDefault), "@daily")
 
-	p.act(edit, "rest", `{"schedule":"0 5 * * *","pod_spec":{"containers":[{"name":"y"}]}}`)
-	s = p.get("/jobs/a%20b%3F" + ofDefault)
+	p.act(edit, url.Values{"rest": {`{"schedule":"0 5 * * *","pod_spec":{"containers":[{"name":"y"}]}}`}})
+	s = p.read("/jobs/a%20b%3F" + ofDefault)
 	assert.Contains(t, s, "0 5 * * *")
 	assert.NotContains(t, s, "<dt>Overlap</dt><dd>skip</dd>", "what is left out has its default")
-	p.act("/jobs/a%20b%3F/skip-next"+ofDefault, "reason", "a holiday")
-	assert.Contains(t, p.get("/jobs"), "skips the next 1 time")
+	p.act("/jobs/a%20b%3F/skip-next"+ofDefault, url.Values{"reason": {"a holiday"}})
+	assert.Contains(t, p.read("/jobs"), "skips the next 1 time")
 
-	assert.Equal(t, "/jobs?done=jobs.delete", p.act("/jobs/a%20b%3F/delete"+ofDefault))
-	assert.Equal(t, http.StatusNotFound, p.ask("/jobs/a%20b%3F"+ofDefault, nil).Code)
+	assert.Equal(t, "/jobs?done=jobs.delete", p.act("/jobs/a%20b%3F/delete"+ofDefault, nil))
+	assert.Equal(t, http.StatusNotFound, p.send("GET", "/jobs/a%20b%3F"+ofDefault, nil).Code)
 }
 
 func TestAJobThatIsRefusedStaysInTheForm(t *testing.T) {
@@ -136,11 +136,11 @@ func TestAJobThatIsRefusedStaysInTheForm(t *testing.T) {
 		{`{"schedule":`, "is not JSON"}, {`[1]`, "the configuration is not a JSON object"}, {`{"shedule":"x"}`, "shedule"},
 	} {
 		p.apply(core.JobSpec{ID: "j"})
-		w := p.send("/jobs/j/apply"+ofDefault, "rest", c.rest)
+		w := p.try("/jobs/j/apply"+ofDefault, url.Values{"rest": {c.rest}})
 		assert.Equal(t, http.StatusBadRequest, w.Code, c.rest)
 		assert.Contains(t, w.Body.String(), c.want)
 	}
-	w := p.send("/new-job", "id", "k", "schedule", "@daily", "pod_spec", "{}", "rest", `{"schedule":"@hourly"}`, "namespace", "default", "tenant", "default")
+	w := p.try("/new-job", url.Values{"id": {"k"}, "schedule": {"@daily"}, "pod_spec": {"{}"}, "rest": {`{"schedule":"@hourly"}`}, "namespace": {"default"}, "tenant": {"default"}})
 	assert.Equal(t, http.StatusBadRequest, w.Code)
 	assert.Contains(t, w.Body.String(), "schedule: stands in a field of its own")
 }
@@ -148,7 +148,7 @@ func TestAJobThatIsRefusedStaysInTheForm(t *testing.T) {
 func TestAJobIsBackfilled(t *testing.T) {
 	p := newJobsPage(t)
 	p.apply(core.JobSpec{ID: "j", Schedule: "@daily"})
-	to := p.act("/jobs/j/backfill"+ofDefault, "job", "j", "from", "2026-01-01T00:00", "to", "2026-01-03T00:00")
+	to := p.act("/jobs/j/backfill"+ofDefault, url.Values{"job": {"j"}, "from": {"2026-01-01T00:00"}, "to": {"2026-01-03T00:00"}})
 	assert.True(t, strings.HasPrefix(to, "/backfills/"), to)
 }
 
@@ -156,14 +156,14 @@ func TestAReadOnlyTokenSeesJobsAndIsRefusedEveryAct(t *testing.T) {
 	p := newJobsPage(t, httpapi.Token{Name: "reader", SHA256: httpapi.HashToken("r"), ReadOnly: true})
 	p.apply(core.JobSpec{ID: "j", Schedule: "@daily"})
 	run := p.trigger("j")
-	p.signIn("r")
-	s := p.get("/jobs/j" + ofDefault)
+	p.as = "r"
+	s := p.read("/jobs/j" + ofDefault)
 	for _, act := range []string{"Run now", "Pause", "Skip the next time", "Edit", "Backfill", "Delete"} {
 		assert.Contains(t, s, `title="Your token is read-only.">`+act)
 	}
 	assert.NotContains(t, s, `href="/ui/jobs/j/delete`)
 	for _, path := range []string{"/jobs/j/trigger", "/jobs/j/delete", "/jobs/j/apply", "/runs/" + run.String() + "/cancel"} {
-		w := p.send(path+ofDefault, "rest", `{"pod_spec":{"containers":[]}}`)
+		w := p.try(path+ofDefault, nil)
 		assert.Equal(t, http.StatusForbidden, w.Code, path)
 	}
 }
@@ -172,22 +172,14 @@ func TestATokenOfAnotherTenantSeesNoJobAndNoRun(t *testing.T) {
 	p := newJobsPage(t, httpapi.Token{Name: "other", SHA256: httpapi.HashToken("o"), Namespaces: []string{"default"}, Tenants: []string{"other"}})
 	p.apply(core.JobSpec{ID: "secret-job", Schedule: "@daily"})
 	run := p.trigger("secret-job").String()
-	p.signIn("o")
+	p.as = "o"
 	for _, path := range []string{"/jobs", "/runs"} {
-		assert.NotContains(t, p.get(path), "secret-job")
+		assert.NotContains(t, p.read(path), "secret-job")
 	}
 	for _, path := range []string{"/jobs/secret-job", "/runs/" + run, "/runs/" + run + "/logs", "/runs/" + run + "/logs/download"} {
-		assert.Equal(t, http.StatusNotFound, p.ask(path, nil).Code, path)
+		assert.Equal(t, http.StatusNotFound, p.send("GET", path, nil).Code, path)
 	}
-	assert.NotEqual(t, http.StatusOK, p.ask("/jobs/secret-job"+ofDefault, nil).Code)
-}
-
-func (p *jobsPage) signIn(token string) {
-	p.t.Helper()
-	p.cookie = nil
-	w := p.ask("/sign-in", url.Values{"token": {token}})
-	require.Equal(p.t, http.StatusSeeOther, w.Code, w.Body)
-	p.cookie = w.Result().Cookies()[0]
+	assert.NotEqual(t, http.StatusOK, p.send("GET", "/jobs/secret-job"+ofDefault, nil).Code)
 }
 
 func TestMarkupInAJobStaysText(t *testing.T) {
@@ -197,7 +189,7 @@ func TestMarkupInAJobStaysText(t *testing.T) {
 	run := p.trigger(evil)
 	p.cluster.checks = `{}`
 	for _, path := range []string{"/jobs", "/runs", "/jobs/" + url.PathEscape(evil) + ofDefault, "/runs/" + run.String(), "/runs/" + run.String() + "/logs?find=" + url.QueryEscape(evil), "/jobs/" + url.PathEscape(evil) + "/apply" + ofDefault} {
-		s := p.get(path)
+		s := p.read(path)
 		assert.NotContains(t, s, "<script>alert", path)
 		assert.NotContains(t, s, `"">`, path)
 	}
@@ -206,15 +198,17 @@ func TestMarkupInAJobStaysText(t *testing.T) {
 func TestANewJobDoesNotTakeThePlaceOfAnother(t *testing.T) {
 	p := newJobsPage(t)
 	p.apply(core.JobSpec{ID: "j", Schedule: "@daily"})
-	w := p.send("/new-job", "id", "j", "pod_spec", `{"containers":[{"name":"x"}]}`, "namespace", "default", "tenant", "default")
-	assert.Equal(t, http.StatusConflict, w.Code)
-	assert.Contains(t, w.Body.String(), "there is a job &#34;j&#34; already")
-	assert.Contains(t, p.get("/jobs/j"+ofDefault), "@daily")
+	for _, form := range []url.Values{{"id": {"j"}}, {"id": {"j"}, "try": {"yes"}}} {
+		w := p.try("/new-job", form)
+		assert.Equal(t, http.StatusPreconditionFailed, w.Code)
+		assert.Contains(t, w.Body.String(), "There is one of this name already: choose another name, or edit that one.")
+	}
+	assert.Contains(t, p.read("/jobs/j"+ofDefault), "@daily")
 }
 
 func TestAJobMayBeCalledNew(t *testing.T) {
 	p := newJobsPage(t)
 	p.apply(core.JobSpec{ID: "new"})
-	assert.Contains(t, p.get("/jobs"), `<a class="button main" href="/ui/new-job">New job</a>`)
-	assert.Contains(t, p.get("/jobs/new"+ofDefault), `<span class="kind">Job</span> new`)
+	assert.Contains(t, p.read("/jobs"), `<a class="button main" href="/ui/new-job">New job</a>`)
+	assert.Contains(t, p.read("/jobs/new"+ofDefault), `<span class="kind">Job</span> new`)
 }

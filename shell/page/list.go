@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 )
 
 // pageRows is how many rows a page of a list has.
@@ -18,7 +21,7 @@ type list struct {
 	path    string // its address on this page
 	fixed   url.Values
 	filters []field
-	anyone  bool // its rows belong to no tenant
+	single  bool // it is of one thing, and has no filters by tenant
 	ordered bool // it is newest first, and may be turned around
 	rows    int  // of a page; 0: pageRows
 	caption string
@@ -37,7 +40,7 @@ func (q *visit) read(l list, out any) (*table, error) {
 		params[name] = slices.Clone(values)
 	}
 	fields := slices.Clone(l.filters)
-	if !l.anyone && l.fixed.Get("tenant") == "" {
+	if !l.single && l.fixed.Get("tenant") == "" {
 		fields = append(fields, scopeFilters...)
 	}
 	given := q.URL.Query()
@@ -51,10 +54,7 @@ func (q *visit) read(l list, out any) (*table, error) {
 		params.Set("order", order)
 		q.turn(t, order)
 	}
-	token := given.Get("page_token")
-	if token != "" {
-		params.Set("page_token", token)
-	}
+	params.Set("page_token", given.Get("page_token"))
 	if err := q.get(l.api, params, out); err != nil {
 		return nil, err
 	}
@@ -64,12 +64,32 @@ func (q *visit) read(l list, out any) (*table, error) {
 	if f.Active {
 		t.Empty = "Nothing matches these filters."
 	}
-	if token != "" {
-		given.Del("page_token")
-		given.Del("done")
-		t.First = f.Path + query(given)
-	}
+	t.First = q.firstPage(l.path)
 	return t, nil
+}
+
+// firstPage leads from a later page of the list at a path to its first one; "" on that.
+func (q *visit) firstPage(path string) string {
+	given := q.URL.Query()
+	if given.Get("page_token") == "" {
+		return ""
+	}
+	given.Del("page_token")
+	given.Del("done")
+	return q.p.base + withQuery(path, given)
+}
+
+// asking is a visit of the same page with other parameters in its address.
+func (q *visit) asking(params url.Values) *visit {
+	other := *q
+	other.Request = q.Clone(q.Context())
+	other.URL.RawQuery = params.Encode()
+	return &other
+}
+
+// statusFilter chooses by the status of the machines of a kind.
+func statusFilter(kind effects.Kind) field {
+	return field{Name: "status", Label: "Status", Type: fieldChoice, Options: choice(append([]string{""}, core.Statuses(kind)...)...)}
 }
 
 // scopeFilters choose by tenants.
@@ -80,7 +100,7 @@ func (q *visit) filtered(path string, fields []field) (*filter, url.Values, erro
 	f, params, given := &filter{Path: q.p.base + path}, make(url.Values), q.URL.Query()
 	for _, field := range fields {
 		field.Value = given.Get(field.Name)
-		if len(field.Options) > 0 && field.Options[0] == choice("")[0] {
+		if len(field.Options) > 0 && field.Options[0].Value == "" {
 			field.Options = slices.Clone(field.Options)
 			field.Options[0].Text = "any"
 		}
@@ -115,7 +135,7 @@ func (q *visit) turn(t *table, order string) {
 	} else {
 		given.Set("order", "oldest")
 	}
-	t.Order.Href = q.p.base + q.URL.EscapedPath() + query(given)
+	t.Order.Href = q.p.base + withQuery(q.URL.EscapedPath(), given)
 }
 
 // next gives the address of the page that follows.
@@ -126,7 +146,7 @@ func (q *visit) next(t *table, token string) {
 	given := q.URL.Query()
 	given.Del("done")
 	given.Set("page_token", token)
-	t.Next = q.p.base + q.URL.EscapedPath() + query(given)
+	t.Next = q.p.base + withQuery(q.URL.EscapedPath(), given)
 }
 
 // doneFirst has a page say that another one of its list was asked for.
@@ -135,19 +155,12 @@ const (
 	doneFirstText = "The address was of a further page of this list, which only the token that it was shown to can open, with the same filters. This is the first page."
 )
 
-// firstPage gives the address of the first page of the list whose further page cannot be shown.
-func (q *visit) firstPage() string {
+// toFirstPage gives the address of the first page of the list whose further page cannot be shown.
+func (q *visit) toFirstPage() string {
 	given := q.URL.Query()
 	given.Del("page_token")
 	given.Set("done", doneFirst)
-	return q.p.base + q.URL.EscapedPath() + query(given)
-}
-
-func query(v url.Values) string {
-	if len(v) == 0 {
-		return ""
-	}
-	return "?" + v.Encode()
+	return q.p.base + withQuery(q.URL.EscapedPath(), given)
 }
 
 // scoped gives an address with the namespace and tenant of a name.

@@ -28,8 +28,7 @@ func (q *visit) locks() (view, error) {
 		api: "/locks", path: "/locks", caption: "Locks and semaphores", head: []string{"Name", "Kind", "State", "Holders", "Wait", "Since", "Lease ends", "Tenant"},
 		empty: "Nothing is locked, and there is no semaphore. A phase of a pipeline, a constraint of a job or a program takes locks; the button above declares a semaphore.",
 	}
-	token := q.URL.Query().Get("page_token")
-	rest, second := strings.CutPrefix(token, semaphoreToken)
+	rest, second := strings.CutPrefix(q.URL.Query().Get("page_token"), semaphoreToken)
 	var t *table
 	next := ""
 	if !second {
@@ -57,30 +56,18 @@ func (q *visit) locks() (view, error) {
 			t.Rows = append(t.Rows, more.Rows...)
 		}
 	}
-	if token != "" {
-		given := q.URL.Query()
-		given.Del("page_token")
-		given.Del("done")
-		t.First = t.Filter.Path + query(given)
-	}
+	t.First = q.firstPage(l.path)
 	q.next(t, next)
 	return view{Title: "Locks", Acts: q.actLinks("/locks", "new-semaphore"), Body: []block{{Table: t}}}, nil
 }
 
 // semaphoreRows reads a page of the semaphores.
 func (q *visit) semaphoreRows(l list, token string) (*table, string, error) {
-	inner := *q
-	r := q.Request.Clone(q.Context())
-	given := r.URL.Query()
-	given.Del("page_token")
-	if token != "" {
-		given.Set("page_token", token)
-	}
-	r.URL.RawQuery = given.Encode()
-	inner.Request = r
+	given := q.URL.Query()
+	given.Set("page_token", token)
 	var got wire.SemaphoreList
 	l.api = "/semaphores"
-	t, err := inner.read(l, &got)
+	t, err := q.asking(given).read(l, &got)
 	if err != nil {
 		return nil, "", err
 	}

@@ -18,15 +18,12 @@ func (q *visit) machine(ref effects.Ref) cell {
 	if ref.IsZero() {
 		return cell{}
 	}
-	name := string(ref.Kind)
-	if ref.Kind == core.KindOrchestrator {
-		name = "run"
+	of := pageOf(ref.Kind)
+	c := codeOf(of.name + " " + shortID(ref.ID.String()))
+	if of.path == "" {
+		return c
 	}
-	c := codeOf(name + " " + shortID(ref.ID.String()))
-	if path, ok := entityPages[ref.Kind]; ok {
-		return c.to(q.page(pathOf(path, ref.ID.String())))
-	}
-	return c
+	return c.to(q.page(pathOf(of.path, ref.ID.String())))
 }
 
 // holder shows who holds something: a machine, a run of a job, or somebody from outside.
@@ -40,9 +37,18 @@ func (q *visit) holder(name string, owner core.Owner) cell {
 	return codeOf(clip(name, 200))
 }
 
-// number shows a count.
+// number shows a number, also 0: [count] leaves that out.
 func number[N uint32 | uint64 | int | int32 | int64](n N) cell {
 	return textOf(fmt.Sprint(n))
+}
+
+// badCount shows a number that should be 0.
+func badCount(n uint64) cell {
+	c := number(n)
+	if n > 0 {
+		c.Tone = toneBad
+	}
+	return c
 }
 
 // millis shows a length in milliseconds; nothing if there is none.

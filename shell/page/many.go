@@ -158,17 +158,14 @@ func (m *many) fields() []field {
 	return append(out, scopeFilters...)
 }
 
-// count counts what the filters of the form's address choose.
-func (q *visit) count(a act) (*filter, tally, error) {
+// countAll counts what the filters of the form's address choose.
+func (q *visit) countAll(a act) (*filter, tally, error) {
 	var c tally
 	params, ok := a.many.query(q)
 	if !ok {
 		return nil, c, &apiError{Status: http.StatusBadRequest, Text: "the filters choose nothing that this can be done to"}
 	}
-	shown := *q
-	shown.Request = q.Clone(q.Context())
-	shown.URL.RawQuery = params.Encode()
-	f, asked, err := shown.filtered(a.pattern(), a.many.fields())
+	f, asked, err := q.asking(params).filtered(a.pattern(), a.many.fields())
 	if err != nil {
 		return f, c, err
 	}
@@ -289,7 +286,7 @@ func (p *Page) serveManyForm(a act) http.HandlerFunc {
 // showMany shows the form, which says what was counted.
 func (p *Page) showMany(w http.ResponseWriter, q *visit, a act, status int, fields []field, failed string) {
 	m := a.many
-	filter, c, err := q.count(a)
+	filter, c, err := q.countAll(a)
 	if err != nil {
 		if failed == "" {
 			p.fail(w, q, err)

@@ -12,9 +12,9 @@ var madeFilters = []field{ // read-only: a table
 
 // Fields of the forms.
 var (
-	manyReason = []field{{Name: "reason", Label: "Reason"}}
+	manyReason = []field{reasonField}
 	manyPause  = []field{
-		{Name: "reason", Label: "Reason"},
+		reasonField,
 		{Name: "until", Label: "Until", Type: fieldTime, Help: "From then on they go on by themselves; left out: until somebody resumes them."},
 	}
 )

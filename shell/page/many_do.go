@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
-	"strconv"
 
 	"github.com/orrery-go/orrery/effects/texts"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
@@ -127,7 +126,7 @@ func (o *outcome) add(q *visit, of chosen, r wire.BulkResult) {
 	}
 	o.reasons[reason]++
 	if len(o.failures) < manyFailures {
-		o.failures = append(o.failures, []cell{codeOf(shortID(r.ID)).to(q.thing(of, r.ID)), textOf(strconv.Itoa(r.Status)), textOf(clip(r.Error, 500)).wide()})
+		o.failures = append(o.failures, []cell{codeOf(shortID(r.ID)).to(q.thing(of, r.ID)), number(r.Status), textOf(clip(r.Error, 500)).wide()})
 	}
 }
 

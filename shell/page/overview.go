@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"net/url"
 	"slices"
 	"strconv"
@@ -136,7 +137,7 @@ func (q *visit) comesNext() ([]tile, []block, error) {
 			late++
 		}
 		if i < overviewRows {
-			t.Rows = append(t.Rows, []cell{q.upcomingLink(u), q.at(u.DueAt), whenOf(u), whose(u.Namespace, u.Tenant)})
+			t.Rows = append(t.Rows, []cell{q.upcomingLink(u), q.at(u.DueAt), whenOf(u.CronExpr, u.Timezone, u.DayMatch, time.Duration(u.PeriodMS)*time.Millisecond).wide(), whose(u.Namespace, u.Tenant)})
 		}
 	}
 	tiles := []tile{{Name: "due in the next hour", Value: counted(len(next.Schedules), next.More), Href: q.page("/calendar")}}
@@ -146,14 +147,6 @@ func (q *visit) comesNext() ([]tile, []block, error) {
 	return tiles, []block{{Title: "Due in the next hour", Table: t}}, nil
 }
 
-// whenOf says in words when a schedule that is due fires.
-func whenOf(u wire.UpcomingSchedule) cell {
-	if u.CronExpr == "" {
-		return textOf("after each end: every " + precisely(time.Duration(u.PeriodMS)*time.Millisecond)).wide()
-	}
-	return fires(u.CronExpr, u.Timezone, u.DayMatch).wide()
-}
-
 // queueTiles shows the queues that have something, the oldest first.
 func (q *visit) queueTiles() ([]tile, []block, error) {
 	var got wire.QueueList
@@ -161,7 +154,7 @@ func (q *visit) queueTiles() ([]tile, []block, error) {
 		return nil, nil, err
 	}
 	slices.SortStableFunc(got.Queues, func(a, b wire.Queue) int {
-		return int(b.OldestReadySeconds - a.OldestReadySeconds)
+		return cmp.Compare(b.OldestReadySeconds, a.OldestReadySeconds)
 	})
 	var dead uint64
 	t := &table{Caption: "Queues", Head: []string{"Queue", "Ready", "Processing", "Dead", "Oldest waits", "Tenant"}}
@@ -193,11 +186,7 @@ func (q *visit) queueCells(u wire.Queue) []cell {
 	if !u.OldestReadyAt.IsZero() {
 		oldest = textOf(roughly(time.Duration(u.OldestReadySeconds * float64(time.Second))))
 	}
-	dead := number(u.Items.Dead)
-	if u.Items.Dead > 0 {
-		dead.Tone = toneBad
-	}
-	return []cell{name.wide(), number(u.Items.Ready), number(u.Items.Processing), dead, oldest, whose(u.Namespace, u.Tenant)}
+	return []cell{name.wide(), number(u.Items.Ready), number(u.Items.Processing), badCount(u.Items.Dead), oldest, whose(u.Namespace, u.Tenant)}
 }
 
 // isNew reports whether the database has nothing that would fill the overview.
@@ -222,10 +211,4 @@ func (q *visit) firstSteps() block {
 		Title: "Nothing is here yet", Note: "Make a first schedule with the button above, or type:",
 		Text: &text{Plain: "orreryd recurring add --cron '*/5 * * * *' -- date\norreryd recurring list", Wrap: true},
 	}
-}
-
-// median gives the middle one of some numbers.
-func median(all []int64) int64 {
-	sorted := slices.Sorted(slices.Values(all))
-	return sorted[len(sorted)/2]
 }

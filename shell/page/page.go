@@ -133,7 +133,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if rest := strings.TrimPrefix(r.URL.EscapedPath(), strings.TrimSuffix(p.o.Mount, "/")); cleaned(rest) != rest { // the mux would lead out of the page
-		http.Redirect(w, r, p.base+cleaned(rest)+query(r.URL.Query()), http.StatusTemporaryRedirect)
+		http.Redirect(w, r, p.base+withQuery(cleaned(rest), r.URL.Query()), http.StatusTemporaryRedirect)
 		return
 	}
 	http.StripPrefix(strings.TrimSuffix(p.o.Mount, "/"), p.mux).ServeHTTP(w, r)

@@ -37,12 +37,12 @@ func pipelineActs() []act {
 		},
 		act{
 			on: on, name: "approve", method: "POST", api: "/v1/pipelines/{id}/approve", label: "Approve", main: true, done: "It was approved.",
-			says: "The phase ends, and the pipeline goes on. Your token's name is recorded with the comment.", load: (*visit).approvalFields, amend: answers(true), notes: (*visit).approvalNotes,
+			says: "The phase ends, and the pipeline goes on. Your token's name is recorded with the comment.", load: (*visit).approvalFields, amend: amendApproval(true), notes: (*visit).approvalNotes,
 		},
 		act{
 			on: on, name: "reject", method: "POST", api: "/v1/pipelines/{id}/approve", label: "Reject", danger: true, done: "It was rejected.",
 			says: "The phase fails, and with it the pipeline unless its definition knows a way around. Your token's name is recorded with the comment.",
-			load: (*visit).approvalFields, amend: answers(false), notes: (*visit).approvalNotes,
+			load: (*visit).approvalFields, amend: amendApproval(false), notes: (*visit).approvalNotes,
 		},
 		act{
 			on: on, name: "checkpoint", method: "POST", api: "/v1/pipelines/{id}/checkpoint", label: "Note a checkpoint", done: "The checkpoint was noted.",
@@ -96,7 +96,8 @@ func (q *visit) approvalFields() ([]field, error) {
 	return []field{{Name: "phase", Type: fieldHidden, Value: p.Phase.Name}, {Name: "comment", Label: "Comment", Type: fieldArea}}, err
 }
 
-func answers(approved bool) func(*visit, map[string]any, url.Values) error {
+// amendApproval says which of the two answers an approval is given.
+func amendApproval(approved bool) func(*visit, map[string]any, url.Values) error {
 	return func(_ *visit, body map[string]any, _ url.Values) error {
 		body["approved"] = approved
 		return nil

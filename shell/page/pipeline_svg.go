@@ -1,11 +1,9 @@
 package page
 
 import (
-	"fmt"
 	"html/template"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/orrery-go/orrery/core"
@@ -24,28 +22,25 @@ const (
 	drawnWidth = barsLeft + barsWidth + 90
 )
 
-// signs stand beside the colours of the states.
-var signs = map[string]string{
+// phaseSigns stand for the states of a phase, beside their colours.
+var phaseSigns = map[string]string{
 	"done": "✓", "failed": "✗", "skipped": "»", "cancelled": "■", "running": "▶", "waiting": "‖", "retrying": "‖", "not begun": "○",
 }
 
-// drawing collects the parts of a diagram. All texts that go into it are escaped.
-type drawing struct {
-	strings.Builder
-}
+// drawing is the diagram of a pipeline.
+type drawing struct{ markup }
 
 func (d *drawing) text(x, y int, class, s string) {
-	_, _ = fmt.Fprintf(d, `<text x="%d" y="%d" class="%s">%s</text>`, x, y, class, template.HTMLEscapeString(s))
+	d.add(`<text x="%d" y="%d" class="%s">%s</text>`, x, y, class, s)
 }
 
 func (d *drawing) line(class string, x1, y1, x2, y2 int) {
-	_, _ = fmt.Fprintf(d, `<path class="%s" d="M%d %dL%d %d"/>`, class, x1, y1, x2, y2)
+	d.add(`<path class="%s" d="M%d %dL%d %d"/>`, class, x1, y1, x2, y2)
 }
 
 // box draws what leads to an address in the column of the boxes, with a text that also says what it is.
 func (d *drawing) box(y int, class, href, title, s string) {
-	_, _ = fmt.Fprintf(d, `<a href="%s"><title>%s</title><rect class="box %s" x="%d" y="%d" width="%d" height="%d" rx="6"/>`,
-		template.HTMLEscapeString(href), template.HTMLEscapeString(title), class, boxLeft, y, boxWidth, boxHeight)
+	d.add(`<a href="%s"><title>%s</title><rect class="box %s" x="%d" y="%d" width="%d" height="%d" rx="6"/>`, href, title, class, boxLeft, y, boxWidth, boxHeight)
 	d.text(boxLeft+10, y+19, "", s)
 	d.WriteString(`</a>`)
 }
@@ -61,15 +56,15 @@ func (q *visit) drawPipeline(p core.Pipeline) template.HTML {
 	if len(needed) == 0 && !jumps(p.Definition.Phases) { // nothing is drawn beside the boxes
 		left = boxLeft - 8
 	}
-	_, _ = fmt.Fprintf(&d, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="%d 0 %d %d" role="group" aria-label="%s">`,
-		drawnWidth-left, height, left, drawnWidth-left, height, template.HTMLEscapeString("Phases of "+clip(p.Definition.Name, 100)))
+	d.add(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="%d 0 %d %d" role="group" aria-label="%s">`,
+		drawnWidth-left, height, left, drawnWidth-left, height, "Phases of "+clip(p.Definition.Name, 100))
 	for i, id := range needed {
 		y, word := 30+i*rowHeight, "done"
 		if slices.ContainsFunc(p.Unmet, func(a core.Awaited) bool { return a.Ref.ID == id }) {
 			word = "waiting"
 		}
 		name := "pipeline " + shortID(id.String())
-		d.box(y, string(tones[word])+" needed", q.page(pathOf("pipelines", id.String())), "It depends on "+name+": "+word, signs[word]+" after "+name)
+		d.box(y, string(tones[word])+" needed", q.page(pathOf("pipelines", id.String())), "It depends on "+name+": "+word, phaseSigns[word]+" after "+name)
 		d.line("edge", boxLeft+boxWidth/2, y+boxHeight, boxLeft+boxWidth/2, y+rowHeight)
 	}
 	scale := q.scaleOf(p)
@@ -79,7 +74,7 @@ func (q *visit) drawPipeline(p core.Pipeline) template.HTML {
 	}
 	drawWays(&d, p, len(phases), top)
 	d.WriteString(`</svg>`)
-	return template.HTML(d.String()) //nolint:gosec // its texts are escaped by drawing
+	return d.html()
 }
 
 func (q *visit) drawPhase(d *drawing, p core.Pipeline, phase core.PhaseDef, y int, s scale) {
@@ -89,7 +84,7 @@ func (q *visit) drawPhase(d *drawing, p core.Pipeline, phase core.PhaseDef, y in
 		class += " current"
 	}
 	title := phase.Name + ", " + phase.Kind() + ": " + word
-	d.box(y, class, q.phaseHref(p, phase.Name), title, signs[word]+" "+clip(phase.Name, 24))
+	d.box(y, class, q.phaseHref(p, phase.Name), title, phaseSigns[word]+" "+clip(phase.Name, 24))
 	d.text(boxLeft+boxWidth-76, y+19, "soft", clip(phase.Kind(), 10))
 	end := 0
 	for _, r := range runsOf(p, phase.Name) {
@@ -97,12 +92,12 @@ func (q *visit) drawPhase(d *drawing, p core.Pipeline, phase core.PhaseDef, y in
 		if !r.EndedAt.IsZero() {
 			x2 = s.x(r.EndedAt.Std())
 		}
-		_, _ = fmt.Fprintf(d, `<rect class="bar %s" x="%d" y="%d" width="%d" height="14" rx="2"/>`, tones[r.word(p)], x1, y+7, max(x2-x1, 3))
+		d.add(`<rect class="bar %s" x="%d" y="%d" width="%d" height="14" rx="2"/>`, tones[r.word(p)], x1, y+7, max(x2-x1, 3))
 		end = max(end, x2)
 		if !r.now && r.Outcome == core.HistorySkipped {
 			continue
 		}
-		d.text(max(end, x1+3)+6, y+19, string(tones[r.word(p)]), signs[r.word(p)]+" "+q.took(r.StartedAt, r.EndedAt))
+		d.text(max(end, x1+3)+6, y+19, string(tones[r.word(p)]), phaseSigns[r.word(p)]+" "+q.took(r.StartedAt, r.EndedAt))
 	}
 }
 
@@ -122,8 +117,8 @@ func drawWays(d *drawing, p core.Pipeline, drawn, top int) {
 			return
 		}
 		x := boxLeft - min(12+8*(to-from), boxLeft-6)
-		_, _ = fmt.Fprintf(d, `<path class="%s" d="M%d %dC%d %d %d %d %d %d"/>`, class, boxLeft, middle(from), x, middle(from), x, middle(to), boxLeft, middle(to))
-		_, _ = fmt.Fprintf(d, `<path class="%s" d="M%d %dL%d %dL%d %d"/>`, "edge", boxLeft-6, middle(to)-4, boxLeft, middle(to), boxLeft-6, middle(to)+4)
+		d.add(`<path class="%s" d="M%d %dC%d %d %d %d %d %d"/>`, class, boxLeft, middle(from), x, middle(from), x, middle(to), boxLeft, middle(to))
+		d.add(`<path class="%s" d="M%d %dL%d %dL%d %d"/>`, "edge", boxLeft-6, middle(to)-4, boxLeft, middle(to), boxLeft-6, middle(to)+4)
 	}
 	for i, phase := range p.Definition.Phases[:drawn] {
 		switch to := index(phase.Next); {

@@ -28,7 +28,7 @@ func (q *visit) queues() (view, error) {
 	var got wire.QueueList
 	t, err := q.read(list{
 		api: "/queues", path: "/queues", caption: "Queues",
-		filters: []field{{Name: "paused", Label: "Paused", Type: fieldChoice, Options: []option{{"", "(all)"}, {"true", "paused"}, {"false", "not paused"}}}},
+		filters: []field{{Name: "paused", Label: "Paused", Type: fieldChoice, Options: yesNo()}},
 		head:    []string{"Queue", "Ready", "Waiting", "Delayed", "Processing", "Retrying", "Dead", "Completed", "Oldest waits", "Tenant"},
 		empty:   "There is no queue. The first push makes one, and so does the button above.",
 	}, &got)
@@ -49,7 +49,7 @@ func (q *visit) loadQueue() (u wire.Queue, err error) {
 
 // itemStates are the lists of the items of a queue, as the API names them, with the words for readers.
 var itemStates = []option{
-	{"", "(all)"}, {"ready", "ready"}, {"waiting", "waiting for another of their key"}, {"delayed", "delayed"}, {"processing", "processing"},
+	{}, {"ready", "ready"}, {"waiting", "waiting for another of their key"}, {"delayed", "delayed"}, {"processing", "processing"},
 	{"failed", "waiting for another attempt"}, {"dead", "dead"}, {"completed", "completed"},
 }
 
@@ -78,12 +78,11 @@ func (q *visit) queue() (view, error) {
 		return view{}, err
 	}
 	v.Body = append(v.Body, items)
-	n := func(v uint64) cell { return textOf(strconv.FormatUint(v, 10)) }
 	t := u.Totals
 	return withBlocks(v,
 		block{Title: "Since it was made", Facts: facts(
-			fact{"Pushed", n(t.Pushed)}, fact{"Taken", n(t.Taken)}, fact{"Completed", n(t.Completed)}, fact{"Failed", n(t.Failed)}, fact{"Timed out", n(t.TimedOut)},
-			fact{"Dead letters", n(t.DeadLettered)}, fact{"Cancelled", n(t.Cancelled)}, fact{"Redriven", n(t.Redriven)},
+			fact{"Pushed", number(t.Pushed)}, fact{"Taken", number(t.Taken)}, fact{"Completed", number(t.Completed)}, fact{"Failed", number(t.Failed)}, fact{"Timed out", number(t.TimedOut)},
+			fact{"Dead letters", number(t.DeadLettered)}, fact{"Cancelled", number(t.Cancelled)}, fact{"Redriven", number(t.Redriven)},
 		)},
 		block{Title: "Configuration", Facts: q.configFacts(u)}), nil
 }
@@ -149,7 +148,7 @@ func (q *visit) itemTable(u wire.Queue) (block, error) {
 	var got wire.ItemList
 	path := pathOf("queues", u.Name)
 	t, err := q.read(list{
-		api: path + "/items", path: path, anyone: true, fixed: url.Values{"namespace": {u.Namespace}, "tenant": {u.Tenant}}, caption: "Items in the order in which they are taken",
+		api: path + "/items", path: path, single: true, fixed: url.Values{"namespace": {u.Namespace}, "tenant": {u.Tenant}}, caption: "Items in the order in which they are taken",
 		filters: []field{{Name: "state", Label: "State", Type: fieldChoice, Options: itemStates}},
 		head:    []string{"Item", "State", "Attempts", "Priority", "Key", "Pushed", "Until", "Holder or reason"},
 		empty:   "The queue has no item.",

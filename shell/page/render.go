@@ -135,7 +135,7 @@ func (p *Page) serveView(rt viewRoute) http.HandlerFunc {
 		q.nav = rt.nav
 		v, err := rt.show(q)
 		if answered(err, http.StatusBadRequest) && q.URL.Query().Get("page_token") != "" && strings.HasPrefix(err.Error(), "page_token: ") {
-			http.Redirect(w, r, q.firstPage(), http.StatusSeeOther) //nolint:gosec // it begins with the base of the page
+			http.Redirect(w, r, q.toFirstPage(), http.StatusSeeOther) //nolint:gosec // it begins with the base of the page
 			return
 		}
 		if err != nil {

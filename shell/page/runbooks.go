@@ -2,6 +2,7 @@ package page
 
 import "slices"
 
+// runbookViews are the pages of what a runbook starts.
 func runbookViews() []viewRoute {
 	return []viewRoute{
 		{"/pipelines", "/pipelines", (*visit).pipelines},
@@ -11,16 +12,9 @@ func runbookViews() []viewRoute {
 		{"/tasks/{id}", "/tasks", (*visit).task},
 		{"/strategies", "/strategies", (*visit).strategies},
 		{"/strategies/{id}", "/strategies", (*visit).strategy},
-		{"/events", "/events", (*visit).events},
-		{"/subscribers", "/subscribers", (*visit).subscribers},
-		{"/subscribers/{name}", "/subscribers", (*visit).subscriber},
-		{"/backfills", "/backfills", (*visit).backfills},
-		{"/backfills/{id}", "/backfills", (*visit).backfill},
-		{"/calendars", "/calendars", (*visit).calendars},
-		{"/calendars/{name}", "/calendars", (*visit).calendarNamed},
 	}
 }
 
 func runbookActs() []act {
-	return slices.Concat(pipelineActs(), taskActs(), strategyActs(), eventActs(), backfillActs(), calendarActs())
+	return slices.Concat(pipelineActs(), taskActs(), strategyActs())
 }

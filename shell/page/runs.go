@@ -5,31 +5,17 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
-
-// runStates are the options of a filter by the state of a run.
-func runStates() []option {
-	out := []option{{"", "all"}}
-	for _, s := range core.OrchestratorStatuses() {
-		out = append(out, option{string(s), inText(s)})
-	}
-	return out
-}
 
 // inText is a state as people read it.
 func inText(s core.OrchestratorStatus) string { return strings.ReplaceAll(string(s), "_", " ") }
 
 // runBadge shows the state of a run.
 func runBadge(s core.OrchestratorStatus) cell {
-	c := badge(string(s))
-	if c.Tone == toneNone {
-		c.Tone = toneOfRun(s)
-	}
-	return c
+	return state(inText(s), toneOfRun(s))
 }
 
 // toneOfRun says how a state of a run stands.
@@ -49,7 +35,7 @@ func toneOfRun(s core.OrchestratorStatus) tone {
 }
 
 var runFilters = append([]field{ // read-only: a table
-	{Name: "status", Label: "Status", Type: fieldChoice, Options: runStates()},
+	statusFilter(core.KindOrchestrator),
 	{Name: "job", Label: "Job"}, {Name: "in_cluster", Label: "In a cluster", Type: fieldChoice, Options: yesNo()},
 	{Name: "cleanup_failed", Label: "Cleanup fails", Type: fieldChoice, Options: yesNo()},
 }, madeFilters...)
@@ -103,7 +89,7 @@ func runExitCode(code *int32) cell {
 	if code == nil {
 		return cell{}
 	}
-	c := textOf(strconv.Itoa(int(*code)))
+	c := number(int(*code))
 	if *code != 0 {
 		c.Tone = toneBad
 	}
@@ -202,7 +188,7 @@ func (q *visit) runFacts(r wire.Run) []fact {
 		backfill = codeOf(shortID(id)).to(q.page(pathOf("backfills", id)))
 	}
 	if id := r.Occurrence.String(); id != noID {
-		occurrence = codeOf(shortID(id)).to(q.page(pathOf("occurrences", id)))
+		occurrence = codeOf(shortID(id)).to(q.page("/find", "q", id))
 	}
 	at := q.at(r.ScheduledAt)
 	if r.Manual {
@@ -263,7 +249,7 @@ func (q *visit) runChecks(r core.Orchestrator) []block {
 		case c.Met:
 			verdict = state("met", toneGood)
 		}
-		checks.Rows = append(checks.Rows, []cell{codeOf(c.Name), textOf(checkPhase(string(c.Phase))), countOf(uint64(c.Attempt)), verdict, textOf(cmp.Or(c.Error, c.Message)).wide()})
+		checks.Rows = append(checks.Rows, []cell{codeOf(c.Name), textOf(checkPhase(string(c.Phase))), number(uint64(c.Attempt)), verdict, textOf(cmp.Or(c.Error, c.Message)).wide()})
 	}
 	out := []block{{Title: "Constraints", Table: checks}}
 	if d := r.Decision; d.Verdict != "" {
@@ -279,7 +265,7 @@ func (q *visit) runChecks(r core.Orchestrator) []block {
 			outcome = state("failed", toneBad)
 			outcome.Hint = a.Error
 		}
-		taken.Rows = append(taken.Rows, []cell{codeOf(a.Type), codeOf(a.Constraint), textOf(checkPhase(string(a.Phase))), countOf(uint64(a.Attempt)), q.at(a.At), outcome.wide()})
+		taken.Rows = append(taken.Rows, []cell{codeOf(a.Type), codeOf(a.Constraint), textOf(checkPhase(string(a.Phase))), number(uint64(a.Attempt)), q.at(a.At), outcome.wide()})
 	}
 	for _, a := range r.ToTake {
 		taken.Rows = append(taken.Rows, []cell{codeOf(a.Type), codeOf(a.Constraint), {}, {}, {}, badge("waiting")})
@@ -305,10 +291,10 @@ func (q *visit) runAttempts(r core.Orchestrator) block {
 		if !ran.StartedAt.IsZero() {
 			took = q.lasted(ran.StartedAt, cmp.Or(ran.EndedAt, r.CompletedAt))
 		}
-		number := strconv.FormatUint(uint64(n), 10)
+		attempt := strconv.FormatUint(uint64(n), 10)
 		t.Rows = append(t.Rows, []cell{
-			textOf(number), began, took, runExitCode(code), codeOf(pod), codeOf(node), textOf(why).wide(),
-			textOf("logs").to(q.page(pathOf("runs", r.ID.String(), "logs"), "attempt", number)),
+			textOf(attempt), began, took, runExitCode(code), codeOf(pod), codeOf(node), textOf(why).wide(),
+			textOf("logs").to(q.page(pathOf("runs", r.ID.String(), "logs"), "attempt", attempt)),
 		})
 	}
 	if r.RetryAttempt > 0 || !r.CreationAskedAt.IsZero() {
@@ -331,21 +317,10 @@ func (q *visit) runAttempts(r core.Orchestrator) block {
 // runPhases tells how long the phases of a run took, of all attempts together.
 func (q *visit) runPhases(r core.Orchestrator) block {
 	m := r.Metrics
-	length := func(v int64) cell {
-		if v == 0 {
-			return cell{}
-		}
-		return textOf(precisely(time.Duration(v) * time.Millisecond))
-	}
-	some := func(v uint32) cell {
-		if v == 0 {
-			return cell{}
-		}
-		return countOf(uint64(v))
-	}
+	some := func(v uint32) cell { return count(uint64(v)) }
 	b := block{Title: "Durations", Note: "Of all attempts together; they are counted as an attempt ends.", Facts: facts(
-		fact{"Waiting", length(m.PreRunDurationMS)}, fact{"Until the pod ran", length(m.ConstraintCheckDurationMS)}, fact{"Pod ran", length(m.ExecutionDurationMS)}, fact{"Ending", length(m.TerminationDurationMS)},
-		fact{"In all", length(m.TotalDurationMS)}, fact{"Pod's start", length(m.PodStartLatencyMS)}, fact{"Constraints checked", some(m.ConstraintsChecked)}, fact{"Violated", some(m.ConstraintsViolated)},
+		fact{"Waiting", millis(m.PreRunDurationMS)}, fact{"Until the pod ran", millis(m.ConstraintCheckDurationMS)}, fact{"Pod ran", millis(m.ExecutionDurationMS)}, fact{"Ending", millis(m.TerminationDurationMS)},
+		fact{"In all", millis(m.TotalDurationMS)}, fact{"Pod's start", millis(m.PodStartLatencyMS)}, fact{"Constraints checked", some(m.ConstraintsChecked)}, fact{"Violated", some(m.ConstraintsViolated)},
 		fact{"Actions taken", some(m.ActionsExecuted)}, fact{"Actions failed", some(m.ActionsFailed)}, fact{"Calls of the cluster", some(m.KubernetesAPICalls)},
 	)}
 	if len(b.Facts) == 0 {

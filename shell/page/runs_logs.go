@@ -196,7 +196,7 @@ func (q *visit) logLinks(w logWanted, got *logWindow) (out []link) {
 
 // logHTML writes the lines with their numbers, and with the colours that a terminal would show.
 func (q *visit) logHTML(w logWanted, got *logWindow) template.HTML {
-	var d jobDrawing
+	var d markup
 	var on []string
 	left := maxColours
 	width := len(strconv.Itoa(got.lines[len(got.lines)-1].n))
@@ -222,11 +222,11 @@ func (q *visit) logHTML(w logWanted, got *logWindow) template.HTML {
 		}
 		d.WriteByte('\n')
 	}
-	return d.svg()
+	return d.html()
 }
 
 // marked writes a text with the places marked that have another one in them.
-func (d *jobDrawing) marked(s, find string) {
+func (d *markup) marked(s, find string) {
 	low, find := strings.ToLower(s), strings.ToLower(find)
 	if len(low) != len(s) || find == "" { // the places would be others
 		d.add(`%s`, s)

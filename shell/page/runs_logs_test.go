@@ -26,7 +26,7 @@ func withLogs(t *testing.T, write func(w io.Writer) error) (p *jobsPage, path st
 	p.service.logs = func(_ uint32, _ jobs.LogOptions, w io.Writer) error { return write(w) }
 	p.apply(core.JobSpec{ID: "j"})
 	run := p.trigger("j")
-	p.until(run, core.OrchestratorContainerCreating)
+	p.reaches(run, core.OrchestratorContainerCreating)
 	return p, "/runs/" + run.String() + "/logs"
 }
 
@@ -62,36 +62,36 @@ func link(t *testing.T, s, text string) string {
 
 func TestLogsShowTheirEndAndArePagedByLines(t *testing.T) {
 	p, path := withLogs(t, numbered(1, 1234))
-	s := p.get(path)
+	s := p.read(path)
 	first, last, n := shownLines(s)
 	assert.Equal(t, []any{"735", "1234", 500}, []any{first, last, n})
 	assert.Contains(t, s, "Lines 735 to 1234 of 1234. The run goes on: they are read again every 2 seconds")
 	assert.Contains(t, s, `data-every="2"`)
 
-	s = p.get(link(t, s, "Earlier lines"))
+	s = p.read(link(t, s, "Earlier lines"))
 	first, last, n = shownLines(s)
 	assert.Equal(t, []any{"235", "734", 500}, []any{first, last, n})
 	assert.NotContains(t, s, "data-every")
 
-	s = p.get(link(t, s, "First lines"))
+	s = p.read(link(t, s, "First lines"))
 	first, last, _ = shownLines(s)
 	assert.Equal(t, []any{"1", "500"}, []any{first, last})
-	s = p.get(link(t, s, "Later lines"))
+	s = p.read(link(t, s, "Later lines"))
 	first, last, _ = shownLines(s)
 	assert.Equal(t, []any{"501", "1000"}, []any{first, last})
-	assert.Contains(t, p.get(path+"?from=2000"), "There is no line 2000: the logs have 1234 lines.")
-	assert.Equal(t, http.StatusBadRequest, p.ask(path+"?from=0", nil).Code)
+	assert.Contains(t, p.read(path+"?from=2000"), "There is no line 2000: the logs have 1234 lines.")
+	assert.Equal(t, http.StatusBadRequest, p.send("GET", path+"?from=0", nil).Code)
 }
 
 func TestLogsAreSearchedPageByPage(t *testing.T) {
 	p, path := withLogs(t, numbered(1, 3000))
-	s := p.get(path + "?find=LINE+2")
+	s := p.read(path + "?find=LINE+2")
 	assert.Equal(t, 200, strings.Count(s, "<mark>line 2</mark>"))
 	assert.Contains(t, s, "200 lines with this text, from line 2 to 2088; more follow.")
-	s = p.get(link(t, s, "Further lines with the text"))
+	s = p.read(link(t, s, "Further lines with the text"))
 	assert.Contains(t, s, "<mark>line 2</mark>")
-	assert.Contains(t, p.get(path+"?find=nowhere"), "No line from line 1 on has this text.")
-	assert.Equal(t, http.StatusBadRequest, p.ask(path+"?find="+strings.Repeat("x", 300), nil).Code)
+	assert.Contains(t, p.read(path+"?find=nowhere"), "No line from line 1 on has this text.")
+	assert.Equal(t, http.StatusBadRequest, p.send("GET", path+"?find="+strings.Repeat("x", 300), nil).Code)
 }
 
 func TestLogsOfAnyLengthTakeABoundedPartOfMemory(t *testing.T) {
@@ -107,7 +107,7 @@ func TestLogsOfAnyLengthTakeABoundedPartOfMemory(t *testing.T) {
 	})
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	s := p.get(path)
+	s := p.read(path)
 	runtime.ReadMemStats(&after)
 	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(16<<20))
 	assert.Contains(t, s, "the end")
@@ -125,7 +125,7 @@ func TestOnceAPageOfLogsIsFullTheRestIsNotRead(t *testing.T) {
 		}
 		return nil
 	})
-	p.get(path + "?from=1")
+	p.read(path + "?from=1")
 	assert.Less(t, read, 1000)
 }
 
@@ -134,37 +134,37 @@ func TestLogsHaveTheColoursOfATerminalAndTheirMarkupStaysText(t *testing.T) {
 		_, err := io.WriteString(w, "\x1b[31mred <b>\nstill red\x1b[0m\r\nplain\xff")
 		return err
 	})
-	s := p.get(path)
+	s := p.read(path)
 	assert.Contains(t, s, `<span class="ansi-fg-1">red &lt;b&gt;</span>`)
 	assert.Contains(t, s, `<span class="ansi-fg-1">still red</span>`)
 	assert.Contains(t, s, "plain\uFFFD")
-	assert.Contains(t, p.get(path+"?find=%3Cb"), `red <mark>&lt;b</mark>&gt;`)
+	assert.Contains(t, p.read(path+"?find=%3Cb"), `red <mark>&lt;b</mark>&gt;`)
 }
 
 func TestLogsThatThereAreNotOrThatBreakOffSayWhy(t *testing.T) {
 	p, path := withLogs(t, func(io.Writer) error { return fmt.Errorf("%w: it has not begun", jobs.ErrNoPod) })
-	s := p.get(path)
+	s := p.read(path)
 	assert.Contains(t, s, "has no logs of attempt 0")
 	assert.Contains(t, s, "No lines.")
-	assert.Equal(t, http.StatusNotFound, p.ask(path+"/download", nil).Code)
+	assert.Equal(t, http.StatusNotFound, p.send("GET", path+"/download", nil).Code)
 
 	p.service.logs = func(_ uint32, _ jobs.LogOptions, w io.Writer) error {
 		_, _ = io.WriteString(w, "this is line 1\n")
 		return errNoLogs
 	}
-	s = p.get(path)
+	s = p.read(path)
 	assert.Contains(t, s, "this is line 1")
 	assert.Contains(t, s, "The logs broke off behind these lines")
-	assert.PanicsWithError(t, http.ErrAbortHandler.Error(), func() { p.ask(path+"/download", nil) }, "who downloads can tell that it is not whole")
+	assert.PanicsWithError(t, http.ErrAbortHandler.Error(), func() { p.send("GET", path+"/download", nil) }, "who downloads can tell that it is not whole")
 
 	p.service.logs = func(uint32, jobs.LogOptions, io.Writer) error { return nil }
-	assert.Contains(t, p.get(path), "It has written nothing.")
-	assert.Equal(t, http.StatusNotFound, p.ask("/runs/"+uuid.NewString()+"/logs", nil).Code)
+	assert.Contains(t, p.read(path), "It has written nothing.")
+	assert.Equal(t, http.StatusNotFound, p.send("GET", "/runs/"+uuid.NewString()+"/logs", nil).Code)
 }
 
 func TestLogsAreDownloadedWholeAsAFile(t *testing.T) {
 	p, path := withLogs(t, numbered(1, 5000))
-	w := p.ask(path+"/download?attempt=0", nil)
+	w := p.send("GET", path+"/download?attempt=0", nil)
 	assert.Equal(t, http.StatusOK, w.Code)
 	assert.Equal(t, "text/plain; charset=utf-8", w.Header().Get("Content-Type"))
 	assert.Regexp(t, `^attachment; filename=run-[0-9a-f-]+-attempt-0\.log$`, w.Header().Get("Content-Disposition"))
@@ -195,15 +195,15 @@ func TestLogsAreThoseOfOneAttemptAndOneContainer(t *testing.T) {
 	p.apply(core.JobSpec{ID: "j", PodSpec: []byte(`{"initContainers":[{"name":"first"}],"containers":[{"name":"main"}]}`), RetryConfig: core.RetryConfig{MaxRetries: 1}})
 	run := p.trigger("j")
 	p.pod(run, 1)
-	for p.until(run, core.OrchestratorContainerCreating).RetryAttempt == 0 {
+	for p.reaches(run, core.OrchestratorContainerCreating).RetryAttempt == 0 {
 	}
 	path := "/runs/" + run.String() + "/logs"
-	s := p.get(path + "?attempt=0&container=first")
+	s := p.read(path + "?attempt=0&container=first")
 	assert.Contains(t, s, "attempt 0 of &#34;first&#34;")
 	assert.Contains(t, s, `<option value="first" selected>`)
 	assert.Contains(t, s, `<option value="0" selected>`)
 	assert.NotContains(t, s, "data-every", "an attempt that has ended writes nothing more")
-	assert.Contains(t, p.get(path), "attempt 1 of &#34;&#34;")
+	assert.Contains(t, p.read(path), "attempt 1 of &#34;&#34;")
 	assert.Equal(t, "/runs/"+run.String()+"/logs/download?attempt=0&container=first", link(t, s, "Download all"))
 }
 
@@ -216,7 +216,7 @@ func TestLogsWithAColourForEachLetterMakeABoundedPage(t *testing.T) {
 		}
 		return nil
 	})
-	s := p.get(path)
+	s := p.read(path)
 	assert.Less(t, len(s), 2<<20)
 	assert.Contains(t, s, strings.Repeat("ab", 300), "the last lines have no colours")
 }

@@ -22,26 +22,9 @@ const (
 	mapFailed = 30  // the rail of retrying
 )
 
-// jobDrawing collects an SVG of escaped parts.
-type jobDrawing struct{ strings.Builder }
-
-// add writes markup; the strings among its values are escaped.
-func (d *jobDrawing) add(format string, values ...any) {
-	for i, v := range values {
-		if s, ok := v.(string); ok {
-			values[i] = template.HTMLEscapeString(s)
-		}
-	}
-	_, _ = fmt.Fprintf(d, format, values...)
-}
-
-func (d *jobDrawing) svg() template.HTML {
-	return template.HTML(d.String()) //nolint:gosec // add escapes all texts
-}
-
 // runMapDrawing draws the map with one run's way.
 type runMapDrawing struct {
-	jobDrawing
+	markup
 	q     *visit
 	row   map[core.OrchestratorStatus]int
 	rail  map[core.OrchestratorStatus]int // x of a state's rail
@@ -81,7 +64,7 @@ func (q *visit) drawRunMap(path []runStep) template.HTML {
 		m.box(s)
 	}
 	m.add(`</svg>`)
-	return m.svg()
+	return m.html()
 }
 
 // words tell the way as a text.

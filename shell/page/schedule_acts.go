@@ -39,7 +39,7 @@ func scheduleActs() []act {
 		},
 		{
 			on: on, name: "waiting/{occurrence}/cancel", method: "POST", api: "/v1/recurring/{id}/waiting/{occurrence}/cancel", label: "Cancel this time", danger: true, done: "The time that waited was cancelled.",
-			says: "The time that waits for its turn is cancelled: nothing is made for it.", fields: []field{{Name: "reason", Label: "Reason"}},
+			says: "The time that waits for its turn is cancelled: nothing is made for it.", fields: []field{reasonField},
 		},
 		{
 			on: on, name: "backfill", method: "POST", api: "/v1/backfills", label: "Backfill", done: "The backfill was created.",
@@ -117,6 +117,6 @@ func (q *visit) backfillFields() ([]field, error) {
 		{Name: "to", Label: "To", Type: fieldTime, Help: "Left out: now."},
 		{Name: "max_active", Label: "At a time", Type: fieldNumber, Help: "How many of its times may run at once."},
 		{Name: "limit", Label: "At most", Type: fieldNumber},
-		{Name: "reason", Label: "Reason"},
+		reasonField,
 	}, nil
 }

@@ -23,7 +23,6 @@ func scheduleViews() []viewRoute {
 		{"/recurring/{id}", "/schedules", (*visit).recurring},
 		{"/calendar", "/calendar", (*visit).calendar},
 		{"/occurrences", "/calendar", (*visit).occurrences},
-		{"/occurrences/{id}", "/calendar", (*visit).occurrence},
 	}
 }
 
@@ -43,12 +42,25 @@ func fires(expr, zone string, days schedule.DayMatch) cell {
 	return when
 }
 
-// nameOfRecurring is what people call a recurring action.
-func nameOfRecurring(r wire.RecurringSummary) string {
-	if r.Description != nil {
-		return clip(*r.Description, 120)
+// whenOf says when a schedule of any kind fires: at the times of an expression, or so long after each end.
+func whenOf(expr, zone string, days schedule.DayMatch, period time.Duration) cell {
+	if expr == "" {
+		return textOf("after each end: every " + precisely(period))
 	}
-	return r.Provider + " " + r.ActionType
+	return fires(expr, zone, days)
+}
+
+// nameOfRecurring is what people call a recurring action: by its description, or else by what it does.
+func nameOfRecurring(description *string, provider, actionType string) string {
+	if description != nil {
+		return *description
+	}
+	return provider + " " + actionType
+}
+
+// nameInList is [nameOfRecurring] of an entry of a list.
+func nameInList(r wire.RecurringSummary) string {
+	return clip(nameOfRecurring(r.Description, r.Provider, r.ActionType), 120)
 }
 
 // recurring shows one recurring action.
@@ -68,7 +80,7 @@ func (q *visit) recurring() (view, error) {
 	}
 	ended := a.Ended(effects.TimeOf(q.now))
 	s := scheduleState(a.Enabled, ended)
-	v := view{Kind: "Recurring action", Title: titleOf(a), State: &s, Crumbs: []link{{Text: "Schedules", Href: q.page("/schedules")}}}
+	v := view{Kind: "Recurring action", Title: nameOfRecurring(a.Description, a.ActionTemplate.Provider, a.ActionTemplate.ActionType), State: &s, Crumbs: []link{{Text: "Schedules", Href: q.page("/schedules")}}}
 	names := []string{"trigger", pausing(!a.Enabled, ended), "skip-next", "edit", "backfill", "delete"}
 	if ended {
 		names = slices.DeleteFunc(names, func(n string) bool { return n == "skip-next" })
@@ -91,13 +103,6 @@ func (q *visit) recurring() (view, error) {
 	return v, nil
 }
 
-func titleOf(a wire.RecurringAction) string {
-	if a.Description != nil {
-		return *a.Description
-	}
-	return a.ActionTemplate.Provider + " " + a.ActionTemplate.ActionType
-}
-
 func (q *visit) recurringFacts(a wire.RecurringAction, p wire.Preview) []fact {
 	when := textOf(p.Description)
 	if !strings.Contains(p.Description, a.Timezone) { // it names each zone but UTC
@@ -106,7 +111,7 @@ func (q *visit) recurringFacts(a wire.RecurringAction, p wire.Preview) []fact {
 	own := facts(
 		fact{"When", when}, fact{"Expression", codeOf(a.CronExpr)}, fact{"Next", q.at(a.NextExecutionAt)}, fact{"Last", q.at(a.LastExecutedAt)},
 		fact{"Last success", q.at(a.LastSuccessAt)}, fact{"Paused until", q.at(a.PausedUntil)},
-		fact{"Usually takes", usually(a.Durations)}, fact{"Executions", textOf(strconv.FormatUint(a.ExecutionCount, 10))}, fact{"Missed", count(a.MissedCount)}, fact{"Skipped", count(a.SkippedCount)},
+		fact{"Usually takes", usually(a.Durations)}, fact{"Executions", number(a.ExecutionCount)}, fact{"Missed", count(a.MissedCount)}, fact{"Skipped", count(a.SkippedCount)},
 		fact{"Deduplicated", count(a.DeduplicatedCount)}, fact{"Cancelled", count(a.CancelledCount)}, fact{"Expired", count(a.ExpiredCount)}, fact{"Next times to skip", count(uint64(a.SkipNext))},
 		fact{"Tool", codeOf(a.ActionTemplate.Provider)}, fact{"Type", textOf(a.ActionTemplate.ActionType)}, fact{"Dedup key", codeOf(or(a.ActionTemplate.DedupKey))}, fact{"Overlap", textOf(string(a.Overlap))},
 		fact{"Start deadline", ofSeconds(a.StartDeadlineSeconds)}, fact{"Ends", q.at(a.EndsAt)}, fact{"Whose", whose(a.Namespace, a.Tenant)}, fact{"Labels", pairs(a.Labels)}, fact{"Metadata", pairs(a.ActionTemplate.Metadata)},
@@ -123,6 +128,12 @@ func usually(ms []int64) cell {
 	c := textOf(precisely(time.Duration(median(ms)) * time.Millisecond))
 	c.Hint = "the median of the last " + strconv.Itoa(len(ms))
 	return c
+}
+
+// median gives the middle one of some numbers.
+func median(all []int64) int64 {
+	sorted := slices.Sorted(slices.Values(all))
+	return sorted[len(sorted)/2]
 }
 
 // nextTimes shows the next times of a schedule, in its own zone and in that of the browser.

@@ -30,8 +30,8 @@ const (
 // scheduleFilters choose schedules, with those of the kind and the state.
 var (
 	scheduleFilters = []field{{Name: "name", Label: "Name has"}, {Name: "label", Label: "Label (name=value)"}} // read-only: tables
-	stateFilter     = field{Name: "state", Label: "Status", Type: fieldChoice, Options: []option{{"", "all"}, {stateOn, "on"}, {statePaused, "paused"}, {stateEnded, "ended"}}}
-	kindFilter      = field{Name: "kind", Label: "Kind", Type: fieldChoice, Options: []option{{"", "all"}, {kindRecurring, "recurring actions"}, {kindJob, "jobs"}, {kindPeriodic, "periodic actions"}}}
+	stateFilter     = field{Name: "state", Label: "Status", Type: fieldChoice, Options: []option{{}, {stateOn, "on"}, {statePaused, "paused"}, {stateEnded, "ended"}}}
+	kindFilter      = field{Name: "kind", Label: "Kind", Type: fieldChoice, Options: []option{{}, {kindRecurring, "recurring actions"}, {kindJob, "jobs"}, {kindPeriodic, "periodic actions"}}}
 )
 
 // schedulePart is one of the API's lists of which the list of all schedules is made.
@@ -75,7 +75,6 @@ func scheduleParts(kind, state string) ([]schedulePart, error) {
 // schedules lists the schedules of all kinds: the recurring actions, then the jobs, then the periodic actions. The
 // token of a page says in which of the lists it goes on.
 func (q *visit) schedules() (view, error) {
-	given := q.URL.Query()
 	fields := append([]field{kindFilter, stateFilter}, append(scheduleFilters, scopeFilters...)...)
 	f, asked, err := q.filtered("/schedules", fields)
 	if err != nil {
@@ -94,13 +93,8 @@ func (q *visit) schedules() (view, error) {
 	if f.Active {
 		t.Empty = "Nothing matches these filters."
 	}
-	whole := given.Get("page_token")
-	if whole != "" {
-		given.Del("page_token")
-		given.Del("done")
-		t.First = f.Path + query(given)
-	}
-	at, token, _ := strings.Cut(whole, ":")
+	t.First = q.firstPage("/schedules")
+	at, token, _ := strings.Cut(q.URL.Query().Get("page_token"), ":")
 	for at != "" && len(parts) > 1 && parts[0].key != at {
 		parts = parts[1:]
 	}
@@ -169,38 +163,28 @@ func (q *visit) schedulesOf(part schedulePart, params url.Values) (rows [][]cell
 }
 
 func (q *visit) recurringRow(r wire.RecurringSummary) []cell {
-	name := nameOfRecurring(r)
-	when := fires(r.CronExpr, r.Timezone, r.DayMatch)
 	return []cell{
-		textOf(name).to(q.page(pathOf("recurring", r.ID.String()))).wide(), when.wide(), scheduleState(r.Enabled, r.Ended), q.at(r.NextExecutionAt), q.at(r.LastExecutedAt),
-		textOf(strconv.FormatUint(r.ExecutionCount, 10)), textOf("recurring"), whose(r.Namespace, r.Tenant),
+		textOf(nameInList(r)).to(q.page(pathOf("recurring", r.ID.String()))).wide(), fires(r.CronExpr, r.Timezone, r.DayMatch).wide(), scheduleState(r.Enabled, r.Ended), q.at(r.NextExecutionAt), q.at(r.LastExecutedAt),
+		number(r.ExecutionCount), textOf("recurring"), whose(r.Namespace, r.Tenant),
 	}
 }
 
 func (q *visit) jobScheduleRow(j wire.JobSummary) []cell {
-	when := textOf("only when triggered")
-	if j.Schedule != "" {
-		when = fires(j.Schedule, j.Timezone, j.DayMatch)
-	}
 	return []cell{
-		q.linkOfSchedule(core.KindJob, j.ID, cmp.Or(j.Name, j.ID), j.Namespace, j.Tenant), when.wide(), scheduleState(!j.Paused, j.Ended), q.at(j.NextRunAt), whenEnded(q.at(j.LastRun.EndedAt)),
-		countOf(j.Counts.Dispatched), textOf("job"), whose(j.Namespace, j.Tenant),
+		q.linkOfSchedule(core.KindJob, j.ID, cmp.Or(j.Name, j.ID), j.Namespace, j.Tenant), firesJob(j.Schedule, j.Timezone, j.DayMatch).wide(), scheduleState(!j.Paused, j.Ended), q.at(j.NextRunAt), whenEnded(q.at(j.LastRun.EndedAt)),
+		number(j.Counts.Dispatched), textOf("job"), whose(j.Namespace, j.Tenant),
 	}
 }
 
 func (q *visit) periodicRow(a core.Action) []cell {
-	when := "after each end: every " + precisely(a.Recurrence.Period)
-	c := textOf(when)
-	if a.Recurrence.Cron != "" {
-		c = fires(a.Recurrence.Cron, a.Recurrence.Timezone, "")
-	}
+	r := a.Recurrence
 	last := effects.Time(0)
 	if a.LastRun != nil {
 		last = a.LastRun.FinishedAt
 	}
 	return []cell{
-		textOf(nameOfAction(a)).to(q.page(pathOf("actions", a.ID.String()))).wide(), c.wide(), badge(string(a.Status.Type)), q.at(a.Trigger.NextTickAt), whenEnded(q.at(last)),
-		textOf(strconv.FormatUint(uint64(a.Cycle), 10)), textOf("periodic"), whose(a.Namespace, a.Tenant),
+		textOf(nameOfAction(a)).to(q.page(pathOf("actions", a.ID.String()))).wide(), whenOf(r.Cron, r.Timezone, "", r.Period).wide(), badge(string(a.Status.Type)), q.at(a.Trigger.NextTickAt), whenEnded(q.at(last)),
+		number(uint64(a.Cycle)), textOf("periodic"), whose(a.Namespace, a.Tenant),
 	}
 }
 

@@ -99,7 +99,7 @@ func TestTheListOfSchedulesSaysHowOftenAJobRan(t *testing.T) {
 	p.apply(core.JobSpec{ID: "nightly", Schedule: "0 9 1 1 *"})
 	p.pod(p.trigger("nightly"), 0)
 	assert.Eventually(t, func() bool {
-		shown := words(p.get("/schedules"))
+		shown := p.text("/schedules")
 		return strings.Contains(shown, "now ended 1 job") || strings.Contains(shown, "ago ended 1 job")
 	}, 20*time.Second, 20*time.Millisecond)
 }

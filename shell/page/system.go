@@ -16,8 +16,6 @@ func systemViews() []viewRoute {
 	}
 }
 
-func systemActs() []act { return nil }
-
 // system shows how the daemon, its runners and its tenants are.
 func (q *visit) system() (view, error) {
 	var info wire.Info
@@ -52,20 +50,20 @@ func (q *visit) daemon() ([]block, error) {
 		return nil, err
 	}
 	out := []block{{Title: "This instance", Facts: facts(
-		fact{"Tools run", textOf(strconv.FormatInt(s.Running, 10))}, fact{"Batches committed", textOf(strconv.FormatUint(s.Batches, 10))},
-		fact{"Commits failed", textOf(strconv.FormatUint(s.CommitErrors, 10))}, fact{"Inputs refused", textOf(strconv.FormatUint(s.Refused, 10))},
+		fact{"Tools run", number(s.Running)}, fact{"Batches committed", number(s.Batches)},
+		fact{"Commits failed", number(s.CommitErrors)}, fact{"Inputs refused", number(s.Refused)},
 		fact{"99 of 100 woken within", textOf(within(s.LateSeconds))}, fact{"Loop lag, the most in the last minute", lagOf(s)},
 		fact{"Commits a second", textOf(strconv.FormatFloat(s.CommitsPerSecond, 'f', -1, 64))}, fact{"Inputs a second", textOf(strconv.FormatFloat(s.InputsPerSecond, 'f', -1, 64))},
 		fact{"Journal", textOf("batches " + strconv.FormatUint(s.JournalFrom, 10) + " to " + strconv.FormatUint(s.JournalSeq, 10))},
 	)}}
 	t := &table{Caption: "Instances", Head: []string{"Claim", "Holder", "Last sign of life", "Counts as gone", "Fencing token"}, Empty: "No instance holds a claim."}
 	for _, i := range s.Instances {
-		t.Rows = append(t.Rows, []cell{codeOf(i.Claim), codeOf(i.Holder), q.at(i.Renewed), q.at(i.Until), textOf(strconv.FormatUint(i.Token, 10))})
+		t.Rows = append(t.Rows, []cell{codeOf(i.Claim), codeOf(i.Holder), q.at(i.Renewed), q.at(i.Until), number(i.Token)})
 	}
 	out = append(out, block{Title: "Instances", Table: t})
 	aside := &table{Caption: "Set aside", Head: []string{"When", "Kind", "Id", "Why", "Bytes left"}, Empty: "All that was stored could be read."}
 	for _, a := range s.Quarantine {
-		aside.Rows = append(aside.Rows, []cell{q.at(a.At), codeOf(string(a.Kind)), codeOf(a.ID.String()), textOf(a.Reason).wide(), textOf(strconv.Itoa(a.Bytes))})
+		aside.Rows = append(aside.Rows, []cell{q.at(a.At), codeOf(string(a.Kind)), codeOf(a.ID.String()), textOf(a.Reason).wide(), number(a.Bytes)})
 	}
 	out = append(out, block{Title: "Set aside: what could not be read", ID: "quarantine", Table: aside})
 	if s.Settings != "" {
@@ -99,7 +97,7 @@ func (q *visit) runnerTable() ([]block, error) {
 	}
 	t := &table{Caption: "Runners of jobs", Head: []string{"Runner", "Status", "Since", "Pods", "Error"}, Empty: "No runner of jobs is configured."}
 	for _, r := range got.Runners {
-		t.Rows = append(t.Rows, []cell{codeOf(r.Name), badge(r.Status), q.at(r.Since), textOf(strconv.Itoa(r.Pods)), textOf(r.Error).wide()})
+		t.Rows = append(t.Rows, []cell{codeOf(r.Name), badge(r.Status), q.at(r.Since), number(r.Pods), textOf(r.Error).wide()})
 	}
 	return []block{{Title: "Runners of jobs", Table: t}}, nil
 }
@@ -114,7 +112,7 @@ func (q *visit) tenants() ([]block, error) {
 	}
 	t := &table{Caption: "Tenants", Head: []string{"Tenant", "Schedules", "Live actions", "Live runs", "Live pipelines", "Queues", "Stored bytes"}, Empty: "No tenant has anything."}
 	n := func(has, may int64) cell {
-		c := textOf(strconv.FormatInt(has, 10))
+		c := number(has)
 		if may > 0 {
 			c.Hint = "of " + strconv.FormatInt(may, 10)
 		}
@@ -149,7 +147,7 @@ func (q *visit) audit() (view, error) {
 		return view{}, err
 	}
 	for _, e := range got.Entries {
-		answer := textOf(strconv.Itoa(e.Status))
+		answer := number(e.Status)
 		if e.Refused() {
 			answer.Tone = toneBad
 		}

@@ -82,7 +82,8 @@ func (q *visit) lasted(from, to effects.Time) cell {
 	return c
 }
 
-// precisely gives a duration as people read it, to the millisecond where it is short.
+// precisely gives a duration as people read it: to the millisecond below a second, to the tenth below ten, to the second below an hour, and else to
+// the minute.
 func precisely(d time.Duration) string {
 	switch {
 	case d < time.Second:

@@ -193,5 +193,5 @@ func (q *visit) attemptRow(a core.Attempt) []cell {
 	if a.Output != "" {
 		why.More = append(why.More, cell{Text: clip(a.Output, 500), Code: true})
 	}
-	return []cell{textOf(strconv.FormatUint(uint64(a.Number), 10)), q.at(a.StartedAt), q.lasted(a.StartedAt, a.FinishedAt), why.wide()}
+	return []cell{number(uint64(a.Number)), q.at(a.StartedAt), q.lasted(a.StartedAt, a.FinishedAt), why.wide()}
 }

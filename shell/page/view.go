@@ -57,7 +57,6 @@ type cell struct {
 	At    *moment
 	Since string // the time, RFC 3339, from which on Text tells how long something lasts that goes on
 	More  []cell // further values behind it
-	Bar   int    // of a hundred, plus one; 0: none
 	Lines []string
 	Wide  bool // in a table it may take what room there is
 }

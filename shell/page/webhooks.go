@@ -79,14 +79,10 @@ func (q *visit) routeRow(r wire.WebhookRoute) []cell {
 	}
 	tool := codeOf(r.Tool)
 	tool.Hint = r.ActionType
-	refused := number(r.Rejected)
-	if r.Rejected > 0 {
-		refused.Tone = toneBad
-	}
 	name := codeOf(r.Name).to(q.page("/webhooks", "route", r.Name))
 	name.Hint = clip(r.Label, 120)
 	lost := q.page("/webhooks/refused", "actor", ofWebhooks+r.Name)
-	return []cell{name, signature, tool, takes.wide(), number(r.Accepted), refused.to(lost), number(r.Ignored).to(lost), number(r.Replayed), whose(r.Namespace, r.Tenant)}
+	return []cell{name, signature, tool, takes.wide(), number(r.Accepted), badCount(r.Rejected).to(lost), number(r.Ignored).to(lost), number(r.Replayed), whose(r.Namespace, r.Tenant)}
 }
 
 // receivedRow shows a webhook by the action that it became.
@@ -197,7 +193,7 @@ func (q *visit) webhooksRefused() (view, error) {
 		return view{}, err
 	}
 	for _, e := range got.Entries {
-		answer := textOf(strconv.Itoa(e.Status))
+		answer := number(e.Status)
 		if e.Refused() {
 			answer.Tone = toneBad
 		}

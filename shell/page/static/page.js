@@ -28,7 +28,7 @@
       const r = await fetch(form.dataset.preview + "?" + new URLSearchParams([...new FormData(form)].filter(([k]) => asks.includes(k))), { headers: { Accept: "text/html" } });
       const doc = new DOMParser().parseFromString(await r.text(), "text/html");
       const part = doc.getElementById("main");
-      if (n === asked && part) out.replaceChildren(...part.querySelectorAll(".notice, .facts, .table, ul, p"));
+      if (n === asked && part) out.replaceChildren(...part.querySelectorAll(".notice, .facts"));
     };
     form.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(() => show().catch(() => {}), 300); });
     show().catch(() => {});
@@ -37,26 +37,24 @@
   // Live: what the server says has changed is loaded anew, and put in place of what is shown unless somebody is
   // pointing at it, typing in it or reading it with a selection.
   if (!main.hasAttribute("data-live")) return;
-  let tag = "", waiting = false, busy = false, over = false, pointed = false, seen = Date.now();
+  let tag = "", waiting = false, busy = false, ended = false, seen = Date.now();
   let lives = 0, ahead = NaN; // when the stream was known to live; by how much the browser's clock is ahead of the server's
-  main.addEventListener("pointerenter", () => { pointed = true; }, true);
-  main.addEventListener("pointerleave", (e) => { if (e.target === main) { pointed = false; later(); } });
   const held = () => {
     const s = getSelection();
     const focused = document.activeElement;
     const inMain = focused && focused !== main && main.contains(focused);
-    const over = [...main.querySelectorAll("a:hover, button:hover, input:hover, select:hover, tr:hover, pre:hover, summary:hover")].length > 0;
-    return over || inMain || (s && !s.isCollapsed && main.contains(s.anchorNode));
+    const pointed = [...main.querySelectorAll("a:hover, button:hover, input:hover, select:hover, tr:hover, pre:hover, summary:hover")].length > 0;
+    return pointed || inMain || (s && !s.isCollapsed && main.contains(s.anchorNode));
   };
   const later = () => { if (waiting) refresh(); };
   main.addEventListener("focusout", () => setTimeout(later, 50));
-  main.addEventListener("mouseleave", later);
+  main.addEventListener("pointerleave", later);
   document.addEventListener("selectionchange", () => setTimeout(later, 200));
   document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
 
   const say = (text) => { if (told.textContent !== text) told.textContent = text; };
   async function refresh() {
-    if (over) return; // what was followed has ended
+    if (ended) return; // what was followed
     waiting = true;
     if (document.hidden || busy) return;
     if (held()) { say("Changed: shown when you let go"); setTimeout(later, 2000); return; }
@@ -75,7 +73,7 @@
       const to = doc.getElementById("main");
       if (main.dataset.every) {
         if (to.dataset.every) main.dataset.every = to.dataset.every;
-        else { delete main.dataset.every; over = true; }
+        else { delete main.dataset.every; ended = true; }
       }
       swap(to);
       seen = Date.now();
@@ -155,7 +153,6 @@
     if (m.state === "lost") say("Not connected: trying again");
     if (m.state === "live" && !waiting) say("");
   };
-  let poll;
   if (window.SharedWorker) {
     const port = new SharedWorker(worker, { name: "orrery" + base }).port;
     port.addEventListener("message", (e) => heard(e.data));
@@ -164,7 +161,7 @@
     addEventListener("pagehide", () => port.postMessage({ bye: true }));
     addEventListener("pageshow", (e) => { if (e.persisted) { port.postMessage({ open: url }); refresh(); } });
   } else {
-    poll = setInterval(() => { if (!document.hidden) refresh(); }, 5000);
+    setInterval(() => { if (!document.hidden) refresh(); }, 5000);
   }
   // What the server does not tell of, such as lines of logs, is asked for instead. How long to wait may change with each answer.
   let asked = Date.now();
