@@ -441,7 +441,9 @@ func (a Action) Terms() []effects.Term {
 	if a.Ledger != nil && !ended { // no state of a build before core.Version 10 has one: its lists need not be built anew
 		terms = append(terms, effects.Term{Name: TermWithin(TermRecurs, of), At: a.CreatedAt, Counted: true})
 	}
-	return withEnd(withLabels(terms, a.CreatedAt, a.Labels, of), at, ended)
+	terms = withLabels(terms, a.CreatedAt, a.Labels, of)
+	failed, has := a.failedAt()
+	return withEnd(withFailure(terms, failed, has, of), at, ended)
 }
 
 func (a *Action) refuseStale(e Event, run uint32) []effects.Effect {

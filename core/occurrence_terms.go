@@ -134,7 +134,7 @@ func (o Occurrence) Terms() []effects.Term {
 	if o.Backfill != uuid.Nil {
 		terms = append(terms, effects.Term{Name: TermWithin(BackfillTerm(o.Backfill), of), At: o.DueAt})
 	}
-	if has {
+	if terms = o.withSpan(terms); has {
 		terms = append(terms, effects.Term{Name: TermWithin(TermEnded, of), At: ended})
 	}
 	return withEnd(terms, ended, has)

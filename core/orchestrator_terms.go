@@ -16,6 +16,8 @@ func (o Orchestrator) Terms() []effects.Term {
 	if o.Cleanup.Failing() {
 		terms = append(terms, effects.Term{Name: TermCleanupFailed, At: o.CreatedAt, Counted: true})
 	}
+	failed, has := o.failedAt()
+	terms = withFailure(terms, failed, has, o.scope())
 	at, ended := o.endedAt()
 	return withEnd(terms, at, ended && !o.mustBeKept())
 }

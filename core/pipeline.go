@@ -435,7 +435,9 @@ func (p Pipeline) Terms() []effects.Term {
 		return nil
 	}
 	at, ended := p.endedAt()
-	return withEnd(listed(p.CreatedAt, StatusTerm(p.Phase.Type), p.scope()), at, ended)
+	failed, has := p.failedAt()
+	terms := p.withWaiting(listed(p.CreatedAt, StatusTerm(p.Phase.Type), p.scope()))
+	return withEnd(withFailure(terms, failed, has, p.scope()), at, ended)
 }
 
 func (p Pipeline) outstanding() []effects.Outer { return p.Pending.outstanding() }

@@ -314,7 +314,8 @@ func (s Strategy) endedAt() (Time, bool) { return s.FinishedAt, s.Status.Ended()
 // may be forgotten.
 func (s Strategy) Terms() []effects.Term {
 	at, ended := s.endedAt()
-	return withEnd(listed(s.CreatedAt, StatusTerm(s.Status), s.scope()), at, ended)
+	failed, has := s.failedAt()
+	return withEnd(withFailure(listed(s.CreatedAt, StatusTerm(s.Status), s.scope()), failed, has, s.scope()), at, ended)
 }
 
 // AppendJSON appends the stored form.

@@ -409,7 +409,9 @@ func (t Task) mustBeKept() bool { return len(t.Pending.Open) > 0 }
 // forgotten.
 func (t Task) Terms() []effects.Term {
 	at, ended := t.endedAt()
-	return withEnd(listed(t.CreatedAt, StatusTerm(t.State.Type), t.scope()), at, ended && !t.mustBeKept())
+	failed, has := t.failedAt()
+	terms := withFailure(listed(t.CreatedAt, StatusTerm(t.State.Type), t.scope()), failed, has, t.scope())
+	return withEnd(terms, at, ended && !t.mustBeKept())
 }
 
 // AppendJSON appends the stored form.

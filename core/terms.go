@@ -9,7 +9,7 @@ import (
 
 // IndexVersion names the list terms that [State.Terms] gives. The records of a database
 // that was written with others must be reindexed: see [ReindexedKinds] and [FormerTerms].
-const IndexVersion = "3"
+const IndexVersion = "4"
 
 // TermAll is the list term of all machines of a kind, by their creation.
 const TermAll = "all"
@@ -166,7 +166,7 @@ func ReindexedKinds() []effects.Kind {
 
 // FormerTerms lists the list terms under which a machine may have stood before [IndexVersion],
 // but for those under which it stands still. They are those of version 1: version 2 had those of now but
-// for [RouteTerm].
+// for [RouteTerm], version 3 those but for [TermFailed], [WaitsTerm] and [SpanTerm].
 func FormerTerms(s State) []effects.Term {
 	if o, ok := s.(Occurrence); ok {
 		if o.Schedule != "" {

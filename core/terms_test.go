@@ -29,6 +29,9 @@ func checkTerms(t tb, s core.State) {
 	at, ended := core.EndedAt(s)
 	want := ended && !core.MustBeKept(s) && core.ExpireEvent(kind) != nil
 	require.Equal(t, want, slices.Contains(terms, effects.Term{Name: core.TermEnded, At: at}), "%v", terms)
+	failed, has := core.FailedAt(s)
+	require.Equal(t, has, slices.Contains(terms, effects.Term{Name: core.TermWithin(core.TermFailed, core.ScopeOf(s)), At: failed}), "%v", terms)
+	require.False(t, has && failed.IsZero(), "%s has failed at no time", s.Ref())
 	for _, former := range core.FormerTerms(s) {
 		require.False(t, hasTerm(terms, former.Name), "%v", former)
 	}

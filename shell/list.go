@@ -35,6 +35,9 @@ type Page struct {
 	// of: mostly those of creation. Zero: no bound. Lists of occurrences have these bounds in their filter, and
 	// those of the items of a queue, which are in the order of the queue, have none.
 	From, To core.Time
+	// FailedSince narrows lists of actions, pipelines, tasks, strategies and runs to what has failed at that time or
+	// later, and puts them in the order in which it did. It takes the place of From and To. Zero: no such bound.
+	FailedSince core.Time
 	// OldestFirst turns a list around that gives the newest first.
 	OldestFirst bool
 	// Scopes are the tenants that a list over more than one tenant is about, in their
@@ -68,8 +71,9 @@ const (
 
 // MachineFilter chooses machines of the runbooks; zero fields choose all.
 type MachineFilter struct {
-	Scope  *Scope
-	Status string // as the machine's own list term has it
+	Scope    *Scope
+	Status   string       // as the machine's own list term has it
+	WaitsFor core.WaitFor // of pipelines: one of [core.AnsweredWaits]
 }
 
 // statusTerm gives the list term of a status; "" if the status is empty.
@@ -100,7 +104,14 @@ func hasStatus(s core.State, term string) bool {
 
 func listOf[S core.State](ctx context.Context, e *Engine, kind effects.Kind, f MachineFilter, p Page) ([]S, string, error) {
 	status := statusTerm(f.Status)
-	return list(ctx, e, filter{kind: kind, scope: f.Scope, status: status}, p, func(s S) bool { return hasStatus(s, status) })
+	of := filter{kind: kind, scope: f.Scope, status: status}
+	waits := ""
+	if f.WaitsFor != "" {
+		waits = core.WaitsTerm(f.WaitsFor)
+		of.also = append(of.also, waits)
+		of.token = waits + status
+	}
+	return list(ctx, e, of, p, func(s S) bool { return hasStatus(s, status) && hasStatus(s, waits) })
 }
 
 func hasLabels(have, want map[string]string) bool {

@@ -28,11 +28,17 @@ type index struct {
 	// from and until bound a list by time: it has those at from or later, and before until. Zero: no
 	// bound.
 	from, until core.Time
+	// floors bounds some of the lists further: of what is earlier nothing is asked for.
+	floors map[string]core.Time
 }
 
 // paged gives a list index in the direction and within the bounds of a page.
 func (x index) paged(p Page) index {
 	x.newest, x.from, x.until = !p.OldestFirst, p.From, p.To
+	if !p.FailedSince.IsZero() {
+		x.from, x.until = p.FailedSince, 0
+		x.names = append(slices.Clone(x.names), core.TermFailed, p.FailedSince.String())
+	}
 	if p.OldestFirst {
 		x.names = append(slices.Clone(x.names), "oldest")
 	}
@@ -112,6 +118,9 @@ func (f *filter) names(p Page) (names []string) {
 
 // groups chooses the lists for a filter.
 func (f *filter) groups(tx store.ReadTx, p Page) (groups [][]string, err error) {
+	if !p.FailedSince.IsZero() {
+		return f.failed(tx, p)
+	}
 	for _, term := range f.more {
 		groups = append(groups, []string{term})
 	}
@@ -147,6 +156,24 @@ func (f *filter) groups(tx store.ReadTx, p Page) (groups [][]string, err error) 
 		groups = [][]string{{core.TermAll}}
 	}
 	return groups, nil
+}
+
+// failed gives the lists of what has failed, which have an order of their own, so that no others can be read with them.
+func (f *filter) failed(tx store.ReadTx, p Page) ([][]string, error) {
+	var group []string
+	for _, s := range f.scopes(p) {
+		group = append(group, core.TermWithin(core.TermFailed, s))
+	}
+	switch {
+	case len(group) > 0:
+		return [][]string{group}, nil
+	case p.Among != nil:
+		names, complete, err := f.ofTenants(tx, core.TermFailed, p.Among)
+		if err != nil || complete {
+			return [][]string{append([]string{}, names...)}, err
+		}
+	}
+	return [][]string{{core.TermFailed}}, nil
 }
 
 // begun gives the lists whose terms begin with what the filter says, of the tenants that it is about; nil if it says

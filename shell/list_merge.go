@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/bits"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -81,6 +82,9 @@ func (m *merge) next(after store.Cursor) (c store.Cursor, ok bool, err error) {
 		m.heads = make([]head, len(m.terms))
 		for i := range m.heads {
 			m.heads[i] = head{last: after, more: true}
+			if floor := m.of.floors[m.terms[i]]; !m.of.newest && after.At < floor {
+				m.heads[i].last = store.Cursor{At: floor}
+			}
 		}
 	}
 	for i := range m.heads {
@@ -113,6 +117,11 @@ func (m *merge) fill(i int, after store.Cursor) error {
 	h.found, h.more = found, len(found) == m.ahead
 	if len(found) > 0 {
 		h.last = found[len(found)-1]
+	}
+	if floor := m.of.floors[m.terms[i]]; m.of.newest && floor > 0 {
+		if n := slices.IndexFunc(found, func(c store.Cursor) bool { return c.At < floor }); n >= 0 {
+			h.found, h.more = found[:n], false
+		}
 	}
 	return nil
 }

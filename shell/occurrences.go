@@ -32,8 +32,10 @@ type OccurrenceFilter struct {
 	Manual     *bool           // triggered by hand, or not
 	Backfill   uuid.UUID       // the backfill that asked for it
 	// From and To choose entries that begin in [From, To): an entry of several times counts by the
-	// first of them.
+	// first of them, unless Spanning is set.
 	From, To core.Time
+	// Spanning chooses, with From, also those that begin before From, and end then or later.
+	Spanning bool
 }
 
 // Get reads an entry; the error wraps [ErrNotFound] if it does not exist.
@@ -46,7 +48,15 @@ func (o Occurrences) List(ctx context.Context, f OccurrenceFilter, p Page) ([]co
 	if err := o.e.loop.Indexed(ctx); err != nil {
 		return nil, "", err
 	}
-	return page(ctx, o.e.store, f.index(p), p, f.keeps)
+	return f.read(ctx, o.e.store, p)
+}
+
+// read reads a page of what the filter chooses.
+func (f OccurrenceFilter) read(ctx context.Context, st store.Store, p Page) ([]core.Occurrence, string, error) {
+	if f.Spanning && !f.From.IsZero() {
+		return f.readSpanning(ctx, st, p)
+	}
+	return page(ctx, st, f.index(p), p, f.keeps)
 }
 
 // index is what the filter's pages are read from.
@@ -66,7 +76,8 @@ func (f OccurrenceFilter) keeps(o core.Occurrence) bool {
 		f.Manual != nil && o.Manual != *f.Manual, f.Backfill != uuid.Nil && o.Backfill != f.Backfill:
 		return false
 	}
-	return (f.From.IsZero() || f.From <= o.DueAt) && (f.To.IsZero() || o.DueAt < f.To)
+	begins := f.From.IsZero() || f.From <= o.DueAt || f.Spanning && f.From <= o.LastDueAt
+	return begins && (f.To.IsZero() || o.DueAt < f.To)
 }
 
 // names gives what a page token is bound to.
@@ -74,6 +85,9 @@ func (f OccurrenceFilter) names(p Page) []string {
 	names := []string{
 		string(f.Schedule), f.ScheduleID.String(), f.Name, string(f.Verdict), string(f.Outcome), f.Backfill.String(), f.From.String(), f.To.String(),
 		fmt.Sprint(f.Manual != nil, f.Manual != nil && *f.Manual),
+	}
+	if f.Spanning {
+		names = append(names, "spanning")
 	}
 	for _, s := range f.scopes(p) {
 		names = append(names, s.Namespace, s.Tenant)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -19,6 +20,9 @@ import (
 // ledgerTenants own the entries of the tests.
 var ledgerTenants = []Scope{{Namespace: "a", Tenant: "x"}, {Namespace: "a", Tenant: "y"}, {Namespace: "b", Tenant: "x"}}
 
+// aYear is when the times of the tests are, in milliseconds.
+const aYear = 365 * 24 * 3600 * 1000
+
 func drawEntry(t *rapid.T, id uuid.UUID) core.Occurrence {
 	of := rapid.SampledFrom(ledgerTenants).Draw(t, "tenant")
 	o := core.Occurrence{
@@ -27,7 +31,12 @@ func drawEntry(t *rapid.T, id uuid.UUID) core.Occurrence {
 		Schedule: rapid.SampledFrom(core.OccurrenceSchedules()).Draw(t, "schedule"), Manual: rapid.Bool().Draw(t, "manual"),
 		Name: rapid.SampledFrom([]string{"nightly", "hourly"}).Draw(t, "name"), Latest: rapid.Bool().Draw(t, "latest"),
 	}
-	o.LastDueAt, o.DecidedAt = o.DueAt, o.DueAt+100
+	span := rapid.SampledFrom([]time.Duration{0, 0, time.Millisecond, 8 * time.Millisecond, time.Hour, 5 * time.Hour, 5000 * time.Hour}).Draw(t, "span")
+	if rapid.Bool().Draw(t, "long ago") { // it may reach the times that filters are about
+		o.DueAt -= effects.Time(rapid.SampledFrom([]time.Duration{time.Hour, 4 * time.Hour, 5000 * time.Hour}).Draw(t, "how long ago").Milliseconds())
+	}
+	o.DueAt += aYear
+	o.LastDueAt, o.DecidedAt = o.DueAt.Add(span), o.DueAt+100
 	o.RecurringID = uuid.UUID{0: byte(slices.Index(ledgerTenants, of)), 15: o.Name[0]}
 	if o.Schedule == core.KindJob {
 		o.RecurringID = core.JobRef(of.Namespace, of.Tenant, o.Name).ID
@@ -78,11 +87,13 @@ func drawOccurrenceFilter(t *rapid.T, entries []core.Occurrence) (f OccurrenceFi
 		f.Backfill = uuid.UUID{15: 7}
 	}
 	if some("from") {
-		f.From = effects.Time(rapid.Int64Range(1, 20).Draw(t, "from when"))
+		f.From = aYear + effects.Time(rapid.Int64Range(1, 20).Draw(t, "from when"))
+		f.Spanning = rapid.Bool().Draw(t, "spanning")
 	}
 	if some("to") {
-		f.To = effects.Time(rapid.Int64Range(1, 20).Draw(t, "to when"))
+		f.To = aYear + effects.Time(rapid.Int64Range(1, 20).Draw(t, "to when"))
 	}
+	p.OldestFirst = rapid.Bool().Draw(t, "oldest first")
 	return f, p
 }
 
@@ -107,6 +118,9 @@ func TestTheListOfOccurrencesGivesWhatItsFilterChoosesInFullPages(t *testing.T) 
 		slices.SortFunc(entries, func(a, b core.Occurrence) int {
 			return cmp.Or(cmp.Compare(b.DueAt, a.DueAt), slices.Compare(b.ID[:], a.ID[:]))
 		})
+		if p.OldestFirst {
+			slices.Reverse(entries)
+		}
 		for _, o := range entries {
 			of := Scope{Namespace: o.Namespace, Tenant: o.Tenant}
 			if f.keeps(o) && (f.Scope != nil || len(p.Scopes) == 0 || slices.Contains(p.Scopes, of)) && (p.Visible == nil || p.Visible(o)) {
@@ -116,7 +130,7 @@ func TestTheListOfOccurrencesGivesWhatItsFilterChoosesInFullPages(t *testing.T) 
 		p.Limit = rapid.IntRange(1, 5).Draw(t, "limit")
 		var got []uuid.UUID
 		for {
-			list, next, err := page(context.Background(), st, f.index(p), p, f.keeps)
+			list, next, err := f.read(context.Background(), st, p)
 			require.NoError(t, err)
 			for _, o := range list {
 				got = append(got, o.ID)
@@ -132,10 +146,44 @@ func TestTheListOfOccurrencesGivesWhatItsFilterChoosesInFullPages(t *testing.T) 
 		other := f
 		other.Verdict, other.Outcome = core.VerdictExpired, core.StatusFailed
 		if p.Token != "" && (f.Verdict != other.Verdict || f.Outcome != other.Outcome) {
-			_, _, err := page(context.Background(), st, other.index(p), p, other.keeps)
+			_, _, err := other.read(context.Background(), st, p)
 			require.ErrorIs(t, err, ErrPageToken, "a token of another list")
 		}
 	})
+}
+
+// What reaches into a day is found without reading what ended before it, however much that is.
+func TestWhatReachesIntoADayIsFoundWithoutReadingAllThatWasBefore(t *testing.T) {
+	st := memory.New()
+	defer func() { require.NoError(t, st.Close()) }()
+	hour := effects.Time(time.Hour.Milliseconds())
+	day := effects.Time(aYear)
+	require.NoError(t, st.Update(context.Background(), func(tx store.Tx) error {
+		var writes []store.Write
+		for n := range 3000 { // one an hour, of half an hour; each hundredth of three days
+			o := core.Occurrence{
+				ID: uuid.UUID{13: 1, 14: byte(n >> 8), 15: byte(n)}, DueAt: day - effects.Time(n+2)*hour, Verdict: core.VerdictSkipped, Count: 30,
+				Schedule: core.KindRecurring, Namespace: "a", Tenant: "x",
+			}
+			if o.LastDueAt = o.DueAt + hour/2; n%100 == 50 {
+				o.LastDueAt = o.DueAt + 72*hour
+			}
+			writes = append(writes, store.Write{Kind: core.KindOccurrence, ID: o.ID, State: o.AppendJSON(nil), Terms: o.Terms()})
+		}
+		require.NoError(t, tx.AppendJournal(1, 1, []byte(`{}`)))
+		return tx.Put(1, writes)
+	}))
+	f, p := OccurrenceFilter{From: day, To: day + 24*hour, Spanning: true}, Page{}
+	list, next, err := f.read(context.Background(), st, p)
+	require.NoError(t, err)
+	require.Empty(t, next)
+	require.Len(t, list, 1)
+	require.Equal(t, day-52*hour, list[0].DueAt)
+	read := 0
+	p.Visible = func(core.State) bool { read++; return true }
+	_, _, err = f.read(context.Background(), st, p)
+	require.NoError(t, err)
+	require.LessOrEqual(t, read, 4, "it looks back as far as entries of that class reach")
 }
 
 // A filter that has lists reads no entry in vain.

@@ -148,6 +148,9 @@ func nextOf(s core.State) effects.Time {
 		if v.Recurrence.IsZero() {
 			return 0
 		}
+		if !v.RetryAt.IsZero() { // its time has come: what is due is the next attempt
+			return v.RetryAt
+		}
 		return v.Trigger.KeyTime()
 	}
 	return 0

@@ -141,7 +141,7 @@ func (s *Server) actions() machines[core.Action, wire.ActionSummary] {
 	return machines[core.Action, wire.ActionSummary]{
 		what: "action", get: s.engine.Actions().Get, id: idOfPath,
 		listing: listing[core.Action, wire.ActionSummary]{
-			params: []string{"status", "tool", "name", "label*", "recurs", "webhook", "route"}, timed: true,
+			params: []string{"status", "tool", "name", "label*", "recurs", "webhook", "route"}, timed: true, fails: true,
 			wide:  []string{"tool_input", "result", "raw_payload", "attempts"},
 			omit:  omitOfAction,
 			check: func(q query) error { _, err := statusOfAction(q); return err },

@@ -33,6 +33,7 @@ type listing[S, Out any] struct {
 	short  bool
 	lines  bool // it may be asked for as one element a line
 	timed  bool // it takes since and until, by the times of creation, which it is in the order of
+	fails  bool // it takes failed_since
 	inLine bool // it has an order of its own, which cannot be turned around
 }
 
@@ -80,6 +81,9 @@ func (l listing[S, Out]) known(filters ...string) []string {
 	out := slices.Concat(filters, l.params)
 	if l.timed {
 		out = append(out, "since", "until")
+	}
+	if l.fails {
+		out = append(out, "failed_since")
 	}
 	if len(l.wide) > 0 {
 		out = append(out, "include")
@@ -232,8 +236,14 @@ func ordered(q query, p *shell.Page) (err error) {
 	if p.To, err = q.time("until"); err != nil {
 		return err
 	}
-	if !p.From.IsZero() && !p.To.IsZero() && p.To <= p.From {
+	if p.FailedSince, err = q.time("failed_since"); err != nil {
+		return err
+	}
+	switch between := !p.From.IsZero() || !p.To.IsZero(); {
+	case !p.From.IsZero() && !p.To.IsZero() && p.To <= p.From:
 		return failf(http.StatusBadRequest, "until: %s is not after since, %s", p.To, p.From)
+	case between && !p.FailedSince.IsZero():
+		return failf(http.StatusBadRequest, "failed_since: it puts the list in the order of failures; since and until choose by creation: leave them out")
 	}
 	return nil
 }

@@ -32,6 +32,57 @@ func (a *api) inOrder(query string) (labels []string) {
 	}
 }
 
+// Of what failed today the time of creation says nothing.
+func TestWhatHasFailedIsListedInTheOrderInWhichItDid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := start(t, setup{})
+		begin := time.Now().UTC()
+		at := func(n int) string { return begin.Add(time.Duration(n) * time.Second).Format(time.RFC3339Nano) }
+		for i, label := range []string{"first made, last failed", "second", "third"} {
+			body := fmt.Sprintf(`{"tool_name":"fail","label":"%s","tenant":"%s","trigger":{"type":"scheduled","next_tick_at":"%s"}}`, label, []string{"x", "y"}[i%2], at(60-10*i))
+			require.Equal(t, http.StatusCreated, a.do("POST", "/v1/actions", body).status)
+		}
+		require.Equal(t, http.StatusCreated, a.do("POST", "/v1/actions", `{"tool_name":"echo","label":"fine"}`).status)
+		<-time.After(2 * time.Minute)
+		synctest.Wait()
+		assert.Equal(t, []string{"first made, last failed", "second", "third"}, a.inOrder("&failed_since="+at(0)))
+		assert.Equal(t, []string{"third", "second", "first made, last failed"}, a.inOrder("&order=oldest&failed_since="+at(0)))
+		assert.Equal(t, []string{"first made, last failed", "second"}, a.inOrder("&failed_since="+at(45)))
+		assert.Equal(t, []string{"second"}, a.inOrder("&tenant=y&tool=fail&failed_since="+at(0)))
+		assert.Empty(t, a.inOrder("&tool=echo&failed_since="+at(0)))
+		assert.Contains(t, a.do("GET", "/v1/actions?failed_since="+at(0)+"&since="+at(0), nil).errorText(), "failed_since: ")
+		for _, path := range []string{"/v1/runs", "/v1/pipelines", "/v1/tasks", "/v1/strategies"} {
+			assert.Equal(t, http.StatusOK, a.do("GET", path+"?failed_since="+at(0), nil).status, path)
+		}
+		assert.Equal(t, http.StatusBadRequest, a.do("GET", "/v1/backfills?failed_since="+at(0), nil).status)
+	})
+}
+
+func TestThePipelinesThatWaitForSomebodyAreListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := start(t, setup{})
+		asked := a.do("POST", "/v1/pipelines", `{"definition":{"name":"asked","phases":[{"name":"a","approval":{"message":"sure?"}}]}}`).str("id")
+		a.do("POST", "/v1/pipelines", `{"definition":{"name":"sleeps","phases":[{"name":"a","wait":{"duration_ms":600000}}]}}`)
+		synctest.Wait()
+		names := func(query string) (out []string) {
+			r := a.do("GET", "/v1/pipelines?"+query, nil)
+			require.Equal(t, http.StatusOK, r.status, r.body)
+			for _, p := range r.object()["pipelines"].([]any) {
+				out = append(out, p.(map[string]any)["name"].(string))
+			}
+			return out
+		}
+		assert.Equal(t, []string{"asked"}, names("waits_for=approval"))
+		assert.Equal(t, []string{"asked"}, names("waits_for=approval&status=running&namespace=default&tenant=default"))
+		assert.Empty(t, names("waits_for=approval&status=failed"))
+		assert.Empty(t, names("waits_for=signal"))
+		assert.Contains(t, a.do("GET", "/v1/pipelines?waits_for=child", nil).errorText(), `waits_for: "child" is unknown: use approval, manual, signal`)
+		require.Equal(t, http.StatusOK, a.do("POST", "/v1/pipelines/"+asked+"/approve", `{"phase":"a","approved":true}`).status)
+		synctest.Wait()
+		assert.Empty(t, names("waits_for=approval"))
+	})
+}
+
 func TestAListIsReadFromEitherEndAndBetweenTwoTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := start(t, setup{})

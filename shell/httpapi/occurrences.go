@@ -33,7 +33,7 @@ func (s *Server) occurrences() machines[core.Occurrence, core.Occurrence] {
 	return machines[core.Occurrence, core.Occurrence]{
 		what: "occurrence", get: s.engine.Occurrences().Get, id: idOfPath,
 		listing: listing[core.Occurrence, core.Occurrence]{
-			params: []string{"schedule", "schedule_id", "name", "verdict", "outcome", "manual", "backfill", "from", "to"},
+			params: []string{"schedule", "schedule_id", "name", "verdict", "outcome", "manual", "backfill", "from", "to", "spanning"},
 			check:  func(q query) error { _, err := occurrenceFilter(q); return err },
 			find: func(q query, scope *shell.Scope) (source[core.Occurrence], error) {
 				f, err := occurrenceFilter(q)
@@ -89,14 +89,19 @@ func occurrenceFilter(q query) (f shell.OccurrenceFilter, err error) {
 	if f.Name = q.get("name"); len(f.Name) > core.MaxNameBytes {
 		return f, failf(http.StatusBadRequest, "name: %d bytes is longer than %d", len(f.Name), core.MaxNameBytes)
 	}
-	var errs [5]error
+	var errs [6]error
 	f.ScheduleID, errs[0] = idOf("schedule_id", q.opt("schedule_id"))
 	f.Backfill, errs[1] = idOf("backfill", q.opt("backfill"))
 	f.Manual, errs[2] = q.bool("manual")
 	f.From, errs[3] = q.time("from")
 	f.To, errs[4] = q.time("to")
-	if err := cmp.Or(errs[0], errs[1], errs[2], errs[3], errs[4]); err != nil {
+	spanning, err := q.bool("spanning")
+	errs[5] = err
+	if err := cmp.Or(errs[0], errs[1], errs[2], errs[3], errs[4], errs[5]); err != nil {
 		return f, err
+	}
+	if f.Spanning = or(spanning, false); f.Spanning && f.From.IsZero() {
+		return f, failf(http.StatusBadRequest, "spanning: it needs from: without it each entry is listed")
 	}
 	if !f.From.IsZero() && !f.To.IsZero() && f.To <= f.From {
 		return f, failf(http.StatusBadRequest, "to: %s is not after from, %s", f.To, f.From)

@@ -85,6 +85,7 @@ func TestAWrongFilterOfTheLedgerIsNamedWithWhatWouldBeRight(t *testing.T) {
 			"manual=perhaps": `manual: "perhaps" is neither true nor false`,
 			"from=yesterday": `from: time "yesterday" is not RFC 3339, such as "2026-02-10T14:00:00Z"`,
 			"to=2026-01-01T00:00:00Z&from=2026-01-01T00:00:00Z": "to: 2026-01-01T00:00:00.000Z is not after from, 2026-01-01T00:00:00.000Z",
+			"spanning=true":                    "spanning: it needs from",
 			"sort=up":                          `query: "sort" is unknown`,
 			"name=" + strings.Repeat("n", 256): "name: 256 bytes is longer than 255",
 		} {

@@ -206,6 +206,11 @@ func (s *Server) authorize(a access, r *http.Request, c *call) error {
 		return err
 	}
 	c.token, c.actor = t, "api:"+t.Name
+	return t.mayUse(who)
+}
+
+// mayUse refuses a token a route of that access.
+func (t *Token) mayUse(who access) error {
 	switch {
 	case t.Metrics && who != metricsToken:
 		return failf(http.StatusForbidden, "token: %q may read /metrics and nothing else", t.Name)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -130,14 +131,29 @@ func (s *Server) pipelines() machines[core.Pipeline, wire.PipelineSummary] {
 	return machines[core.Pipeline, wire.PipelineSummary]{
 		what: "pipeline", get: s.engine.Pipelines().Get, id: idOfPath,
 		listing: listing[core.Pipeline, wire.PipelineSummary]{
-			params: []string{"status"}, timed: true,
-			find:  byStatus(s.engine.Pipelines().List, "init", "blocked", "running", "done", "failed", "cancelled"),
+			params: []string{"status", "waits_for"}, timed: true, fails: true,
+			find:  s.findPipelines,
 			scope: func(p core.Pipeline) (string, string) { return p.Namespace, p.Tenant },
 			sees:  s.seesPipeline,
 			out:   plain(summaryOfPipeline),
 			size:  func(p core.Pipeline) int { return 4096 + 512*len(p.Definition.Phases) },
 		},
 	}
+}
+
+// findPipelines reads which pipelines are asked for.
+func (s *Server) findPipelines(q query, scope *shell.Scope) (source[core.Pipeline], error) {
+	f := shell.MachineFilter{Scope: scope}
+	var err error
+	if f.Status, err = q.status([]string{"init", "blocked", "running", "done", "failed", "cancelled"}); err != nil {
+		return source[core.Pipeline]{}, err
+	}
+	if v := q.opt("waits_for"); v != nil {
+		if f.WaitsFor = core.WaitFor(*v); !slices.Contains(core.AnsweredWaits(), f.WaitsFor) {
+			return source[core.Pipeline]{}, failf(http.StatusBadRequest, "waits_for: %q is unknown: use %s", clip(*v), strings.Join(namesOf(core.AnsweredWaits()), ", "))
+		}
+	}
+	return sourceOf(s.engine.Pipelines().List, f), nil
 }
 
 func cancelPipeline(_ *http.Request, c *call, b *wire.Reason) (core.PipelineEvent, error) {
@@ -221,7 +237,7 @@ func (s *Server) strategies() machines[core.Strategy, wire.StrategySummary] {
 	return machines[core.Strategy, wire.StrategySummary]{
 		what: "strategy", get: s.engine.Strategies().Get, id: idOfPath,
 		listing: listing[core.Strategy, wire.StrategySummary]{
-			params: []string{"status"}, timed: true,
+			params: []string{"status"}, timed: true, fails: true,
 			find:  byStatus(s.engine.Strategies().List, "running", "succeeded", "exhausted", "cancelled"),
 			scope: func(s core.Strategy) (string, string) { return s.Namespace, s.Tenant },
 			sees:  s.seesStrategy,
@@ -268,7 +284,7 @@ func (s *Server) taskRoutes() []route {
 // says: only a token with the right to sessions may make one.
 func (s *Server) createTask(r *http.Request, c *call, b *wire.TaskRequest) (task core.Task, err error) {
 	id, scope, err := s.idAndScope(r, c, b.ID, b.Namespace, b.Tenant, func(shell.Scope) error {
-		return c.token.startSessions("create tasks")
+		return mayCreateTasks(c)
 	})
 	if err != nil {
 		return task, err
@@ -301,7 +317,7 @@ func (s *Server) tasks() machines[core.Task, wire.TaskSummary] {
 	return machines[core.Task, wire.TaskSummary]{
 		what: "task", get: s.engine.Tasks().Get, id: idOfPath,
 		listing: listing[core.Task, wire.TaskSummary]{
-			params: []string{"status"}, timed: true,
+			params: []string{"status"}, timed: true, fails: true,
 			find:  byStatus(s.engine.Tasks().List, "pending", "running", "stuck", "done"),
 			scope: func(t core.Task) (string, string) { return t.Namespace, t.Tenant },
 			sees:  seesTask,
@@ -311,8 +327,12 @@ func (s *Server) tasks() machines[core.Task, wire.TaskSummary] {
 	}
 }
 
-// showScreen shows what the session of a task shows, to whoever sees the task.
-func (s *Server) showScreen(_ http.ResponseWriter, r *http.Request, _ *call, t core.Task) (any, error) {
+// showScreen shows what the session of a task shows. Whoever sees the task has the end of it that its record holds; it is looked
+// at live, where what is typed stands too, by those alone who may type into it.
+func (s *Server) showScreen(_ http.ResponseWriter, r *http.Request, c *call, t core.Task) (any, error) {
+	if err := c.token.startSessions("see them live"); err != nil && len(t.Command) > 0 && t.State.Type != core.TaskDone {
+		return wire.TaskScreen{SessionID: t.SessionID, At: t.LastHeartbeat, Why: "the token sees no sessions live: that takes sessions = true for it", Screen: t.Screen}, nil
+	}
 	of, err := s.engine.TaskScreen(r.Context(), t.ID)
 	if err != nil {
 		return nil, err
@@ -342,12 +362,18 @@ func cancelTask(_ *http.Request, c *call, b *wire.Reason) (core.TaskEvent, error
 }
 
 func recoverTask(_ *http.Request, c *call, b *wire.RecoverRequest) (core.TaskEvent, error) {
-	return core.TaskRecover(*b), c.token.startSessions("recover tasks")
+	return core.TaskRecover(*b), mayRecoverTasks(c)
 }
 
 func inputTask(_ *http.Request, c *call, b *wire.InputRequest) (core.TaskEvent, error) {
-	return core.TaskInput(*b), c.token.startSessions("type into the sessions of tasks")
+	return core.TaskInput(*b), mayTypeIntoTasks(c)
 }
+
+func mayCreateTasks(c *call) error { return c.token.startSessions("create tasks") }
+
+func mayRecoverTasks(c *call) error { return c.token.startSessions("recover tasks") }
+
+func mayTypeIntoTasks(c *call) error { return c.token.startSessions("type into the sessions of tasks") }
 
 func (s *Server) workerRoutes() []route {
 	return []route{

@@ -41,7 +41,7 @@ func (s *Server) runs() machines[core.Orchestrator, wire.RunSummary] {
 			return wire.Run{Orchestrator: o, Note: s.noteOf(ctx, c, o)}
 		},
 		listing: listing[core.Orchestrator, wire.RunSummary]{
-			params: []string{"job", "status", "in_cluster", "cleanup_failed"}, timed: true,
+			params: []string{"job", "status", "in_cluster", "cleanup_failed"}, timed: true, fails: true,
 			may:   forJobs,
 			find:  s.findRuns,
 			scope: func(o core.Orchestrator) (string, string) { return o.Namespace, o.Tenant },

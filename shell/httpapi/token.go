@@ -190,11 +190,11 @@ func home(name string, asked *string, bound []string) (string, error) {
 }
 
 // authenticate finds the token of the request. Without configured tokens
-// everybody is the loopback admin; the middleware has checked where the
-// request came from.
+// whoever asks from this machine is the loopback admin: the middleware has checked where the
+// request came from, and no proxy may stand between. Routes that ask for no token are not refused to proxies.
 func (s *Server) authenticate(r *http.Request) (*Token, error) {
 	if len(s.o.Tokens) == 0 {
-		return &loopback, nil
+		return &loopback, throughNoProxy(r)
 	}
 	if t := s.visiting(r); t != nil {
 		return t, nil

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/orrery-go/orrery/core"
@@ -201,12 +200,6 @@ func (s *Server) visiting(r *http.Request) *Token {
 	return v.token
 }
 
-// ofProxies are headers that proxies add, and browsers do not.
-var ofProxies = map[string]bool{
-	"Forwarded": true, "Via": true, "X-Real-Ip": true, "X-Client-Ip": true, "X-Original-Forwarded-For": true, "X-Envoy-External-Address": true, "X-Cluster-Client-Ip": true,
-	"True-Client-Ip": true, "Cf-Connecting-Ip": true, "Cdn-Loop": true, "X-Scheme": true, "X-Original-Host": true, "X-Original-Url": true, "Tailscale-User-Login": true,
-}
-
 // AdmitPage refuses requests that no page should answer. While no token is configured a browser on this machine
 // is an administrator, so that the name by which it calls this server must be that of this machine, no proxy may stand between
 // the two, and what comes from another site may only be somebody who follows a link.
@@ -217,8 +210,8 @@ func (s *Server) AdmitPage(r *http.Request) error {
 	if s.NeedsSignIn() {
 		return nil
 	}
-	if sign := signOfProxy(r); sign != "" {
-		return failf(http.StatusForbidden, "%s: the request comes through a proxy, and no token is configured: everybody who reaches the proxy would be an administrator; configure a token", sign)
+	if err := throughNoProxy(r); err != nil {
+		return err
 	}
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "cross-site", "same-site":
@@ -228,19 +221,6 @@ func (s *Server) AdmitPage(r *http.Request) error {
 		}
 	}
 	return nil
-}
-
-// signOfProxy names what shows that a request comes through a proxy; "" if nothing does.
-func signOfProxy(r *http.Request) string {
-	if !r.ProtoAtLeast(1, 1) { // no browser speaks it; nginx does, and unless it is configured adds no header
-		return "HTTP/1.0"
-	}
-	for name := range r.Header {
-		if ofProxies[name] || strings.HasPrefix(name, "X-Forwarded-") {
-			return name
-		}
-	}
-	return ""
 }
 
 // StatusOf gives the HTTP status and the text with which the API answers an error of this

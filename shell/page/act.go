@@ -38,8 +38,7 @@ type act struct {
 	// many: it is done to all that a list shows; nil: to one thing.
 	many *many
 
-	done    string // what is said afterwards
-	unbound bool   // it takes a token that is not bound
+	done string // what is said afterwards
 }
 
 // actForm is the form of an act.
@@ -143,17 +142,6 @@ func (q *visit) revision(a act) (string, error) {
 		return "", err
 	}
 	return got.header.Get("ETag"), nil
-}
-
-// refuses says why the visitor may not do it, as far as their token alone tells.
-func (a act) refuses(q *visit) string {
-	switch {
-	case q.who.ReadOnly():
-		return "Your token is read-only."
-	case a.unbound && !q.who.Unbound():
-		return "Your token is bound: this takes one that is not."
-	}
-	return ""
 }
 
 // actLinks gives the links to the acts on something, by their names in the table.

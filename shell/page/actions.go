@@ -111,7 +111,7 @@ func (q *visit) scopeFields() []field {
 var actionFilters = append([]field{ // read-only: a table
 	statusFilter(core.KindAction),
 	{Name: "tool", Label: "Tool"}, {Name: "label", Label: "Label (name=value)"},
-}, madeFilters...)
+}, madeOrFailedFilters...)
 
 func (q *visit) actions() (view, error) {
 	var got wire.ActionList

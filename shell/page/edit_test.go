@@ -9,8 +9,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/orrery-go/orrery/shell/httpapi"
 )
 
 // fullRecurring has every option of a recurring action, with values that a line of a form has no place for.
@@ -105,30 +103,6 @@ func TestWhoEditsSecondIsToldAndMayInsist(t *testing.T) {
 		sent.Set("if_match", again[2])
 		assert.Equal(t, http.StatusSeeOther, k.send("POST", row.form, sent).Code, row.form)
 	}
-}
-
-func TestWhoEditsAJobSecondIsToldAndMayInsist(t *testing.T) {
-	k := newKitWith(t, func(o *httpapi.Options) { o.Jobs = &jobsService{} })
-	spec := func(name string) string {
-		return `{"name":"` + name + `","schedule":"0 3 1 1 *","pod_spec":{"containers":[{"name":"c"}]}}`
-	}
-	k.write("PUT", "/v1/jobs/j", spec("first"))
-	const form = "/jobs/j/apply"
-	sent := k.filled(form, url.Values{"rest": {spec("mine")}})
-	require.NotEmpty(t, sent.Get("if_match"))
-	k.write("PUT", "/v1/jobs/j", spec("theirs"))
-	w := k.send("POST", form, sent)
-	require.Equal(t, http.StatusPreconditionFailed, w.Code, words(w.Body.String()))
-	shown := html.UnescapeString(w.Body.String())
-	assert.Contains(t, shown, "Somebody else has changed it since you opened this form, and your change was not made.")
-	assert.Contains(t, shown, spec("mine"), "what was typed stands there still")
-	assert.Equal(t, "theirs", k.write("GET", "/v1/jobs/j", "")["name"])
-
-	again := inputs.FindStringSubmatch(shown[strings.Index(shown, `name="if_match"`)-len(`<input type="hidden" `):])
-	require.NotNil(t, again)
-	sent.Set("if_match", again[2])
-	assert.Equal(t, http.StatusSeeOther, k.send("POST", form, sent).Code)
-	assert.Equal(t, "mine", k.write("GET", "/v1/jobs/j", "")["name"])
 }
 
 func TestANewThingDoesNotReplaceOneOfItsName(t *testing.T) {

@@ -7,15 +7,17 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/shell/httpapi"
 )
 
 // bodyOfDefault begins the body of what belongs to a tenant.
 const bodyOfDefault = `{"namespace":"default","tenant":"default",`
 
 // newWorld is a kit whose engine has all machines.
-func newWorld(t *testing.T) *kit {
+func newWorld(t *testing.T, tokens ...httpapi.Token) *kit {
 	t.Helper()
-	return newJobsPageWith(t, withWebhooks(t)).kit
+	return newJobsPageWith(t, withWebhooks(t), tokens...).kit
 }
 
 // everything makes some of each kind, and gives where each of them is found.

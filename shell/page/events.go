@@ -108,7 +108,7 @@ func eventActs() []act {
 	const on, api = "/subscribers/{name}", "/v1/subscribers/{name}"
 	return []act{
 		{
-			on: "/events", name: "publish", method: "POST", api: "/v1/events", label: "Publish an event", unbound: true, done: "The event was published.",
+			on: "/events", name: "publish", method: "POST", api: "/v1/events", label: "Publish an event", done: "The event was published.",
 			says: "Announces an event of your own, to whoever listens and to the subscribers.",
 			fields: []field{
 				{Name: "kind.category", Label: "Category", Required: true}, {Name: "kind.action", Label: "Action", Required: true},
@@ -116,16 +116,16 @@ func eventActs() []act {
 			},
 		},
 		{
-			on: "/subscribers", name: "new", at: "/new-subscriber", method: "PUT", api: api, label: "New subscriber", unbound: true, done: "The subscriber was made.",
+			on: "/subscribers", name: "new", at: "/new-subscriber", method: "PUT", api: api, label: "New subscriber", done: "The subscriber was made.",
 			says:   "Each event that matches leads to what is written here, from now on.",
 			fields: append([]field{{Name: "name", Label: "Name", Required: true}}, subscriberFields...), amend: nameFromForm, after: afterNamed("subscribers"),
 		},
 		{
-			on: on, name: "edit", method: "PUT", api: api, label: "Edit", unbound: true, done: "The subscriber was changed.", load: (*visit).editSubscriber,
+			on: on, name: "edit", method: "PUT", api: api, label: "Edit", done: "The subscriber was changed.", load: (*visit).editSubscriber,
 			says: "Events from now on lead to what is written here.",
 		},
 		{
-			on: on, name: "delete", method: "DELETE", api: api, label: "Delete", danger: true, unbound: true, done: "The subscriber was deleted.",
+			on: on, name: "delete", method: "DELETE", api: api, label: "Delete", danger: true, done: "The subscriber was deleted.",
 			says:  "Events lead to this no more. What they have led to stays.",
 			after: func(q *visit, _ *answer) string { return q.page("/subscribers") },
 		},

@@ -3,12 +3,16 @@ package page
 import (
 	"net/http"
 	"net/url"
+	"slices"
 )
 
 // madeFilters choose by the time of creation.
 var madeFilters = []field{ // read-only: a table
 	{Name: "since", Label: "Created since", Type: fieldTime}, {Name: "until", Label: "Created before", Type: fieldTime},
 }
+
+// madeOrFailedFilters choose by the time of creation, or by that of the failure.
+var madeOrFailedFilters = append(slices.Clone(madeFilters), field{Name: "failed_since", Label: "Failed since", Type: fieldTime}) // read-only: a table
 
 // Fields of the forms.
 var (
@@ -67,22 +71,22 @@ func manyRunbookActs() []act {
 		},
 		{
 			on: "/pipelines", name: "retry-all", method: http.MethodPost, api: "/v1/pipelines/bulk", label: "Retry all that match",
-			many: of("pipelines", "retry", "Retry", "pipeline", "pipelines", madeFilters, "failed"),
+			many: of("pipelines", "retry", "Retry", "pipeline", "pipelines", madeOrFailedFilters, "failed"),
 			says: "Each goes on with the phase that failed. What was done before stays done.", done: "They go on.",
 		},
 		{
 			on: "/pipelines", name: "cancel-all", method: http.MethodPost, api: "/v1/pipelines/bulk", label: "Cancel all that match", danger: true, fields: manyReason,
-			many: of("pipelines", "cancel", "Cancel", "pipeline", "pipelines", madeFilters, "running", "blocked", "init"),
+			many: of("pipelines", "cancel", "Cancel", "pipeline", "pipelines", madeOrFailedFilters, "running", "blocked", "init"),
 			says: "They end now, with what they have started. It cannot be undone.", done: "They were cancelled.",
 		},
 		{
 			on: "/tasks", name: "cancel-all", method: http.MethodPost, api: "/v1/tasks/bulk", label: "Cancel all that match", danger: true, fields: manyReason,
-			many: of("tasks", "cancel", "Cancel", "task", "tasks", madeFilters, "stuck", "running", "pending"),
+			many: of("tasks", "cancel", "Cancel", "task", "tasks", madeOrFailedFilters, "stuck", "running", "pending"),
 			says: "They end now. Their sessions are killed. It cannot be undone.", done: "They were cancelled.",
 		},
 		{
 			on: "/strategies", name: "cancel-all", method: http.MethodPost, api: "/v1/strategies/bulk", label: "Cancel all that match", danger: true, fields: manyReason,
-			many: of("strategies", "cancel", "Cancel", "strategy", "strategies", madeFilters, "running"),
+			many: of("strategies", "cancel", "Cancel", "strategy", "strategies", madeOrFailedFilters, "running"),
 			says: "They end now, with what they have started. It cannot be undone.", done: "They were cancelled.",
 		},
 	}

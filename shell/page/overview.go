@@ -2,12 +2,12 @@ package page
 
 import (
 	"cmp"
+	"math"
 	"net/url"
 	"slices"
 	"strconv"
 	"time"
 
-	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
@@ -28,12 +28,12 @@ func counted(n int, more bool) string {
 	return s
 }
 
-// overview answers, in this order: does anything fail, what runs, what comes next, what waits.
+// overview answers, in this order: does anything fail, what waits for somebody, what runs, what comes next, what queues have.
 func (q *visit) overview() (view, error) {
 	v := view{Title: "Overview", Home: true}
 	var tiles []tile
 	var later []block
-	for _, part := range []func() ([]tile, []block, error){q.failedLately, q.runsNow, q.comesNext, q.queueTiles, q.daemonTiles} {
+	for _, part := range []func() ([]tile, []block, error){q.failedLately, q.waitsForSomebody, q.runsNow, q.comesNext, q.queueTiles, q.daemonTiles} {
 		t, b, err := part()
 		if err != nil {
 			return view{}, err
@@ -49,80 +49,6 @@ func (q *visit) overview() (view, error) {
 	return v, nil
 }
 
-// failedLately shows what of the last day has failed, or was missed.
-func (q *visit) failedLately() ([]tile, []block, error) {
-	var failed wire.ActionList
-	if err := q.get("/actions", url.Values{"status": {"failed"}, "limit": {"100"}}, &failed); err != nil {
-		return nil, nil, err
-	}
-	since := effects.TimeOf(q.now.Add(-24 * time.Hour))
-	t := &table{Caption: "Failed in the last day", Head: []string{"Label", "Status", "Tool", "Due", "Finished", "Tenant", "Id"}}
-	n := 0
-	for _, a := range failed.Actions {
-		if a.FinishedAt.Before(since) {
-			continue
-		}
-		if n++; n <= overviewRows {
-			t.Rows = append(t.Rows, q.actionRow(core.Action(a)))
-		}
-	}
-	var runs wire.RunList
-	mayRuns, err := q.getPart("/runs", url.Values{"status": {"failed"}, "limit": {"100"}}, &runs)
-	if err != nil {
-		return nil, nil, err
-	}
-	failedRuns := 0
-	for _, r := range runs.Runs {
-		if !r.CompletedAt.Before(since) {
-			failedRuns++
-		}
-	}
-	var missed wire.OccurrenceList
-	if err := q.get("/occurrences", url.Values{"verdict": {"missed"}, "from": {since.String()}, "limit": {"100"}}, &missed); err != nil {
-		return nil, nil, err
-	}
-	more := failed.NextPageToken != "" && n == len(failed.Actions)
-	bad := func(n int) tone {
-		if n > 0 {
-			return toneBad
-		}
-		return toneGood
-	}
-	tiles := []tile{
-		{Name: "actions failed in 24 h", Value: counted(n, more), Href: q.page("/actions", "status", "failed"), Tone: bad(n)},
-		{Name: "times missed in 24 h", Value: counted(len(missed.Occurrences), missed.NextPageToken != ""), Href: q.page("/occurrences", "verdict", "missed"), Tone: bad(len(missed.Occurrences))},
-	}
-	if mayRuns {
-		moreRuns := runs.NextPageToken != "" && failedRuns == len(runs.Runs)
-		tiles = slices.Insert(tiles, 1, tile{Name: "runs failed in 24 h", Value: counted(failedRuns, moreRuns), Href: q.page("/runs", "status", "failed"), Tone: bad(failedRuns)})
-	}
-	if len(t.Rows) == 0 {
-		return tiles, nil, nil
-	}
-	return tiles, []block{{Title: "Failed in the last day", ID: "failed", Table: t}}, nil
-}
-
-// runsNow shows what is under way.
-func (q *visit) runsNow() ([]tile, []block, error) {
-	var running wire.ActionList
-	if err := q.get("/actions", url.Values{"status": {"running"}, "limit": {"100"}}, &running); err != nil {
-		return nil, nil, err
-	}
-	t := &table{Caption: "Running", Head: []string{"What", "Since", "For", "Tenant"}, Empty: "No action runs."}
-	for _, a := range running.Actions[:min(len(running.Actions), overviewRows)] {
-		t.Rows = append(t.Rows, []cell{
-			textOf(nameOfAction(core.Action(a))).to(q.page(pathOf("actions", a.ID.String()))).wide(), q.at(a.StartedAt), q.lasted(a.StartedAt, 0), whose(a.Namespace, a.Tenant),
-		})
-	}
-	tiles := []tile{{Name: "actions running", Value: counted(len(running.Actions), running.NextPageToken != ""), Href: q.page("/actions", "status", "running"), Tone: toneBusy}}
-	var pipelines wire.PipelineList
-	if err := q.get("/pipelines", url.Values{"status": {"running"}, "limit": {"100"}}, &pipelines); err != nil {
-		return nil, nil, err
-	}
-	tiles = append(tiles, tile{Name: "pipelines running", Value: counted(len(pipelines.Pipelines), pipelines.NextPageToken != ""), Href: q.page("/pipelines", "status", "running"), Tone: toneBusy})
-	return tiles, []block{{Title: "Running now", Table: t}}, nil
-}
-
 // comesNext shows which schedules are due in the next hour.
 func (q *visit) comesNext() ([]tile, []block, error) {
 	var next wire.UpcomingList
@@ -130,22 +56,37 @@ func (q *visit) comesNext() ([]tile, []block, error) {
 	if err := q.get("/upcoming", params, &next); err != nil {
 		return nil, nil, err
 	}
-	late := 0
-	t := &table{Caption: "Due in the next hour", Head: []string{"What", "At", "When", "Tenant"}, Empty: "No schedule is due in the next hour."}
-	for i, u := range next.Schedules {
-		if u.DueAt.Before(effects.TimeOf(q.now.Add(-10 * time.Second))) {
+	late, soon := 0, 0
+	head := []string{"What", "At", "When", "Tenant"}
+	t := &table{Caption: "Due in the next hour", Head: head, Empty: "No schedule is due in the next hour."}
+	behind := &table{Caption: "Late", Head: head}
+	for _, u := range next.Schedules {
+		row := []cell{q.upcomingLink(u), q.at(u.DueAt), whenOf(u.CronExpr, u.Timezone, u.DayMatch, time.Duration(u.PeriodMS)*time.Millisecond).wide(), whose(u.Namespace, u.Tenant)}
+		if u.DueAt.Before(effects.TimeOf(q.now.Add(-lateAfter))) {
 			late++
+			behind.Rows = append(behind.Rows, row)
+			continue
 		}
-		if i < overviewRows {
-			t.Rows = append(t.Rows, []cell{q.upcomingLink(u), q.at(u.DueAt), whenOf(u.CronExpr, u.Timezone, u.DayMatch, time.Duration(u.PeriodMS)*time.Millisecond).wide(), whose(u.Namespace, u.Tenant)})
+		if soon++; soon <= overviewRows {
+			t.Rows = append(t.Rows, row)
 		}
 	}
-	tiles := []tile{{Name: "due in the next hour", Value: counted(len(next.Schedules), next.More), Href: q.page("/calendar")}}
+	tiles := []tile{{Name: "due in the next hour", Value: counted(soon, next.More), Href: q.page("/calendar")}}
+	blocks := []block{{Title: "Due in the next hour", Table: t}}
 	if late > 0 {
-		tiles = append(tiles, tile{Name: "late", Value: counted(late, late == len(next.Schedules) && next.More), Href: q.page("/schedules"), Tone: toneBad, Hint: "due, and not dispatched for 10 s"})
+		more := late == len(next.Schedules) && next.More
+		tiles = append(tiles, tile{Name: "late", Value: counted(late, more), Href: "#late", Tone: toneBad, Hint: "due, and not dispatched for 10 s"})
+		b := block{Title: "Late", ID: "late", Note: "Due for more than 10 s, and not dispatched.", Table: behind}
+		if more {
+			b.Note += " There are more than these."
+		}
+		blocks = append([]block{b}, blocks...)
 	}
-	return tiles, []block{{Title: "Due in the next hour", Table: t}}, nil
+	return tiles, blocks, nil
 }
+
+// lateAfter is how long after its time a schedule is late.
+const lateAfter = 10 * time.Second
 
 // queueTiles shows the queues that have something, the oldest first.
 func (q *visit) queueTiles() ([]tile, []block, error) {
@@ -168,13 +109,25 @@ func (q *visit) queueTiles() ([]tile, []block, error) {
 		return nil, nil, nil
 	}
 	tiles := []tile{{Name: "queues", Value: counted(len(got.Queues), got.NextPageToken != ""), Href: q.page("/queues")}}
-	if dead > 0 {
-		tiles = append(tiles, tile{Name: "dead letters", Value: strconv.FormatUint(dead, 10), Href: q.page("/queues"), Tone: toneBad})
+	more := got.NextPageToken != ""
+	if dead > 0 || more {
+		d := tile{Name: "dead letters", Value: counted(int(min(dead, math.MaxInt)), more), Href: q.page("/queues"), Tone: toneBad} //nolint:gosec // bounded
+		if dead == 0 {
+			d.Tone = toneNone
+		}
+		if more {
+			d.Hint = "of the newest " + strconv.Itoa(len(got.Queues)) + " queues"
+		}
+		tiles = append(tiles, d)
 	}
 	if len(t.Rows) == 0 {
 		return tiles, nil, nil
 	}
-	return tiles, []block{{Title: "Queues that have something", Table: t}}, nil
+	b := block{Title: "Queues that have something", Table: t}
+	if more {
+		b.Note = "Of the newest " + strconv.Itoa(len(got.Queues)) + " queues those whose oldest item waits longest. The list of queues has all."
+	}
+	return tiles, []block{b}, nil
 }
 
 func (q *visit) queueCells(u wire.Queue) []cell {
@@ -196,13 +149,22 @@ func (q *visit) isNew(later []block) bool {
 			return false
 		}
 	}
-	var got wire.ActionList
-	if err := q.get("/actions", url.Values{"limit": {"1"}}, &got); err != nil || len(got.Actions) > 0 {
-		return false
+	for _, of := range []struct{ path, field string }{
+		{"/actions", "actions"}, {"/recurring", "recurring_actions"}, {"/jobs", "jobs"}, {"/pipelines", "pipelines"}, {"/tasks", "tasks"}, {"/strategies", "strategies"}, {"/queues", "queues"},
+	} {
+		params := url.Values{"limit": {"1"}}
+		if of.path == "/recurring" {
+			params.Set("all", "true")
+		}
+		var got map[string]any
+		if _, err := q.getPart(of.path, params, &got); err != nil {
+			return false
+		}
+		if list, _ := got[of.field].([]any); len(list) > 0 {
+			return false
+		}
 	}
-	var recurring wire.RecurringList
-	err := q.get("/recurring", url.Values{"all": {"true"}, "limit": {"1"}}, &recurring)
-	return err == nil && len(recurring.RecurringActions) == 0
+	return true
 }
 
 // firstSteps says what to do with a database that is new.

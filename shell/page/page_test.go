@@ -95,7 +95,8 @@ func TestATokenForMetricsAloneSignsNobodyIn(t *testing.T) {
 
 func TestSigningInLeadsNowhereButToThePage(t *testing.T) {
 	k := newKit(t, admin("ops"))
-	for _, to := range []string{"https://evil.example/", "//evil.example/", `/\evil.example`, "javascript:alert(1)", "\t//evil.example", "evil", "", "http:evil", "/\n/evil.example"} {
+	for _, to := range []string{"https://evil.example/", "//evil.example/", `/\evil.example`, "javascript:alert(1)", "\t//evil.example", "evil", "", "http:evil", "/\n/evil.example",
+		"/../v1/info", "/actions/%2e%2E/../other", "/%2e./other", "/./x"} {
 		assert.Equal(t, "/ui/", k.signIn("ops-secret", to).Header().Get("Location"), "%q", to)
 	}
 }

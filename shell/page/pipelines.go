@@ -17,7 +17,7 @@ func (q *visit) pipelines() (view, error) {
 	var got wire.PipelineList
 	t, err := q.read(list{
 		api: "/pipelines", path: "/pipelines", caption: "Pipelines, newest first",
-		filters: append([]field{statusFilter(core.KindPipeline)}, madeFilters...), ordered: true,
+		filters: append([]field{statusFilter(core.KindPipeline), {Name: "waits_for", Label: "Waits for", Type: fieldChoice, Options: choice("", "approval", "manual", "signal")}}, madeOrFailedFilters...), ordered: true,
 		head:  []string{"Pipeline", "Status", "Phase", "Started", "Took", "Tenant", "Id"},
 		empty: "There is no pipeline. A pipeline runs the phases of a runbook in order: orreryd pipeline start starts one of a runbook file, and the button above one of a definition.",
 	}, &got)

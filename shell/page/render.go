@@ -150,7 +150,8 @@ func (p *Page) serveView(rt viewRoute) http.HandlerFunc {
 type navEntry struct {
 	Name, Path string
 	Current    bool
-	unbound    bool
+	Refused    string // why the visitor may not; then it leads nowhere
+	api        string // the list of the API without which there is nothing to see
 }
 
 // nav is the menu.
@@ -160,25 +161,25 @@ var nav = [...]navEntry{
 	{Name: "Calendar", Path: "/calendar"},
 	{Name: "Calendars", Path: "/calendars"},
 	{Name: "Actions", Path: "/actions"},
-	{Name: "Jobs", Path: "/jobs"},
-	{Name: "Runs", Path: "/runs"},
+	{Name: "Jobs", Path: "/jobs", api: "/v1/jobs"},
+	{Name: "Runs", Path: "/runs", api: "/v1/runs"},
 	{Name: "Pipelines", Path: "/pipelines"},
 	{Name: "Tasks", Path: "/tasks"},
 	{Name: "Strategies", Path: "/strategies"},
-	{Name: "Queues", Path: "/queues"},
+	{Name: "Queues", Path: "/queues", api: "/v1/queues"},
 	{Name: "Workers", Path: "/workers"},
 	{Name: "Locks", Path: "/locks"},
 	{Name: "Backfills", Path: "/backfills"},
 	{Name: "Webhooks", Path: "/webhooks"},
-	{Name: "Events", Path: "/events", unbound: true},
-	{Name: "Subscribers", Path: "/subscribers", unbound: true},
+	{Name: "Events", Path: "/events", api: "/v1/events"},
+	{Name: "Subscribers", Path: "/subscribers", api: "/v1/subscribers"},
 	{Name: "System", Path: "/system"},
 }
 
 func navFor(q *visit) (out []navEntry) {
 	for _, e := range nav {
-		if e.unbound && !q.who.Unbound() {
-			continue
+		if e.api != "" {
+			e.Refused = q.mayNot(http.MethodGet, e.api)
 		}
 		e.Current = e.Path == q.nav
 		out = append(out, e)

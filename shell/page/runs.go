@@ -38,7 +38,7 @@ var runFilters = append([]field{ // read-only: a table
 	statusFilter(core.KindOrchestrator),
 	{Name: "job", Label: "Job"}, {Name: "in_cluster", Label: "In a cluster", Type: fieldChoice, Options: yesNo()},
 	{Name: "cleanup_failed", Label: "Cleanup fails", Type: fieldChoice, Options: yesNo()},
-}, madeFilters...)
+}, madeOrFailedFilters...)
 
 // runs lists the runs of all jobs.
 func (q *visit) runs() (view, error) {

@@ -117,10 +117,20 @@ func (p *Page) cookie(r *http.Request, name, value string, age time.Duration) *h
 func (p *Page) goesTo(to string) string {
 	u, err := url.Parse(to)
 	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || !strings.HasPrefix(u.Path, "/") || strings.HasPrefix(u.Path, "//") ||
-		strings.ContainsAny(to, "\\\r\n\t") {
+		strings.ContainsAny(to, "\\\r\n\t") || leadsUp(u) {
 		return p.base + "/"
 	}
 	return p.base + u.RequestURI()
+}
+
+// leadsUp reports whether a path has a segment that browsers take for the way up, out of the page: also an encoded one.
+func leadsUp(u *url.URL) bool {
+	for s := range strings.SplitSeq(u.EscapedPath(), "/") {
+		if s, err := url.PathUnescape(s); err != nil || s == "." || s == ".." {
+			return true
+		}
+	}
+	return false
 }
 
 func (p *Page) showSignIn(w http.ResponseWriter, r *http.Request) {

@@ -21,7 +21,7 @@ func (q *visit) strategies() (view, error) {
 	var got wire.StrategyList
 	t, err := q.read(list{
 		api: "/strategies", path: "/strategies", caption: "Strategies, newest first", head: strategyHead,
-		filters: append([]field{statusFilter(core.KindStrategy)}, madeFilters...), ordered: true,
+		filters: append([]field{statusFilter(core.KindStrategy)}, madeOrFailedFilters...), ordered: true,
 		empty: "There is no strategy. A strategy tries approaches in order until one succeeds: the button above makes one, and so does a phase of a pipeline.",
 	}, &got)
 	if err != nil {

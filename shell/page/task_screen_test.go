@@ -92,3 +92,22 @@ func TestATaskWithoutACapturerShowsTheEndOfItsScreenAndSaysSo(t *testing.T) {
 	k.write("POST", "/v1/tasks/"+id+"/heartbeat", `{"output":"\u001b[31mhalf\u001b[0m done"}`)
 	assert.Regexp(t, `This is the end of it as the last heartbeat has told it, at \d{4}.* half done`, k.text("/tasks/"+id))
 }
+
+func TestASessionIsShownLiveToThoseWhoMayTypeIntoItAlone(t *testing.T) {
+	k := newKitOn(t, withTmux(t), func(*httpapi.Options) {}, admin("ops"), token("plain", nil), token("watcher", func(t *httpapi.Token) { t.ReadOnly, t.Sessions = true, true }))
+	k.as = "ops-secret"
+	id := k.make("/v1/tasks", `{"label":"agent","command":["sh","-c","echo ready; while read -r line; do echo \"got $line\"; done"]}`)
+	k.untilShown("/tasks/"+id, "Captured at ")
+	for as, live := range map[string]bool{"ops": true, "watcher": true, "plain": false} {
+		k.as = as + "-secret"
+		got, text := k.write("GET", "/v1/tasks/"+id+"/screen", ""), k.text("/tasks/"+id)
+		assert.Equal(t, live, got["live"], as)
+		if live {
+			assert.Contains(t, text, "Captured at ", as)
+			continue
+		}
+		assert.Equal(t, "the token sees no sessions live: that takes sessions = true for it", got["why"])
+		assert.Equal(t, k.write("GET", "/v1/tasks/"+id, "")["screen"], got["screen"], "it is what the task's record has, which whoever sees the task may read")
+		assert.Contains(t, text, "Not captured: the token sees no sessions live")
+	}
+}

@@ -19,7 +19,7 @@ func (q *visit) tasks() (view, error) {
 	var got wire.TaskList
 	t, err := q.read(list{
 		api: "/tasks", path: "/tasks", caption: "Tasks, newest first", head: taskHead,
-		filters: append([]field{statusFilter(core.KindTask)}, madeFilters...), ordered: true,
+		filters: append([]field{statusFilter(core.KindTask)}, madeOrFailedFilters...), ordered: true,
 		empty: "There is no task. A task is work that is watched by its heartbeats, such as that of an agent in a terminal: the button above makes one, and so does a phase of a pipeline.",
 	}, &got)
 	if err != nil {

@@ -257,7 +257,7 @@ func (a *app) actionsList() *cobra.Command {
 	return listing[core.Action]{
 		short:   "List actions, newest first",
 		example: "  orreryd actions list\n  orreryd actions list --status failed --limit 20\n  orreryd actions list --label-kv team=web --json --all",
-		path:    "/v1/actions", field: "actions", none: "no actions", timed: true,
+		path:    "/v1/actions", field: "actions", none: "no actions", timed: true, fails: true,
 		filters: []filter{
 			{
 				flag: "status", usage: "only in that `status`: pending, running, completed, failed or cancelled",

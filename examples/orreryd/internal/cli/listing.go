@@ -34,6 +34,7 @@ type listing[S any] struct {
 	whole   resolver         // puts the whole id in the place of the argument; nil: it is no id
 
 	timed  bool // by creation, so that it takes --since and --until
+	fails  bool // it takes --failed-since
 	inLine bool // it has an order of its own, which cannot be turned around
 
 	lines bool // with --json it prints one element a line
@@ -72,6 +73,12 @@ func byStatus[T ~string](words ...T) filter {
 var madeBetween = []filter{
 	{flag: "since", usage: "only those created at that `time` or later, in RFC 3339, or a duration such as 24h before now", moment: true},
 	{flag: "until", usage: "only those created before that `time`, likewise", moment: true},
+}
+
+// failedSince narrows a list to what has failed of late.
+var failedSince = filter{
+	flag: "failed-since", param: "failed_since", moment: true,
+	usage: "only those that failed at that `time` or later, in the order in which they did, in RFC 3339, or a duration such as 24h before now",
 }
 
 // wordsOf gives words as texts.
@@ -158,6 +165,9 @@ func (l listing[S]) command(a *app) *cobra.Command {
 	}
 	if l.timed {
 		l.filters = append(slices.Clone(l.filters), madeBetween...)
+	}
+	if l.fails {
+		l.filters = append(slices.Clone(l.filters), failedSince)
 	}
 	if !l.inLine {
 		l.filters = append(slices.Clone(l.filters), filter{flag: "order", usage: "which come first, `newest` or oldest (default newest)", words: []string{"newest", "oldest"}})

@@ -41,6 +41,7 @@ func (a *app) occurrencesList() *cobra.Command {
 			{flag: "backfill", usage: "only those of the backfill with that `id`", check: checkID},
 			{flag: "from", usage: "only entries whose first time is that `time` or later, in RFC 3339", check: isTime},
 			{flag: "to", usage: "only entries whose first time is before that `time`, in RFC 3339", check: isTime},
+			{flag: "spanning", boolean: true, usage: "with --from also entries of several times that begin before it and end then or later"},
 		},
 		name:   func(o core.Occurrence) string { return o.ID.String() },
 		header: []string{"ID", "DUE (UTC)", "UNTIL", "TIMES", "SCHEDULE", "NAME:30", "VERDICT:14", "OUTCOME:12", "TOOK", "REASON:60"},

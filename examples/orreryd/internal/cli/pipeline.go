@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -123,10 +124,16 @@ func pipelineError(p core.Pipeline) error {
 	}[p.Phase.Type], cmp.Or(p.Phase.Error, p.Phase.Reason))
 }
 
+// waitsFor narrows a list to the pipelines that wait for somebody.
+var waitsFor = filter{
+	flag: "waits-for", param: "waits_for", words: wordsOf(core.AnsweredWaits()...),
+	usage: "only those that wait for an answer from outside, `what`: " + strings.Join(wordsOf(core.AnsweredWaits()...), ", "),
+}
+
 func (a *app) pipelineList() *cobra.Command {
 	return listing[wire.PipelineSummary]{
-		path: "/v1/pipelines", field: "pipelines", none: "no pipelines", timed: true, short: "List pipelines, newest first",
-		filters: []filter{byStatus("init", "blocked", "running", "done", "failed", "cancelled")},
+		path: "/v1/pipelines", field: "pipelines", none: "no pipelines", timed: true, fails: true, short: "List pipelines, newest first",
+		filters: []filter{byStatus("init", "blocked", "running", "done", "failed", "cancelled"), waitsFor},
 		name:    func(p wire.PipelineSummary) string { return p.ID.String() },
 		header:  []string{"ID", "PIPELINE:24", "LABEL:24", "STATUS", "PHASE:24", "WAITS FOR", "CREATED (UTC)", "NOTE:48"},
 		row: func(p wire.PipelineSummary) []string {

@@ -47,7 +47,7 @@ func (a *app) runListing() listing[wire.RunSummary] {
 	states := wordsOf(core.OrchestratorStatuses()...)
 	home := a.home()
 	return listing[wire.RunSummary]{
-		path: "/v1/runs", field: "runs", none: "no runs", timed: true, short: "List runs, newest first",
+		path: "/v1/runs", field: "runs", none: "no runs", timed: true, fails: true, short: "List runs, newest first",
 		filters: []filter{
 			{flag: "job", usage: "only of that `job`"},
 			{flag: "status", usage: "only in that `state`: " + strings.Join(states, ", "), words: states},
