@@ -141,7 +141,7 @@ func (s *Server) actions() machines[core.Action, wire.ActionSummary] {
 	return machines[core.Action, wire.ActionSummary]{
 		what: "action", get: s.engine.Actions().Get, id: idOfPath,
 		listing: listing[core.Action, wire.ActionSummary]{
-			params: []string{"status", "tool", "label*", "recurs", "webhook", "route"}, timed: true, fails: true,
+			params: []string{"status", "tool", "name", "label*", "recurs", "webhook", "route"}, timed: true, fails: true,
 			wide:  []string{"tool_input", "result", "raw_payload", "attempts"},
 			omit:  omitOfAction,
 			check: func(q query) error { _, err := statusOfAction(q); return err },
@@ -214,7 +214,9 @@ func (s *Server) findActions(q query, scope *shell.Scope) (source[core.Action], 
 	}
 	labels, err := q.labels()
 	f := shell.ActionFilter{Scope: scope, Tool: q.get("tool"), Status: status, Labels: labels, Recurs: recurs, Webhook: webhook, Route: q.get("route")}
-	return sourceOf(s.engine.Actions().List, f), err
+	from := sourceOf(s.engine.Actions().List, f)
+	from.keep = chooseAction(q)
+	return from, err
 }
 
 func (s *Server) cancelAction(w http.ResponseWriter, r *http.Request, c *call, a core.Action) (any, error) {

@@ -272,10 +272,10 @@ func (s *Server) getJob(_ http.ResponseWriter, r *http.Request, _ *call, of name
 	return s.engine.Jobs().Get(r.Context(), of.Scope, of.name)
 }
 
-func summaryOfJob(j core.Job) wire.JobSummary {
+func (s *Server) jobSummary(j core.Job) wire.JobSummary {
 	return wire.JobSummary{
 		ID: j.ID, Namespace: j.Namespace, Tenant: j.Tenant, Name: j.Name, Schedule: j.Schedule, Timezone: j.Timezone, DayMatch: j.DayMatch,
-		Runner: j.Runner, Overlap: string(j.Overlap), Labels: orEmpty(j.Labels), Paused: j.Paused, PausedReason: j.PausedReason,
+		Runner: j.Runner, Overlap: string(j.Overlap), Labels: orEmpty(j.Labels), Paused: j.Paused, PausedReason: j.PausedReason, Ended: j.Ended(s.now()),
 		NextRunAt: j.NextRunAt, SkipNext: j.SkipNext, ActiveRuns: len(j.Active), LastRun: j.LastRun, Counts: j.Counts,
 		CreatedAt: j.CreatedAt, UpdatedAt: j.UpdatedAt,
 	}
@@ -284,11 +284,11 @@ func summaryOfJob(j core.Job) wire.JobSummary {
 // jobs says how jobs are listed.
 func (s *Server) jobs() listing[core.Job, wire.JobSummary] {
 	return listing[core.Job, wire.JobSummary]{
-		params: []string{"paused", "label*"},
+		params: []string{"paused", "state", "name", "label*"},
 		may:    forJobs,
 		find:   s.findJobs,
 		scope:  func(j core.Job) (string, string) { return j.Namespace, j.Tenant },
-		out:    plain(summaryOfJob),
+		out:    plain(s.jobSummary),
 		size: func(j core.Job) int {
 			return 4096 + len(j.PodSpec) + len(j.ConstraintConfig) + len(j.ActionConfig) + 256*len(j.Active)
 		},
@@ -300,8 +300,18 @@ func (s *Server) findJobs(q query, scope *shell.Scope) (source[core.Job], error)
 	if err != nil {
 		return source[core.Job]{}, err
 	}
+	state, on, err := q.state()
+	if err != nil {
+		return source[core.Job]{}, err
+	}
+	if paused == nil && on != nil {
+		off := !*on
+		paused = &off
+	}
 	labels, err := q.labels()
-	return sourceOf(s.engine.Jobs().List, shell.JobFilter{Scope: scope, Paused: paused, Labels: labels}), err
+	from := sourceOf(s.engine.Jobs().List, shell.JobFilter{Scope: scope, Paused: paused, Labels: labels})
+	from.keep = s.chooseJob(q, state)
+	return from, err
 }
 
 func (s *Server) deleteJob(w http.ResponseWriter, r *http.Request, c *call, of named, _ *struct{}) error {

@@ -1,8 +1,10 @@
 package httpapi
 
 import (
+	"fmt"
 	"net/http"
 
+	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/core/schedule"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
@@ -16,8 +18,8 @@ const (
 )
 
 // previewCron shows the times of an expression that is not stored.
-func (s *Server) previewCron(w http.ResponseWriter, r *http.Request, _ *call) error {
-	q, err := readQuery(r, "cron_expr", "timezone", "dst", "day_match", "n")
+func (s *Server) previewCron(w http.ResponseWriter, r *http.Request, c *call) error {
+	q, err := readQuery(r, "cron_expr", "timezone", "dst", "day_match", "starts_at", "ends_at", "max_executions", "calendar*", "namespace", "tenant", "n")
 	if err != nil {
 		return err
 	}
@@ -29,10 +31,58 @@ func (s *Server) previewCron(w http.ResponseWriter, r *http.Request, _ *call) er
 	if err != nil {
 		return err
 	}
-	now := effects.TimeOf(s.o.Clock.Now())
+	now := s.now()
 	spec := schedule.Spec{Expr: expr, Zone: zone, Anchor: now, DST: schedule.DST(q.get("dst")), DayMatch: schedule.DayMatch(q.get("day_match"))}
-	p, err := previewOf(spec, func(s *schedule.Schedule) []effects.Time { return s.Preview(now, n) })
+	next := func(s *schedule.Schedule) []effects.Time { return s.Preview(now, n) }
+	planned, calendars, warnings, err := s.planned(r, c, q, spec)
+	if err != nil {
+		return err
+	}
+	if planned != nil {
+		next = func(*schedule.Schedule) []effects.Time { return planned.Upcoming(now, n, calendars) }
+	}
+	p, err := previewOf(spec, next)
+	p.Warnings = append(p.Warnings, warnings...)
 	return reply(w, p, err)
+}
+
+// planned gives the recurring action that would be made, with its calendars, if the query says more than its times; else nil. The warnings tell what
+// of the calendars is not as it seems.
+func (s *Server) planned(r *http.Request, c *call, q query, spec schedule.Spec) (a *core.RecurringAction, calendars core.Calendars, warnings []string, err error) {
+	names := q.v["calendar"]
+	if len(names) > core.MaxCalendars {
+		return nil, nil, nil, failf(http.StatusBadRequest, "calendar: %d calendars are more than %d", len(names), core.MaxCalendars)
+	}
+	options := core.ScheduleOptions{DST: spec.DST, DayMatch: spec.DayMatch, Calendars: names}
+	if options.StartsAt, err = q.time("starts_at"); err != nil {
+		return nil, nil, nil, err
+	}
+	ends, err := q.time("ends_at")
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	most, err := q.number("max_executions", 0, core.MaxMaxExecutions)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	of, err := c.token.homeOf(q.opt("namespace"), q.opt("tenant"))
+	if err != nil && len(names) > 0 {
+		return nil, nil, nil, err
+	}
+	if options.MaxExecutions = uint64(most); most == 0 && options.StartsAt.IsZero() && ends.IsZero() && len(names) == 0 {
+		return nil, nil, nil, nil
+	}
+	if calendars, err = s.engine.Calendars().Named(r.Context(), of, names); err != nil {
+		return nil, nil, nil, err
+	}
+	warnings = s.runningOut(names, calendars)
+	for _, name := range names {
+		if _, ok := calendars[name]; !ok {
+			warnings = append(warnings, fmt.Sprintf("calendar %q is not in %s/%s", clip(name), clip(of.Namespace), clip(of.Tenant)))
+		}
+	}
+	a = &core.RecurringAction{CreatedAt: s.now(), RecurringSpec: core.RecurringSpec{CronExpr: spec.Expr, Timezone: spec.Zone, EndsAt: ends, ScheduleOptions: options}}
+	return a, calendars, warnings, nil
 }
 
 // previewRecurring shows the next times of a recurring action, up to its end.

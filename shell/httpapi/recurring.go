@@ -103,9 +103,9 @@ func (s *Server) createRecurring(w http.ResponseWriter, r *http.Request, c *call
 	})
 }
 
-func summary(a core.RecurringAction) wire.RecurringSummary {
+func (s *Server) recurringSummary(a core.RecurringAction) wire.RecurringSummary {
 	return wire.RecurringSummary{
-		ID: a.ID, CronExpr: a.CronExpr, Timezone: a.Timezone, DayMatch: a.DayMatch, Enabled: a.Enabled, Description: orNull(a.Description),
+		ID: a.ID, CronExpr: a.CronExpr, Timezone: a.Timezone, DayMatch: a.DayMatch, Enabled: a.Enabled, Ended: a.Ended(s.now()), Description: orNull(a.Description),
 		Provider: a.ActionTemplate.Provider, ActionType: a.ActionTemplate.ActionType,
 		NextExecutionAt: a.NextExecutionAt, LastExecutedAt: a.LastExecutedAt,
 		ExecutionCount: a.ExecutionCount, CreatedAt: a.CreatedAt, Labels: orEmpty(a.Labels),
@@ -139,7 +139,7 @@ func (s *Server) recurring() machines[core.RecurringAction, wire.RecurringSummar
 	return machines[core.RecurringAction, wire.RecurringSummary]{
 		what: "recurring action", get: s.engine.Recurring().Get, id: idOfRecurring,
 		listing: listing[core.RecurringAction, wire.RecurringSummary]{
-			params: []string{"enabled", "label*", "all"},
+			params: []string{"enabled", "state", "name", "label*", "all"},
 			limit:  shell.MaxPage, // 002 has no pages: as many as can be
 			check:  ofOneTenant,
 			find:   s.findRecurring,
@@ -147,7 +147,7 @@ func (s *Server) recurring() machines[core.RecurringAction, wire.RecurringSummar
 			sees: func(_ context.Context, t *Token, a core.RecurringAction) bool {
 				return t.sees(a.Namespace, a.Tenant, a.ActionTemplate.Provider)
 			},
-			out:   plain(summary),
+			out:   plain(s.recurringSummary),
 			short: true, // as 002 has it
 			size:  func(core.RecurringAction) int { return 1 << 10 },
 		},
@@ -181,7 +181,7 @@ func (s *Server) listRecurring(w http.ResponseWriter, r *http.Request, c *call) 
 	if r.URL.Query().Get("all") == "true" {
 		l.check, l.limit, l.short = nil, 0, false
 		l.out = plain(func(a core.RecurringAction) wire.RecurringSummary {
-			out := summary(a)
+			out := s.recurringSummary(a)
 			out.Namespace, out.Tenant = a.Namespace, a.Tenant
 			return out
 		})
@@ -198,11 +198,23 @@ func (s *Server) findRecurring(q query, scope *shell.Scope) (source[core.Recurri
 	if err != nil {
 		return source[core.RecurringAction]{}, err
 	}
+	state, on, err := q.state()
+	if err != nil {
+		return source[core.RecurringAction]{}, err
+	}
+	if state == scheduleEnded { // it is disabled then
+		on = new(bool)
+	}
+	if enabled == nil {
+		enabled = on
+	}
 	labels, err := q.labels()
 	if all == nil || !*all {
 		scope = &shell.Scope{Namespace: q.get("namespace"), Tenant: q.get("tenant")}
 	}
-	return sourceOf(s.engine.Recurring().List, shell.RecurringFilter{Scope: scope, Enabled: enabled, Labels: labels}), err
+	from := sourceOf(s.engine.Recurring().List, shell.RecurringFilter{Scope: scope, Enabled: enabled, Labels: labels})
+	from.keep = s.chooseRecurring(q, state)
+	return from, err
 }
 
 func (s *Server) updateRecurring(w http.ResponseWriter, r *http.Request, c *call, a core.RecurringAction) (any, error) {

@@ -211,11 +211,12 @@ func (p *Page) showAct(w http.ResponseWriter, q *visit, a act, status int, field
 		}
 		f.Notes = append(own, notes...)
 	}
-	if strings.HasPrefix(a.on, "/schedules") || strings.HasPrefix(a.on, "/recurring") {
-		for _, field := range fields {
-			if field.Name == "cron_expr" {
+	if strings.HasPrefix(a.on, "/schedules") || strings.HasPrefix(a.on, "/recurring") || strings.HasPrefix(a.on, "/jobs") {
+		for i, field := range fields {
+			if field.Name == "cron_expr" || field.Name == "schedule" {
 				f.Preview = p.base + "/schedules/preview"
 			}
+			fields[i].Shows = f.Preview != "" && field.Name == "timezone"
 		}
 	}
 	q.nav, _ = listOf(strings.Split(a.on, "/")[1])
@@ -325,6 +326,9 @@ func (a act) key() string {
 
 // doneText gives what is said after an act; nothing if no act has that key.
 func (p *Page) doneText(key string) string {
+	if key == doneFirst {
+		return doneFirstText
+	}
 	for _, a := range p.acts {
 		if key != "" && a.key() == key {
 			return a.done

@@ -22,6 +22,8 @@ type field struct {
 	Value    string
 	Required bool
 	List     []string // values that are suggested
+	Group    string   // of fields that stand together, and are shown when they are asked for; empty: it is always shown
+	Shows    bool     // behind it stands what the form means while it is typed
 }
 
 // An option is one value of a choice.
@@ -36,6 +38,8 @@ const (
 	fieldJSON   fieldType = "json"   // any JSON
 	fieldArea   fieldType = "area"   // a string of several lines
 	fieldTime   fieldType = "time"   // a time in the zone that was chosen
+	fieldSpan   fieldType = "span"   // a length as whole seconds: typed as such a number, or with units
+	fieldMillis fieldType = "millis" // a length as whole milliseconds, likewise
 	fieldChoice fieldType = "choice" // a string of its options
 	fieldCheck  fieldType = "check"  // a boolean, left out unless it is checked
 	fieldLines  fieldType = "lines"  // an array of strings, one a line
@@ -120,6 +124,10 @@ func (q *visit) value(f field, form url.Values) (v any, given bool, err error) {
 	case fieldTime:
 		t, err := q.readTime(trimmed)
 		return t, err == nil, err
+	case fieldSpan:
+		return readLength(trimmed, time.Second)
+	case fieldMillis:
+		return readLength(trimmed, time.Millisecond)
 	case fieldLines:
 		return nonEmpty(strings.Split(trimmed, "\n")), true, nil
 	case fieldPairs:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/core/schedule"
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
@@ -27,7 +28,7 @@ func jobActs() []act { return slices.Concat(actsOnJobs(), actsOnRuns()) }
 func yesNo() []option { return []option{{}, {"true", "yes"}, {"false", "no"}} }
 
 var jobFilters = []field{ // read-only: a table
-	{Name: "paused", Label: "Paused", Type: fieldChoice, Options: yesNo()}, {Name: "label", Label: "Label (name=value)"},
+	stateFilter, scheduleFilters[0], scheduleFilters[1],
 }
 
 // jobs lists the jobs.
@@ -54,7 +55,7 @@ func (q *visit) jobRow(j wire.JobSummary) []cell {
 	if j.Name != "" && j.Name != j.ID {
 		name.More = []cell{codeOf(clip(j.ID, 120))}
 	}
-	status := enabled(!j.Paused)
+	status := scheduleState(!j.Paused, j.Ended)
 	if j.Paused && j.PausedReason != "" {
 		status.Hint = clip(j.PausedReason, 120)
 	}
@@ -121,23 +122,21 @@ func (q *visit) job() (view, error) {
 	if err := q.get(pathOf("jobs", id), q.scopeQuery(), &j); err != nil {
 		return view{}, err
 	}
-	s := enabled(!j.Paused)
+	ended := j.Ended(effects.TimeOf(q.now))
+	s := scheduleState(!j.Paused, ended)
 	v := view{Kind: "Job", Title: clip(cmp.Or(j.Name, j.ID), 200), State: &s, Crumbs: []link{{Text: "Jobs", Href: q.page("/jobs")}}, More: []link{q.changesLink(core.KindJob, j.Key.String())}}
-	names := []string{"trigger", "pause", "skip-next", "apply", "backfill", "delete"}
-	if j.Paused {
-		names[1] = "resume"
-	}
-	if j.Schedule == "" {
-		names = slices.DeleteFunc(names, func(n string) bool { return n == "skip-next" || n == "backfill" })
+	names := []string{"trigger", pausing(j.Paused, ended), "skip-next", "apply", "backfill", "delete"}
+	if j.Schedule == "" || ended {
+		names = slices.DeleteFunc(names, func(n string) bool { return n == "skip-next" || n == "backfill" && !ended })
 	}
 	v.Acts = q.actLinks("/jobs/{id}", names...)
 	p, err := q.jobPreview(j)
 	if err != nil {
 		return view{}, err
 	}
-	v.Body = append(q.jobNotices(j, p), block{Facts: q.jobFacts(j)})
+	v.Body = append(q.jobNotices(j, p, ended), block{Facts: q.jobFacts(j)})
 	if j.Schedule != "" {
-		v.Body = append(v.Body, q.nextTimes(p, !j.Paused))
+		v.Body = append(v.Body, q.nextTimes(p, !j.Paused || ended))
 	}
 	for _, part := range []func(wire.Job) ([]block, error){q.jobGrid, q.jobRuns, q.jobHistory} {
 		b, err := part(j)
@@ -173,9 +172,14 @@ func jobConfiguration(spec core.JobSpec) (out []block) {
 }
 
 // jobNotices say what of a job a visitor should see first.
-func (q *visit) jobNotices(j wire.Job, p wire.Preview) (out []block) {
+func (q *visit) jobNotices(j wire.Job, p wire.Preview, ended bool) (out []block) {
 	warn := func(text string) { out = append(out, block{Notice: &notice{Text: text, Tone: toneWait}}) }
-	if j.Paused {
+	switch {
+	case ended && j.Paused:
+		warn("It has ended." + editEnded)
+	case ended:
+		warn("It has ended. No time of it is to come. To have it go on, edit its schedule.")
+	case j.Paused:
 		text := "It is paused"
 		if j.PausedBy != "" {
 			text += " by " + j.PausedBy

@@ -19,7 +19,7 @@ func TestListsOfJobsAndRunsThatAreEmptySayWhatWouldFillThem(t *testing.T) {
 	p := newJobsPage(t)
 	assert.Contains(t, p.read("/jobs"), "orreryd job apply -f FILE")
 	assert.Contains(t, p.read("/runs"), "A job makes one at each time of its schedule")
-	assert.Contains(t, p.read("/jobs?paused=true"), "Nothing matches these filters.")
+	assert.Contains(t, p.read("/jobs?state=paused"), "Nothing matches these filters.")
 }
 
 func TestTheListOfJobsShowsScheduleStateAndLastRun(t *testing.T) {
@@ -46,7 +46,7 @@ func TestTheListOfJobsIsFiltered(t *testing.T) {
 	s := p.read("/jobs?label=team%3Da")
 	assert.Contains(t, s, ">one</a>")
 	assert.NotContains(t, s, ">two</a>")
-	s = p.read("/jobs?paused=true")
+	s = p.read("/jobs?state=paused")
 	assert.Contains(t, s, ">two</a>")
 	assert.NotContains(t, s, ">one</a>")
 	assert.Equal(t, http.StatusBadRequest, p.send("GET", "/jobs?label=team", nil).Code)

@@ -149,6 +149,20 @@ func (q *visit) next(t *table, token string) {
 	t.Next = q.p.base + withQuery(q.URL.EscapedPath(), given)
 }
 
+// doneFirst has a page say that another one of its list was asked for.
+const (
+	doneFirst     = "first-page"
+	doneFirstText = "The address was of a further page of this list, which only the token that it was shown to can open, with the same filters. This is the first page."
+)
+
+// toFirstPage gives the address of the first page of the list whose further page cannot be shown.
+func (q *visit) toFirstPage() string {
+	given := q.URL.Query()
+	given.Del("page_token")
+	given.Set("done", doneFirst)
+	return q.p.base + withQuery(q.URL.EscapedPath(), given)
+}
+
 // scoped gives an address with the namespace and tenant of a name.
 func (q *visit) scoped(path, namespace, tenant string) string {
 	return q.page(path, "namespace", namespace, "tenant", tenant)

@@ -93,11 +93,11 @@ func manyRunbookActs() []act {
 }
 
 func manyScheduleActs() []act {
-	recurring := func(enabled string) manyKind {
-		return manyKind{kind: kindRecurring, path: "recurring", field: "recurring_actions", fixed: url.Values{"all": {"true"}, "enabled": {enabled}}}
+	recurring := func(state string) manyKind {
+		return manyKind{kind: kindRecurring, path: "recurring", field: "recurring_actions", fixed: url.Values{"all": {"true"}, "state": {state}}}
 	}
-	jobs := func(paused string) manyKind {
-		return manyKind{kind: kindJob, path: "jobs", field: "jobs", fixed: url.Values{"paused": {paused}}, scoped: true}
+	jobs := func(state string) manyKind {
+		return manyKind{kind: kindJob, path: "jobs", field: "jobs", fixed: url.Values{"state": {state}}, scoped: true}
 	}
 	of := func(act, verb string, filters []field, kinds ...manyKind) *many {
 		m := &many{act: act, verb: verb, one: "schedule", all: "schedules", filters: filters, kinds: kinds}
@@ -107,23 +107,23 @@ func manyScheduleActs() []act {
 		return m
 	}
 	const pause, resume = "Takes those that are not paused: none of their times is dispatched until they are resumed. Actions and runs that run go on; times and runs that wait for their turn are cancelled.",
-		"Takes those that are paused: they go on with their next times. What passed meanwhile is not made up for."
+		"Takes those that are paused, and not what has ended: they go on with their next times. What passed meanwhile is not made up for."
 	return []act{
 		{
 			on: "/schedules", name: "pause-all", method: http.MethodPost, api: "/v1/recurring/bulk", label: "Pause all that match", fields: manyPause,
-			many: of("pause", "Pause", nil, recurring("true"), jobs("false")), says: pause + " Periodic actions are not paused: cancel them.", done: "They are paused.",
+			many: of("pause", "Pause", scheduleFilters, recurring(stateOn), jobs(stateOn)), says: pause + " Periodic actions are not paused: cancel them.", done: "They are paused.",
 		},
 		{
 			on: "/schedules", name: "resume-all", method: http.MethodPost, api: "/v1/recurring/bulk", label: "Resume all that match",
-			many: of("resume", "Resume", nil, recurring("false"), jobs("true")), says: resume, done: "They go on.",
+			many: of("resume", "Resume", scheduleFilters, recurring(statePaused), jobs(statePaused)), says: resume, done: "They go on.",
 		},
 		{
 			on: "/jobs", name: "pause-all", method: http.MethodPost, api: "/v1/jobs/bulk", label: "Pause all that match", fields: manyPause,
-			many: of("pause", "Pause", jobFilters[1:], jobs("false")), says: pause, done: "They are paused.",
+			many: of("pause", "Pause", scheduleFilters, jobs(stateOn)), says: pause, done: "They are paused.",
 		},
 		{
 			on: "/jobs", name: "resume-all", method: http.MethodPost, api: "/v1/jobs/bulk", label: "Resume all that match",
-			many: of("resume", "Resume", jobFilters[1:], jobs("true")), says: resume, done: "They go on.",
+			many: of("resume", "Resume", scheduleFilters, jobs(statePaused)), says: resume, done: "They go on.",
 		},
 	}
 }

@@ -169,7 +169,7 @@ func TestAllSchedulesOfAListArePausedForTheNightAndGoOn(t *testing.T) {
 	assert.Contains(t, k.text("/schedules/pause-all"), "3 schedules in all")
 	assert.Contains(t, k.text("/schedules/pause-all?kind=job&tenant=y"), "1 schedule in all")
 	assert.NotContains(t, k.read("/schedules?kind=action"), "pause-all", "periodic actions are not paused")
-	assert.NotContains(t, k.read("/jobs?paused=true"), "pause-all", "the list shows none that could be paused")
+	assert.NotContains(t, k.read("/jobs?state=paused"), "pause-all", "the list shows none that could be paused")
 	said := k.do("/schedules/pause-all?tenant=x", url.Values{"reason": {"night"}, "until": {"2090-01-01T06:00"}})
 	assert.Contains(t, said, "They are paused. It was done to 2 schedules.")
 	job := k.write("GET", "/v1/jobs/nightly?tenant=x", "")

@@ -134,6 +134,10 @@ func (p *Page) serveView(rt viewRoute) http.HandlerFunc {
 		}
 		q.nav = rt.nav
 		v, err := rt.show(q)
+		if answered(err, http.StatusBadRequest) && q.URL.Query().Get("page_token") != "" && strings.HasPrefix(err.Error(), "page_token: ") {
+			http.Redirect(w, r, q.toFirstPage(), http.StatusSeeOther) //nolint:gosec // it begins with the base of the page
+			return
+		}
 		if err != nil {
 			p.fail(w, q, err)
 			return
@@ -211,6 +215,7 @@ func (p *Page) funcs() template.FuncMap {
 			}
 			return p.base + "/static/" + name + "?v=" + a.tag, nil
 		},
+		"grouped": grouped, "picked": picked,
 		"fieldID": func(name string) string { return "f-" + strings.NewReplacer(".", "-", "_", "-").Replace(name) },
 	}
 }

@@ -26,112 +26,6 @@ func scheduleViews() []viewRoute {
 	}
 }
 
-// The kinds of schedules, in the order of the list.
-const (
-	kindRecurring = "recurring"
-	kindJob       = "job"
-	kindPeriodic  = "action"
-)
-
-var scheduleKinds = []string{kindRecurring, kindJob, kindPeriodic}
-
-// schedules lists the schedules of all kinds: the recurring actions, then the jobs, then the periodic actions. The
-// token of a page says in which of the three it goes on.
-func (q *visit) schedules() (view, error) {
-	kinds := scheduleKinds
-	if k := q.URL.Query().Get("kind"); k != "" {
-		kinds = []string{k}
-	}
-	at, token, _ := strings.Cut(q.URL.Query().Get("page_token"), ":")
-	for at != "" && len(kinds) > 1 && kinds[0] != at {
-		kinds = kinds[1:]
-	}
-	var t *table
-	for i, kind := range kinds {
-		part, next, err := q.schedulesOf(kind, token)
-		if forbidden(err) && i+1 < len(kinds) { // the token is not for jobs, and nobody asked for these alone
-			token = ""
-			continue
-		}
-		if err != nil {
-			return view{}, err
-		}
-		token = ""
-		if t == nil {
-			t = part
-		} else {
-			t.Rows = append(t.Rows, part.Rows...)
-		}
-		if next != "" {
-			q.next(t, kind+":"+next)
-			break
-		}
-		if len(t.Rows) >= pageRows && i+1 < len(kinds) {
-			q.next(t, kinds[i+1]+":")
-			break
-		}
-	}
-	return view{Title: "Schedules", Acts: q.actLinks("/schedules", "new", "pause-all", "resume-all"), Body: []block{{Table: t}}}, nil
-}
-
-// schedulesOf lists those of one kind.
-func (q *visit) schedulesOf(kind, token string) (*table, string, error) {
-	l := list{
-		path: "/schedules", caption: "Schedules",
-		head:  []string{"Name", "When", "Status", "Next", "Last", "Runs", "Kind", "Tenant"},
-		empty: "There is no schedule. A recurring action makes an action at each of its times; make one here, or with: orreryd recurring add --cron '0 9 * * MON-FRI' -- command …",
-	}
-	given := q.URL.Query()
-	kindField := field{Name: "kind", Label: "Kind", Type: fieldChoice, Options: []option{{"", "any"}, {kindRecurring, "recurring actions"}, {kindJob, "jobs"}, {kindPeriodic, "periodic actions"}}}
-	given.Set("page_token", token)
-	given.Del("kind")
-	inner := q.asking(given)
-	var rows [][]cell
-	var t *table
-	var next string
-	var err error
-	switch kind {
-	case kindRecurring:
-		var got wire.RecurringList
-		l.api, l.fixed = "/recurring", url.Values{"all": {"true"}}
-		if t, err = inner.read(l, &got); err == nil {
-			next = got.NextPageToken
-			for _, r := range got.RecurringActions {
-				rows = append(rows, q.recurringRow(r))
-			}
-		}
-	case kindJob:
-		var got wire.JobList
-		l.api = "/jobs"
-		if t, err = inner.read(l, &got); err == nil {
-			next = got.NextPageToken
-			for _, j := range got.Jobs {
-				rows = append(rows, q.jobScheduleRow(j))
-			}
-		}
-	case kindPeriodic:
-		var got wire.ActionList
-		l.api, l.fixed = "/actions", url.Values{"recurs": {"true"}}
-		if t, err = inner.read(l, &got); err == nil {
-			next = got.NextPageToken
-			for _, a := range got.Actions {
-				rows = append(rows, q.periodicRow(core.Action(a)))
-			}
-		}
-	default:
-		return nil, "", &apiError{Status: 400, Text: "kind: " + strconv.Quote(clip(kind, 40)) + " is unknown: use recurring, job or action"}
-	}
-	if err != nil {
-		return nil, "", err
-	}
-	t.Rows = rows
-	kindField.Value = q.URL.Query().Get("kind")
-	t.Filter.Active = t.Filter.Active || kindField.Value != ""
-	t.Filter.Fields = append([]field{kindField}, t.Filter.Fields...)
-	t.First = q.firstPage(l.path)
-	return t, next, nil
-}
-
 // inWords says when an expression fires.
 func inWords(expr, zone string, days schedule.DayMatch) string {
 	s, err := schedule.Spec{Expr: expr, Zone: cmp.Or(zone, "UTC"), DayMatch: days}.Compile()
@@ -169,39 +63,6 @@ func nameInList(r wire.RecurringSummary) string {
 	return clip(nameOfRecurring(r.Description, r.Provider, r.ActionType), 120)
 }
 
-func (q *visit) recurringRow(r wire.RecurringSummary) []cell {
-	return []cell{
-		textOf(nameInList(r)).to(q.page(pathOf("recurring", r.ID.String()))).wide(), fires(r.CronExpr, r.Timezone, r.DayMatch).wide(), enabled(r.Enabled), q.at(r.NextExecutionAt), q.at(r.LastExecutedAt),
-		number(r.ExecutionCount), textOf("recurring"), whose(r.Namespace, r.Tenant),
-	}
-}
-
-func enabled(on bool) cell {
-	if on {
-		return state("on", toneGood)
-	}
-	return state("paused", toneWait)
-}
-
-func (q *visit) jobScheduleRow(j wire.JobSummary) []cell {
-	return []cell{
-		q.linkOfSchedule(core.KindJob, j.ID, cmp.Or(j.Name, j.ID), j.Namespace, j.Tenant), firesJob(j.Schedule, j.Timezone, j.DayMatch).wide(), enabled(!j.Paused), q.at(j.NextRunAt), q.at(j.LastRun.EndedAt),
-		{}, textOf("job"), whose(j.Namespace, j.Tenant),
-	}
-}
-
-func (q *visit) periodicRow(a core.Action) []cell {
-	r := a.Recurrence
-	last := effects.Time(0)
-	if a.LastRun != nil {
-		last = a.LastRun.FinishedAt
-	}
-	return []cell{
-		textOf(nameOfAction(a)).to(q.page(pathOf("actions", a.ID.String()))).wide(), whenOf(r.Cron, r.Timezone, "", r.Period).wide(), badge(string(a.Status.Type)), q.at(a.Trigger.NextTickAt), q.at(last),
-		number(uint64(a.Cycle)), textOf("periodic"), whose(a.Namespace, a.Tenant),
-	}
-}
-
 // recurring shows one recurring action.
 func (q *visit) recurring() (view, error) {
 	var a wire.RecurringAction
@@ -217,19 +78,16 @@ func (q *visit) recurring() (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	s, does := enabled(a.Enabled), a.ActionTemplate
-	v := view{Kind: "Recurring action", Title: nameOfRecurring(a.Description, does.Provider, does.ActionType), State: &s, Crumbs: []link{{Text: "Schedules", Href: q.page("/schedules")}}}
-	pausing := "pause"
-	if !a.Enabled {
-		pausing = "resume"
+	ended := a.Ended(effects.TimeOf(q.now))
+	s := scheduleState(a.Enabled, ended)
+	v := view{Kind: "Recurring action", Title: nameOfRecurring(a.Description, a.ActionTemplate.Provider, a.ActionTemplate.ActionType), State: &s, Crumbs: []link{{Text: "Schedules", Href: q.page("/schedules")}}}
+	names := []string{"trigger", pausing(!a.Enabled, ended), "skip-next", "edit", "backfill", "delete"}
+	if ended {
+		names = slices.DeleteFunc(names, func(n string) bool { return n == "skip-next" })
 	}
-	v.Acts = q.actLinks("/recurring/{id}", "trigger", pausing, "skip-next", "edit", "backfill", "delete")
+	v.Acts = q.actLinks("/recurring/{id}", names...)
 	v.More = []link{q.changesLink(core.KindRecurring, id)}
-	if !a.Enabled && a.DisabledReason != "" {
-		text := "It is paused: " + a.DisabledReason
-		if strings.HasPrefix(a.DisabledReason, "paused ") {
-			text = "It is " + a.DisabledReason
-		}
+	if text := restsSince(a, ended); text != "" {
 		v.Body = append(v.Body, block{Notice: &notice{Text: text, Tone: toneWait}})
 	}
 	for _, w := range p.Warnings {
@@ -238,7 +96,7 @@ func (q *visit) recurring() (view, error) {
 	for _, w := range q.clockChanges(p.Times, a.Timezone) {
 		v.Body = append(v.Body, block{Notice: &notice{Text: w, Tone: toneWait}})
 	}
-	v.Body = append(v.Body, block{Facts: q.recurringFacts(a, p)}, q.nextTimes(p, a.Enabled), q.runningTimes(a), history)
+	v.Body = append(v.Body, block{Facts: q.recurringFacts(a, p)}, q.nextTimes(p, a.Enabled || ended), q.runningTimes(a), history)
 	if len(a.ActionTemplate.Payload) > 0 {
 		v.Body = append(v.Body, block{Title: "Payload", Text: jsonText(a.ActionTemplate.Payload)})
 	}
@@ -384,40 +242,6 @@ func (q *visit) occurrenceCells(o core.Occurrence) []cell {
 }
 
 const noID = "00000000-0000-0000-0000-000000000000"
-
-// previewForm shows what the fields of a form mean, while they are typed.
-func (q *visit) previewForm() (view, error) {
-	given := q.URL.Query()
-	v := view{Title: "Preview", Static: true}
-	if strings.TrimSpace(given.Get("cron_expr")) == "" {
-		return v, nil
-	}
-	var p wire.Preview
-	err := q.get("/recurring/preview", url.Values{
-		"cron_expr": {given.Get("cron_expr")}, "timezone": {given.Get("timezone")}, "dst": {given.Get("dst")}, "day_match": {given.Get("day_match")}, "n": {"5"},
-	}, &p)
-	if err != nil {
-		_, text := q.p.statusOf(err)
-		v.Body = []block{{Notice: &notice{Text: text, Tone: toneBad}}}
-		return v, nil
-	}
-	text := p.Description
-	if !strings.Contains(text, p.Timezone) { // it names each zone but UTC
-		text += " (" + p.Timezone + ")"
-	}
-	v.Body = []block{{Notice: &notice{Text: text}}}
-	for _, w := range append(p.Warnings, q.clockChanges(p.Times, p.Timezone)...) {
-		v.Body = append(v.Body, block{Notice: &notice{Text: w, Tone: toneWait}})
-	}
-	zone, _ := schedule.LoadZone(p.Timezone)
-	var f []fact
-	for i, at := range p.Times {
-		local := at.Std().In(zone.Location())
-		f = append(f, fact{strconv.Itoa(i + 1), textOf(local.Format("Mon 2006-01-02 15:04:05 ") + zoneName(local) + ", " + ago(at.Std().Sub(q.now)))})
-	}
-	v.Body = append(v.Body, block{Facts: f})
-	return v, nil
-}
 
 // editableJSON gives JSON as a form has it: whole, whatever its length. It may be left out.
 func editableJSON(raw json.RawMessage) string {

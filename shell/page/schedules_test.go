@@ -202,6 +202,13 @@ func TestTheSearchLeadsToATimeOfASchedule(t *testing.T) {
 	assert.Equal(t, "/ui/find?q="+entry, k.send("GET", "/find?q="+entry[:35], nil).Header().Get("Location"))
 }
 
+func TestAFormThatIsSentAfterTheEndOfTheSessionLeadsToAPageAgain(t *testing.T) {
+	k := newKit(t, admin("ops"))
+	for _, form := range []string{"/zone", "/sign-out"} {
+		assert.Equal(t, "/ui/sign-in?to=%2F", k.send("POST", form, url.Values{"zone": {"UTC"}}).Header().Get("Location"), form)
+	}
+}
+
 func TestTheJournalSaysWhoChangedSomething(t *testing.T) {
 	k := newKit(t, admin("ops"), admin("night"))
 	k.as = "ops-secret"

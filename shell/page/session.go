@@ -53,7 +53,11 @@ func (p *Page) visit(w http.ResponseWriter, r *http.Request) (*visit, bool) {
 	case errors.Is(err, httpapi.ErrSignIn) && r.Header.Get("Sec-Fetch-Dest") == "empty":
 		http.Error(w, err.Error(), http.StatusUnauthorized) // of the page's own script, which reloads then
 	case errors.Is(err, httpapi.ErrSignIn):
-		http.Redirect(w, r, p.base+"/sign-in?"+url.Values{"to": {r.URL.RequestURI()}}.Encode(), http.StatusSeeOther)
+		to := r.URL.RequestURI()
+		if r.URL.Path == "/zone" || r.URL.Path == "/sign-out" { // forms that have no page of their own
+			to = "/"
+		}
+		http.Redirect(w, r, p.base+"/sign-in?"+url.Values{"to": {to}}.Encode(), http.StatusSeeOther)
 	default:
 		p.fail(w, p.newVisit(r, nil), err)
 	}

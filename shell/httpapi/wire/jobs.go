@@ -76,6 +76,7 @@ type JobSummary struct {
 	Labels       map[string]string `json:"labels"`
 	Paused       bool              `json:"paused"`
 	PausedReason string            `json:"paused_reason"`
+	Ended        bool              `json:"ended,omitempty"` // it has a schedule of which no time is to come, also if it were resumed
 	NextRunAt    effects.Time      `json:"next_run_at"`
 	SkipNext     uint32            `json:"skip_next"`
 	ActiveRuns   int               `json:"active_runs"` // that have not ended

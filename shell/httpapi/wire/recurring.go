@@ -50,7 +50,8 @@ type RecurringSummary struct {
 	Timezone        string            `json:"timezone"`
 	DayMatch        schedule.DayMatch `json:"day_match,omitempty"` // beyond 002, where it is given
 	Enabled         bool              `json:"enabled"`
-	Description     *string           `json:"description"` // null: none
+	Ended           bool              `json:"ended,omitempty"` // beyond 002: no time of it is to come, also if it were enabled
+	Description     *string           `json:"description"`     // null: none
 	Provider        string            `json:"provider"`
 	ActionType      string            `json:"action_type"`
 	NextExecutionAt effects.Time      `json:"next_execution_at"`

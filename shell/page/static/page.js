@@ -21,7 +21,7 @@
   for (const form of document.querySelectorAll("form[data-preview]")) {
     const out = document.getElementById("preview");
     if (!out) continue;
-    const asks = ["cron_expr", "timezone", "dst", "day_match"]; // no more of the form is to stand in an address
+    const asks = ["cron_expr", "schedule", "timezone", "dst", "day_match", "starts_at", "ends_at", "max_executions", "calendars", "jitter_seconds", "namespace", "tenant"]; // no more of the form is to stand in an address
     let timer, asked = 0;
     const show = async () => {
       const n = ++asked;

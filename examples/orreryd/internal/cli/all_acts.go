@@ -36,29 +36,29 @@ command can be repeated.`,
 }
 
 func (a *app) recurringAll(s *scoped) []*cobra.Command {
-	of := func(l all, enabled string) *cobra.Command {
+	of := func(l all, state string) *cobra.Command {
 		l.path, l.field, l.one, l.many, l.scope = "/v1/recurring", "recurring_actions", "recurring action", "recurring actions", s
-		l.filters, l.fixed = []filter{labelled}, url.Values{"enabled": {enabled}}
+		l.filters, l.fixed = []filter{labelled}, url.Values{"state": {state}}
 		return l.command(a)
 	}
 	return []*cobra.Command{
 		of(all{
 			use: "pause-all", act: "pause", short: "Disable each recurring action of the tenant that is enabled and matches", fields: []field{reasonField(), untilField()},
 			example: "  orreryd recurring pause-all --until 2026-02-11T06:00:00+01:00 --reason \"night\"",
-		}, "true"),
-		of(all{use: "resume-all", act: "resume", short: "Enable each recurring action of the tenant that is disabled and matches"}, "false"),
+		}, "on"),
+		of(all{use: "resume-all", act: "resume", short: "Enable each recurring action of the tenant that is disabled, has not ended and matches"}, "paused"),
 	}
 }
 
 func (a *app) jobsAll(s *scoped) []*cobra.Command {
-	of := func(l all, paused string) *cobra.Command {
+	of := func(l all, state string) *cobra.Command {
 		l.path, l.field, l.one, l.many, l.scope = "/v1/jobs", "jobs", "job", "jobs", s
-		l.filters, l.fixed = []filter{labelled}, url.Values{"paused": {paused}}
+		l.filters, l.fixed = []filter{labelled}, url.Values{"state": {state}}
 		return l.command(a)
 	}
 	return []*cobra.Command{
-		of(all{use: "pause-all", act: "pause", short: "Pause each job of the tenant that is not paused and matches", fields: []field{reasonField(), untilField()}}, "false"),
-		of(all{use: "resume-all", act: "resume", short: "Let each paused job of the tenant that matches make runs again"}, "true"),
+		of(all{use: "pause-all", act: "pause", short: "Pause each job of the tenant that is not paused and matches", fields: []field{reasonField(), untilField()}}, "on"),
+		of(all{use: "resume-all", act: "resume", short: "Let each paused job of the tenant that matches make runs again, if it has not ended"}, "paused"),
 	}
 }
 

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 	"github.com/orrery-go/orrery/shell/jobfile"
@@ -62,22 +64,34 @@ func (a *app) jobCommand() *cobra.Command {
 func (j *jobCommands) list() *cobra.Command {
 	return listing[wire.JobSummary]{
 		path: "/v1/jobs", field: "jobs", none: "no jobs: make one with orreryd job apply -f FILE", short: "List jobs, newest first",
-		name:   func(s wire.JobSummary) string { return s.ID },
-		header: []string{"JOB:40", "SCOPE:40", "STATE", "SCHEDULE:24", "ZONE:20", "NEXT (UTC)", "ACTIVE", "LAST RUN", "ENDED (UTC)"},
+		filters: ofSchedules(),
+		name:    func(s wire.JobSummary) string { return s.ID },
+		header:  []string{"JOB:40", "SCOPE:40", "STATE", "SCHEDULE:24", "ZONE:20", "NEXT (UTC)", "ACTIVE", "LAST RUN", "ENDED (UTC)"},
 		row: func(s wire.JobSummary) []string {
 			return []string{
-				s.ID, s.Namespace + "/" + s.Tenant, jobState(s.Paused), text.OrDash(s.Schedule), s.Timezone,
+				s.ID, s.Namespace + "/" + s.Tenant, jobState(s.Paused, s.Ended), text.OrDash(s.Schedule), s.Timezone,
 				shortTime(s.NextRunAt), number(s.ActiveRuns), text.OrDash(string(s.LastRun.State)), shortTime(s.LastRun.EndedAt),
 			}
 		},
 	}.command(j.a)
 }
 
-func jobState(paused bool) string {
-	if paused {
+func jobState(paused, ended bool) string {
+	switch {
+	case ended:
+		return "ended"
+	case paused:
 		return "paused"
 	}
 	return "enabled"
+}
+
+// ofSchedules narrow lists of recurring actions and jobs.
+func ofSchedules() []filter {
+	return []filter{
+		{flag: "state", usage: "only those that fire (on), that somebody has paused or disabled (paused), or of which no `time` is to come (ended)", words: []string{"on", "paused", "ended"}},
+		{flag: "name", usage: "only those that have this `text` in their name, in capitals or not"},
+	}
 }
 
 func (j *jobCommands) trigger() *cobra.Command {
@@ -198,7 +212,7 @@ With -o yaml it prints a job file, which "orreryd job apply -f" gives the same j
 }
 
 func jobView(s core.Job) view {
-	state, next := jobState(s.Paused), timeText(s.NextRunAt)
+	state, next := jobState(s.Paused, s.Ended(effects.TimeOf(time.Now()))), timeText(s.NextRunAt)
 	if s.Paused && s.PausedReason != "" {
 		state += ": " + s.PausedReason
 	}

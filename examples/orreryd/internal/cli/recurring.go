@@ -264,12 +264,15 @@ func (r *recurring) list() *cobra.Command {
 		short:   "List the recurring actions of a tenant, newest first",
 		example: "  orreryd recurring list\n  orreryd recurring list --enabled=false\n  orreryd recurring list --namespace notifications --tenant tenant-1 --json",
 		path:    r.path, field: "recurring_actions", scope: r.scope, none: "no recurring actions of tenant %s in namespace %s",
-		filters: []filter{switchedBy("enabled")},
+		filters: append([]filter{switchedBy("enabled")}, ofSchedules()...),
 		name:    func(s wire.RecurringSummary) string { return s.ID.String() },
 		header:  []string{"ID", "STATE", "CRON:30", "ZONE:24", "TOOL:20", "NEXT (UTC)", "LAST (UTC)", "RUNS", "DESCRIPTION:40"},
 		row: func(s wire.RecurringSummary) []string {
 			state := "enabled"
-			if !s.Enabled {
+			switch {
+			case s.Ended:
+				state = "ended"
+			case !s.Enabled:
 				state = "disabled"
 			}
 			return []string{
