@@ -3,6 +3,7 @@ package shell_test
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -38,10 +39,19 @@ func TestTheIDsOfAKindAreReadFromOneOnToAnother(t *testing.T) {
 				{id(255), uuid.Max, 10, []uuid.UUID{id(255)}},
 				{uuid.Max, uuid.Max, 10, nil},
 			} {
-				got, err := e.IDs(bg(), core.KindAction, test.from, test.to, test.limit)
+				got, looked, last, err := e.IDs(bg(), shell.IDRange{Kind: core.KindAction, From: test.from, To: test.to, Limit: test.limit})
 				require.NoError(t, err)
+				assert.Len(t, test.want, looked)
+				if looked > 0 {
+					assert.Equal(t, test.want[looked-1], last)
+				}
 				assert.Equal(t, test.want, got, "%s to %s", test.from, test.to)
 			}
+			got, looked, last, err := e.IDs(bg(), shell.IDRange{Kind: core.KindAction, To: uuid.Max, Limit: 3, Wanted: func(state []byte) bool { return strings.Contains(string(state), id(2).String()) }})
+			require.NoError(t, err)
+			assert.Equal(t, []uuid.UUID{id(2)}, got)
+			assert.Equal(t, 3, looked, "what is not wanted was looked at all the same")
+			assert.Equal(t, id(3), last)
 		})
 	}
 }
