@@ -3,6 +3,7 @@ package shell_test
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -40,11 +41,15 @@ func TestTheIDsOfAKindAreReadAfterOneAndUpToAnother(t *testing.T) {
 				{id(254), uuid.Max, 10, []uuid.UUID{id(255)}, uuid.Nil},
 				{id(255), uuid.Max, 10, nil, uuid.Nil},
 			} {
-				got, next, err := e.IDs(bg(), core.KindAction, test.after, test.to, test.limit)
+				got, next, err := e.IDs(bg(), shell.IDRange{Kind: core.KindAction, After: test.after, To: test.to, Limit: test.limit})
 				require.NoError(t, err)
 				assert.Equal(t, test.want, got, "%s to %s", test.after, test.to)
 				assert.Equal(t, test.next, next, "%s to %s", test.after, test.to)
 			}
+			got, next, err := e.IDs(bg(), shell.IDRange{Kind: core.KindAction, To: uuid.Max, Limit: 3, Wanted: func(state []byte) bool { return strings.Contains(string(state), id(2).String()) }})
+			require.NoError(t, err)
+			assert.Equal(t, []uuid.UUID{id(2)}, got)
+			assert.Equal(t, id(3), next, "what is not wanted was looked at all the same")
 		})
 	}
 }

@@ -33,12 +33,13 @@ type UpcomingSchedule struct {
 
 // Bounds of [Engine.Upcoming].
 const (
-	upcomingEntries = 20_000 // of the due index that are looked at
+	upcomingEntries = 20_000    // of the due index whose records are looked at
+	upcomingPassed  = 1_000_000 // that are passed over, such as those of other tenants
 	upcomingChunk   = 256
 )
 
 // Upcoming gives the schedules that are due next, in the order of their next times, from the due index: what it costs does not depend on
-// how much is stored. more says that there are more of them, or that so much else is due before that the rest was
+// how much is stored. more says that there are more of them, or that so much else of the same tenants is due before that the rest was
 // not looked at. Of a periodic action the next time alone is known. Safe for concurrent use.
 func (e *Engine) Upcoming(ctx context.Context, f UpcomingFilter) (list []UpcomingSchedule, more bool, err error) {
 	f.Limit = min(cmp.Or(f.Limit, DefaultPage), MaxPage)
@@ -69,8 +70,8 @@ func (u *upcoming) read(tx store.ReadTx) error {
 	var after *store.DueKey
 	var entries []store.DueEntry
 	var records []store.Record
-	for looked := 0; ; looked += len(entries) {
-		if looked >= upcomingEntries {
+	for looked, passed := 0, 0; ; {
+		if looked >= upcomingEntries || passed >= upcomingPassed {
 			u.more = true
 			return nil
 		}
@@ -80,7 +81,9 @@ func (u *upcoming) read(tx store.ReadTx) error {
 		}
 		last := entries[len(entries)-1].Key
 		after = &last
-		if records, err = tx.GetMany(records[:0], u.wanted(entries)); err != nil {
+		refs := u.wanted(entries)
+		looked, passed = looked+len(refs), passed+len(entries)-len(refs)
+		if records, err = tx.GetMany(records[:0], refs); err != nil {
 			return err
 		}
 		for _, rec := range records {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -93,4 +94,21 @@ func TestMoreThanAPageOfIDsThatBeginAlikeIsSearchedToItsEnd(t *testing.T) {
 	require.Equal(t, http.StatusOK, r.status, r.body)
 	assert.Contains(t, r.body, id)
 	assert.Len(t, r.object()["found"], 1)
+}
+
+func TestAMachineOfEachKindIsFoundByATokenOfItsTenantAndByNoOther(t *testing.T) {
+	for _, kind := range []string{"actions", "recurring", "runs", "pipelines", "tasks", "strategies", "backfills", "occurrences"} {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newSweepWorld(t, kind)
+				defer w.stop()
+				id := w.things[0]["id"]
+				for token, want := range map[string]int{"admin": 1, "a": 1, "reader": 1, "b": 0} {
+					found := w.do("GET", "/v1/find?q="+id, nil, bearer(token+"-secret")).object()["found"].([]any)
+					assert.Len(t, found, want, token)
+				}
+				assert.Len(t, w.do("GET", "/v1/find?tenant=a&q="+id, nil, bearer("any-secret")).object()["found"].([]any), 1)
+			})
+		})
+	}
 }

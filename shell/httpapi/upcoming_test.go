@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -103,4 +104,18 @@ func TestATokenIsToldWhatComesNextOfWhatItSeesAlone(t *testing.T) {
 	assert.ElementsMatch(t, []any{"a echo", "a hold", "b echo", "c echo", "j"}, names("all"))
 	assert.ElementsMatch(t, []any{"a echo", "a hold", "b echo", "j"}, names("ours"))
 	assert.ElementsMatch(t, []any{"a hold"}, names("hold"))
+}
+
+func TestWhatIsDueOfOthersHidesNothingOfWhatComesNext(t *testing.T) {
+	a := start(t, setup{api: func(o *httpapi.Options) {
+		o.Tokens = []httpapi.Token{{Name: "all", SHA256: httpapi.HashToken("all"), Admin: true}, {Name: "ours", SHA256: httpapi.HashToken("ours"), Namespaces: []string{"n"}, Tenants: []string{"a"}}}
+	}})
+	require.Equal(t, http.StatusCreated, a.do("POST", "/v1/recurring", `{"namespace":"n","tenant":"a","provider":"echo","action_type":"x","cron_expr":"0 0 0 1 1 * 2090"}`, bearer("all")).status)
+	entry := `{"namespace":"n","tenant":"many","tool_name":"echo","trigger":{"type":"scheduled","next_tick_at":"2089-01-01T00:00:00Z"}}`
+	for range 21 {
+		require.Equal(t, http.StatusOK, a.do("POST", "/v1/actions/batch", `{"actions":[`+strings.Repeat(entry+",", 999)+entry+`]}`, bearer("all")).status)
+	}
+	got := a.do("GET", "/v1/upcoming?until=2099-01-01T00:00:00Z", nil, bearer("ours")).object()
+	assert.Len(t, got["schedules"], 1)
+	assert.Equal(t, false, got["more"])
 }
