@@ -66,7 +66,7 @@ func (s *Server) planned(r *http.Request, c *call, q query, spec schedule.Spec) 
 		return nil, nil, nil, err
 	}
 	of, err := c.token.homeOf(q.opt("namespace"), q.opt("tenant"))
-	if err != nil && len(names) > 0 {
+	if err != nil && (len(names) > 0 || q.opt("namespace") != nil || q.opt("tenant") != nil) {
 		return nil, nil, nil, err
 	}
 	if options.MaxExecutions = uint64(most); most == 0 && options.StartsAt.IsZero() && ends.IsZero() && len(names) == 0 {

@@ -113,7 +113,7 @@ func (o sweepOperation) request(th thing) (method, target string, body any) {
 		path += "&q={id}"
 	}
 	if o.id == "previewCron" {
-		path += "?cron_expr=@daily"
+		path += "&cron_expr=@daily&calendar=closed"
 	}
 	method = o.method
 	if o.id == "streamEvents" || o.id == "backup" {
