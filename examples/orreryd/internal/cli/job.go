@@ -175,7 +175,7 @@ func (j *jobCommands) runAt(job string, o core.Occurrence) string {
 func (j *jobCommands) runsOf() *cobra.Command {
 	l := j.a.runListing()
 	l.use, l.short, l.args, l.complete = "runs JOB", "List the runs of a job, newest first", j.jobs.args, j.jobs.complete
-	l.path, l.of, l.scope, l.filters, l.narrow = j.jobs.path, "runs", &j.scope, nil, nil
+	l.path, l.of, l.scope, l.filters, l.narrow, l.fails = j.jobs.path, "runs", &j.scope, nil, nil, false
 	return l.command(j.a)
 }
 
