@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// withSecrets are the tables whose texts may hold a secret, be it in a header, a URL or an argument.
-var withSecrets = []string{"tools", "webhooks", "tokens", "secrets", "notify", "runners", "sessions", "git", "cgroup", "jobs"}
+// openTables are the tables whose texts hold no secret. Those of any other table may, be it in a header, a URL or an argument.
+var openTables = []string{"background", "engine", "retention", "redact", "http", "page", "audit", "limits"}
 
-// harmless are the keys in them whose texts hold none.
+// harmless are the keys of the other tables whose texts hold none.
 var harmless = []string{"name", "type", "scheme", "profile", "namespaces", "tenants"}
 
 // hidden stands for a text that is not shown.
 const hidden = "…"
 
-// Shown gives the settings in force as TOML reads them, for people: of the tables that may hold secrets numbers, switches and names
+// Shown gives the settings in force as TOML reads them, for people: of tables that may hold secrets numbers, switches and names
 // alone.
 func (c Config) Shown() string {
 	var b strings.Builder
@@ -33,7 +33,7 @@ func showTable(b *strings.Builder, path string, v reflect.Value, secret bool) {
 			continue
 		}
 		at := strings.TrimPrefix(path+"."+key, ".")
-		inner := secret || path == "" && slices.Contains(withSecrets, key)
+		inner := secret || path == "" && !slices.Contains(openTables, key)
 		for value.Kind() == reflect.Pointer && !value.IsNil() {
 			value = value.Elem()
 		}
@@ -47,7 +47,7 @@ func showTable(b *strings.Builder, path string, v reflect.Value, secret bool) {
 			tables = append(tables, func() { showMap(b, at, value, inner) })
 		case reflect.Slice:
 			if value.Type().Elem().Kind() != reflect.Struct {
-				showValue(b, key, value, inner)
+				showValue(b, key, value, secret)
 				continue
 			}
 			tables = append(tables, func() {
@@ -57,7 +57,7 @@ func showTable(b *strings.Builder, path string, v reflect.Value, secret bool) {
 				}
 			})
 		default:
-			showValue(b, key, value, inner)
+			showValue(b, key, value, secret)
 		}
 	}
 	for _, show := range tables {
