@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi"
 	"github.com/orrery-go/orrery/shell/page"
@@ -32,7 +33,7 @@ var (
 // BenchmarkPages reads the main pages over a database that has much, and reports how long the slowest of a hundred
 // takes.
 func BenchmarkPages(b *testing.B) {
-	p, recurring, action := fullPage(b)
+	p, _, recurring, action := fullPage(b)
 	day := time.Now().UTC().AddDate(0, 0, 1).Format(time.DateOnly)
 	for name, path := range map[string]string{
 		"overview": "/", "schedules": "/schedules", "recurring": "/recurring/" + recurring, "new-schedule": "/schedules/new", "preview": "/schedules/preview?cron_expr=*/5+*+*+*+*",
@@ -42,29 +43,76 @@ func BenchmarkPages(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			var took []time.Duration
 			for b.Loop() {
-				r := httptest.NewRequestWithContext(b.Context(), http.MethodGet, "/ui"+path, nil)
-				r.Host, r.RemoteAddr = "127.0.0.1:7460", "127.0.0.1:50000"
-				w := httptest.NewRecorder()
 				begin := time.Now()
-				p.ServeHTTP(w, r)
+				w := visited(b.Context(), p, path)
 				took = append(took, time.Since(begin))
 				if w.Code >= http.StatusBadRequest {
 					b.Fatal(path, w.Code, w.Body)
 				}
 			}
-			slices.Sort(took)
-			b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
-			b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
+			reportTimes(b, took)
+		})
+	}
+}
+
+// visited loads a page.
+func visited(ctx context.Context, p *page.Page, path string) *httptest.ResponseRecorder {
+	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/ui"+path, nil)
+	r.Host, r.RemoteAddr = "127.0.0.1:7460", "127.0.0.1:50000"
+	w := httptest.NewRecorder()
+	p.ServeHTTP(w, r)
+	return w
+}
+
+func reportTimes(b *testing.B, took []time.Duration) {
+	b.Helper()
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
+}
+
+// BenchmarkTheLoopBesideThePage creates actions one after the other, alone and while visitors load pages one after the other,
+// and reports how long one takes. Each visitor rests for as long as ten pages a second leave.
+func BenchmarkTheLoopBesideThePage(b *testing.B) {
+	p, engine, recurring, action := fullPage(b)
+	paths := []string{"/", "/schedules", "/calendar", "/actions", "/actions?status=failed", "/occurrences", "/recurring/" + recurring, "/actions/" + action}
+	for _, visitors := range []int{0, 1, 4} {
+		b.Run(fmt.Sprintf("visitors=%d", visitors), func(b *testing.B) {
+			ctx, stop := context.WithCancel(b.Context())
+			var all sync.WaitGroup
+			for v := range visitors {
+				all.Go(func() {
+					each := time.NewTicker(100 * time.Millisecond)
+					defer each.Stop()
+					for i := v; ctx.Err() == nil; i++ {
+						visited(ctx, p, paths[i%len(paths)])
+						select {
+						case <-each.C:
+						case <-ctx.Done():
+						}
+					}
+				})
+			}
+			var took []time.Duration
+			for b.Loop() {
+				begin := time.Now()
+				_, err := engine.Actions().Create(ctx, core.ActionSpec{ID: uuid.Must(uuid.NewV7()), Namespace: "bench", Tenant: "t", ToolName: "noop", Trigger: core.Scheduled(effects.TimeOf(begin.Add(time.Hour)))})
+				took = append(took, time.Since(begin))
+				require.NoError(b, err)
+			}
+			reportTimes(b, took)
+			stop()
+			all.Wait()
 		})
 	}
 }
 
 // fullPage gives the page over an engine with many schedules and actions.
-func fullPage(b *testing.B) (p *page.Page, recurring, action string) {
+func fullPage(b *testing.B) (p *page.Page, engine *shell.Engine, recurring, action string) {
 	st, err := bolt.Open(filepath.Join(b.TempDir(), "page.db"), bolt.Options{NoSync: true})
 	require.NoError(b, err)
 	quiet := slog.New(slog.DiscardHandler)
-	engine, err := shell.New(shell.Options{Store: st, Logger: quiet, Tools: map[string]shell.Tool{
+	engine, err = shell.New(shell.Options{Store: st, Logger: quiet, Tools: map[string]shell.Tool{
 		"noop": shell.ToolFunc(func(context.Context, shell.Call) (json.RawMessage, error) { return json.RawMessage(`{"ok":true}`), nil }),
 	}})
 	require.NoError(b, err)
@@ -99,7 +147,7 @@ func fullPage(b *testing.B) (p *page.Page, recurring, action string) {
 		_, err := engine.Actions().Create(ctx, core.ActionSpec{ID: id, Namespace: "bench", Tenant: "t", ToolName: "noop", Label: fmt.Sprintf("number %d", i)})
 		return err
 	})
-	return p, recurring, action
+	return p, engine, recurring, action
 }
 
 // inParallel does something n times, 256 at a time.
