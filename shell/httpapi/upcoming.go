@@ -39,6 +39,9 @@ func (s *Server) listUpcoming(w http.ResponseWriter, r *http.Request, c *call) e
 	if f.Until, err = q.time("until"); err != nil {
 		return err
 	}
+	if !f.From.IsZero() && !f.Until.IsZero() && f.Until <= f.From {
+		return failf(http.StatusBadRequest, "until: %s is not after from, %s", f.Until, f.From)
+	}
 	f.Until = cmp.Or(f.Until, effects.TimeOf(s.o.Clock.Now()).Add(defaultAhead))
 	if f.Limit, err = q.limit(shell.DefaultPage); err != nil {
 		return err

@@ -50,9 +50,10 @@ func TestWhatComesNextIsToldInItsOrderWhateverItsKind(t *testing.T) {
 	}, job)
 	for query, want := range map[string]string{
 		"kind=pipeline": `kind: "pipeline" is unknown: use recurring, job or action`,
-		"until=soon":    `until: time "soon" is not RFC 3339`,
-		"from=x":        `from: time "x" is not RFC 3339`,
-		"times=1001":    "times: ",
+		"from=2090-01-02T00:00:00Z&until=2090-01-02T00:00:00Z": `until: 2090-01-02T00:00:00.000Z is not after from, 2090-01-02T00:00:00.000Z`,
+		"until=soon": `until: time "soon" is not RFC 3339`,
+		"from=x":     `from: time "x" is not RFC 3339`,
+		"times=1001": "times: ",
 
 		"times=1000&limit=101": "times: 1000 of each of 101 schedules are more than 100000: ask for fewer, or set limit",
 		"limit=0":              "limit: ",
