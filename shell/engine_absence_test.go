@@ -116,8 +116,7 @@ func TestEachOutageIsToldWithItsOwnCause(t *testing.T) {
 			x.start(t, x.st.Reopen("second"))
 		}, "the daemon was away from FROM to TO (killed, or its machine failed)"},
 		"a process that is stopped": {func(t *testing.T, x *outage) {
-			x.clock.frozen.Store(int64(9 * time.Second))
-			require.NoError(t, x.e.Health(bg())) // the loop wakes, and goes to sleep again
+			x.freezeAsleep(t)
 			elapse(10 * time.Second)
 		}, "the daemon did not run from FROM to TO (suspended, or without a processor)"},
 		"a machine that is suspended": {func(_ *testing.T, x *outage) {
@@ -223,6 +222,15 @@ func (x *outage) start(t *testing.T, st *memory.Store) {
 	x.o = shell.Options{Store: x.store, Tools: tools(&counting{}), Clock: x.clock, Logger: slog.New(slog.NewTextHandler(x.log, nil)), StopTimeout: time.Nanosecond, AbandonAfter: time.Nanosecond}
 	x.e, x.stop = start(t, x.o)
 	synctest.Wait()
+}
+
+// freezeAsleep has the process stopped for nine seconds at the end of the loop's next sleep.
+func (x *outage) freezeAsleep(t *testing.T) {
+	t.Helper()
+	require.NoError(t, x.e.Health(bg())) // the loop wakes, so that the pulse beats, and goes to sleep again
+	synctest.Wait()                      // the pulse sleeps until its beat: the next sleep to begin is the loop's
+	x.clock.frozen.Store(int64(9 * time.Second))
+	require.NoError(t, x.e.Health(bg()))
 }
 
 // What passes while recurring actions are switched off says so, and what passed without a daemon
@@ -345,8 +353,7 @@ func TestAProcessIsStoppedWhileTheClockIsSetBack(t *testing.T) {
 				r, err := x.e.Recurring().Create(bg(), everyMinute())
 				require.NoError(t, err)
 				elapse(90 * time.Second)
-				x.clock.frozen.Store(int64(9 * time.Second))
-				require.NoError(t, x.e.Health(bg())) // the loop wakes, and goes to sleep again
+				x.freezeAsleep(t)
 				elapse(time.Second)
 				x.clock.jump(-back)
 				elapse(3 * time.Minute)

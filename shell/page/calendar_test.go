@@ -3,6 +3,7 @@ package page_test
 import (
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,14 +17,13 @@ import (
 // aheadClock is a clock that a test puts ahead of the machine's.
 type aheadClock struct {
 	shell.SystemClock
-	ahead *time.Duration
+	ahead atomic.Int64 // nanoseconds
 }
 
-func (c aheadClock) Now() time.Time { return c.SystemClock.Now().Add(*c.ahead) }
+func (c *aheadClock) Now() time.Time { return c.SystemClock.Now().Add(time.Duration(c.ahead.Load())) }
 
-func newKitAhead(t *testing.T, by *time.Duration) *kit {
+func newKitAhead(t *testing.T, clock *aheadClock) *kit {
 	t.Helper()
-	clock := aheadClock{ahead: by}
 	k := newKitOn(t, func(o *shell.Options) { o.Clock = clock }, func(o *httpapi.Options) { o.Clock = clock })
 	k.tellTime(clock)
 	return k
@@ -31,12 +31,12 @@ func newKitAhead(t *testing.T, by *time.Duration) *kit {
 
 // A pause of days stands on each of them: while it lasts, and once it has its entry.
 func TestEachDayOfAPauseSaysThatTheScheduleWasPaused(t *testing.T) {
-	var ahead time.Duration
-	k := newKitAhead(t, &ahead)
+	clock := &aheadClock{}
+	k := newKitAhead(t, clock)
 	id := k.make("/v1/recurring", `{"namespace":"n","tenant":"t","cron_expr":"0 * * * *","provider":"echo","action_type":"x","description":"hourly"}`)
 	k.write("POST", "/v1/recurring/"+id+"/pause", `{"reason":"the weekend"}`)
 	day := func(n int) string { return time.Now().UTC().AddDate(0, 0, n).Format(time.DateOnly) }
-	ahead = 3 * 24 * time.Hour
+	clock.ahead.Store(int64(3 * 24 * time.Hour))
 	between := k.read("/calendar?day=" + day(1))
 	assert.Contains(t, section(between, "Paused"), "hourly")
 	assert.Contains(t, section(between, "Paused"), "the weekend")
