@@ -111,7 +111,7 @@ func (q *visit) queueTiles() ([]tile, []block, error) {
 	tiles := []tile{{Name: "queues", Value: counted(len(got.Queues), got.NextPageToken != ""), Href: q.page("/queues")}}
 	more := got.NextPageToken != ""
 	if dead > 0 || more {
-		d := tile{Name: "dead letters", Value: counted(int(min(dead, math.MaxInt)), more), Href: q.page("/queues"), Tone: toneBad} //nolint:gosec // bounded
+		d := tile{Name: "dead letters", Value: counted(int(min(dead, math.MaxInt)), more), Href: q.page("/queues"), Tone: toneBad}
 		if dead == 0 {
 			d.Tone = toneNone
 		}

@@ -197,7 +197,7 @@ func (q *visit) passedTimes(v core.Verdict) (tile, error) {
 // timesOf sums what entries stand for; more says that there were more, before that some of them are earlier than since.
 func timesOf(all []core.Occurrence, since string) (n int, more, before bool) {
 	for _, o := range all {
-		n += int(min(o.Count, 1<<30)) //nolint:gosec // bounded
+		n += int(min(o.Count, 1<<30))
 		more = more || o.CountCapped
 		before = before || o.DueAt.String() < since
 	}

@@ -226,20 +226,20 @@ func (q *visit) logHTML(w logWanted, got *logWindow) template.HTML {
 }
 
 // marked writes a text with the places marked that have another one in them.
-func (d *markup) marked(s, find string) {
+func (m *markup) marked(s, find string) {
 	low, find := strings.ToLower(s), strings.ToLower(find)
 	if len(low) != len(s) || find == "" { // the places would be others
-		d.add(`%s`, s)
+		m.add(`%s`, s)
 		return
 	}
 	at := 0
 	for {
 		i := strings.Index(low[at:], find)
 		if i < 0 {
-			d.add(`%s`, s[at:])
+			m.add(`%s`, s[at:])
 			return
 		}
-		d.add(`%s<mark>%s</mark>`, s[at:at+i], s[at+i:at+i+len(find)])
+		m.add(`%s<mark>%s</mark>`, s[at:at+i], s[at+i:at+i+len(find)])
 		at += i + len(find)
 	}
 }

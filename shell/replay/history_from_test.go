@@ -1,6 +1,7 @@
 package replay_test
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -87,8 +88,7 @@ func TestAHistoryTellsWhichEffectsAMachineBeganAndCeasedToWaitFor(t *testing.T) 
 			trail, err := replay.History(t.Context(), st, ref, replay.HistoryOptions{Limit: 10_000})
 			require.NoError(t, err)
 			pending := map[uint32]bool{}
-			for i := len(trail.Steps) - 1; i >= 0; i-- {
-				s := trail.Steps[i]
+			for _, s := range slices.Backward(trail.Steps) {
 				for _, e := range s.Effects {
 					told[e.What+" "+e.Type()]++
 					require.Equal(t, e.What != replay.EffectRequested, pending[e.Effect.Number()], "%s: batch %d: %s %d", ref, s.Seq, e.What, e.Effect.Number())
