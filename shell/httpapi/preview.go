@@ -61,7 +61,7 @@ func (s *Server) planned(r *http.Request, c *call, q query, spec schedule.Spec) 
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	most, err := q.number("max_executions", 0, core.MaxMaxExecutions)
+	most, err := q.longNumber("max_executions", 0, core.MaxMaxExecutions)
 	if err != nil {
 		return nil, nil, nil, err
 	}

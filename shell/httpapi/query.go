@@ -116,11 +116,17 @@ func (q query) onlyTrue(name string) (bool, error) {
 }
 
 func (q query) number(name string, def, most int) (int, error) {
+	n, err := q.longNumber(name, int64(def), int64(most))
+	return int(n), err
+}
+
+// longNumber is [query.number] of one that a system of 32 bits has no int for.
+func (q query) longNumber(name string, def, most int64) (int64, error) {
 	v := q.opt(name)
 	if v == nil {
 		return def, nil
 	}
-	n, err := strconv.Atoi(*v)
+	n, err := strconv.ParseInt(*v, 10, 64)
 	if err != nil || n < 1 || n > most {
 		return 0, failf(http.StatusBadRequest, "%s: %q is not a number from 1 to %d", name, clip(*v), most)
 	}
