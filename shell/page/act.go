@@ -199,6 +199,7 @@ func (a act) fieldsFor(q *visit) ([]field, error) {
 }
 
 func (p *Page) showAct(w http.ResponseWriter, q *visit, a act, status int, fields []field, failed string, notes []block) {
+	fields, failed = q.inZone(fields), labelled(fields, failed)
 	f := &actForm{
 		Says: a.says, Label: a.label, Danger: a.danger, Fields: fields, Error: failed, Refused: a.refuses(q),
 		Path: p.base + withQuery(q.filledIn(a.pattern()), q.scopeQuery()), Back: q.here(a), Try: a.try != nil, Notes: notes, Revision: q.editing,

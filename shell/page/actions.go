@@ -83,9 +83,9 @@ func (q *visit) newAction() ([]field, error) {
 		{Name: "label", Label: "Label", Help: "What people call it."},
 		{Name: "action_type", Label: "Type", Help: "What the tool is to do, where it does several things."},
 		{Name: "tool_input", Label: "Input", Type: fieldJSON, Help: "JSON, as the tool wants it."},
-		{Name: "trigger.next_tick_at", Label: "At", Type: fieldTime, Help: "In the zone that is chosen above; left out: now."},
+		{Name: "trigger.next_tick_at", Label: "At", Type: fieldTime, Help: "Left out: now."},
 		{Name: "policy.max_attempts", Label: "Attempts", Type: fieldNumber, Help: "At most; after a failure only if retry is chosen."},
-		{Name: "policy.on_failure", Label: "After a failure", Type: fieldChoice, Options: choice("", "fail", "retry")},
+		{Name: "policy.on_failure", Label: "After a failure", Type: fieldChoice, Options: choiceOr("fail", "fail", "retry")},
 		{Name: "policy.timeout_ms", Label: "Time limit in milliseconds", Type: fieldNumber},
 		{Name: "dedup_key", Label: "Dedup key", Help: "While an action with this key is pending or runs there is no second one."},
 	}...), nil

@@ -28,6 +28,7 @@ type dayTime struct {
 	what     cell
 	why      string
 	made     cell
+	cut      bool // later ones of its schedule on this day are not shown
 }
 
 // calendarDay is a day in a zone: from its first instant to that of the next one.
@@ -168,7 +169,7 @@ func (q *visit) hours(day calendarDay, all []dayTime) block {
 		}
 		var counts []dayTime
 		for _, h := range hour {
-			if len(hour) > calendarLines && h.last < end {
+			if len(hour) > calendarLines && h.last < end && !h.cut {
 				counts = append(counts, h)
 				continue
 			}
@@ -235,7 +236,7 @@ func (q *visit) pastTimes(day calendarDay, asked url.Values) (out []dayTime, mor
 			what = badge(o.Outcome)
 		}
 		cells := q.occurrenceCells(o)
-		out = append(out, dayTime{o.DueAt, max(o.DueAt, o.LastDueAt), max(o.Count, 1), q.scheduleLink(o), what, o.Reason, cells[len(cells)-1]})
+		out = append(out, dayTime{o.DueAt, max(o.DueAt, o.LastDueAt), max(o.Count, 1), q.scheduleLink(o), what, o.Reason, cells[len(cells)-1], false})
 	}
 	return out, got.NextPageToken != "", nil
 }
@@ -263,6 +264,9 @@ func (q *visit) comingTimes(day calendarDay, asked url.Values) (out []dayTime, c
 			if at >= from && at < to {
 				out = append(out, dayTime{at: at, last: at, count: 1, name: name, what: badge("to come")})
 			}
+		}
+		if n := len(out) - 1; u.MoreTimes && n >= 0 && out[n].name.Href == name.Href { // else its last one would look like the last of the day
+			out[n].cut, out[n].why = true, "the last of its times that is shown: more follow on this day"
 		}
 		cut = cut || u.MoreTimes
 	}

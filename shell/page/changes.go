@@ -81,6 +81,9 @@ func (q *visit) changeRow(c wire.Change) []cell {
 	}
 	var fields cell
 	for _, f := range c.Fields {
+		if none(f.Before) && none(f.After) { // what came to be without it
+			continue
+		}
 		fields.Lines = append(fields.Lines, f.Field+": "+shortJSON(f.Before)+" → "+shortJSON(f.After))
 	}
 	var effs cell
@@ -90,9 +93,14 @@ func (q *visit) changeRow(c wire.Change) []cell {
 	return []cell{q.at(c.At), by, came.wide(), fields.wide(), effs.wide(), number(c.Batch)}
 }
 
+// none reports whether a value says that there is nothing.
+func none(raw json.RawMessage) bool {
+	return len(raw) == 0 || string(raw) == "null" || string(raw) == `""`
+}
+
 // shortJSON shows a value on one line.
 func shortJSON(raw json.RawMessage) string {
-	if string(raw) == "null" || len(raw) == 0 {
+	if none(raw) {
 		return "nothing"
 	}
 	var s string

@@ -59,6 +59,11 @@ func choice(values ...string) (out []option) {
 	return out
 }
 
+// choiceOr is [choice] with an empty value first, which stands for one of the others.
+func choiceOr(fallback string, values ...string) []option {
+	return append([]option{{"", "(default: " + strings.ReplaceAll(fallback, "_", " ") + ")"}}, choice(values...)...)
+}
+
 // localTime is how a browser gives a time.
 const localTime = "2006-01-02T15:04:05"
 

@@ -154,7 +154,7 @@ func TestAJobThatIsRefusedStaysInTheForm(t *testing.T) {
 	}
 	w := p.try("/new-job", url.Values{"id": {"k"}, "schedule": {"@daily"}, "pod_spec": {"{}"}, "rest": {`{"schedule":"@hourly"}`}, "namespace": {"default"}, "tenant": {"default"}})
 	assert.Equal(t, http.StatusBadRequest, w.Code)
-	assert.Contains(t, w.Body.String(), "schedule: stands in a field of its own")
+	assert.Contains(t, w.Body.String(), "Schedule: stands in a field of its own")
 }
 
 func TestAJobIsBackfilled(t *testing.T) {

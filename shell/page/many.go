@@ -303,7 +303,7 @@ func (p *Page) showMany(w http.ResponseWriter, q *visit, a act, status int, fiel
 	params, _ := m.query(q)
 	f := &actForm{
 		Says: a.says, Label: m.verb + " " + m.number(c.n), Danger: a.danger, Error: failed, Refused: a.refuses(q),
-		Fields: append([]field{{Name: "chosen", Type: fieldHidden, Value: string(ids)}}, fields...),
+		Fields: append([]field{{Name: "chosen", Type: fieldHidden, Value: string(ids)}}, q.inZone(fields)...),
 		Path:   p.base + withQuery(a.pattern(), params), Back: q.listOfMany(a, params), Notes: m.notes(q, filter, c),
 	}
 	if c.n == 0 && f.Refused == "" {

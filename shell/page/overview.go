@@ -71,7 +71,7 @@ func (q *visit) comesNext() ([]tile, []block, error) {
 			t.Rows = append(t.Rows, row)
 		}
 	}
-	tiles := []tile{{Name: "due in the next hour", Value: counted(soon, next.More), Href: q.page("/calendar")}}
+	tiles := []tile{{Name: "due in the next hour", Hint: "schedules, each counted once", Value: counted(soon, next.More), Href: q.page("/calendar")}}
 	blocks := []block{{Title: "Due in the next hour", Table: t}}
 	if late > 0 {
 		more := late == len(next.Schedules) && next.More

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -10,8 +11,12 @@ import (
 
 // policyFacts show what becomes of a run of a tool that fails or is interrupted.
 func policyFacts(p core.RunPolicy) []fact {
+	var attempts cell // where nothing is tried again there is one, whatever the policy names
+	if p.OnFailure == core.FailureRetry || p.OnInterrupt == core.InterruptRetry {
+		attempts = count(uint64(p.MaxAttempts))
+	}
 	return facts(
-		fact{"Attempts at most", count(uint64(p.MaxAttempts))}, fact{"After an interruption", textOf(string(p.OnInterrupt))}, fact{"After a failure", textOf(string(p.OnFailure))},
+		fact{"After a failure", textOf(string(cmp.Or(p.OnFailure, core.FailureFail)))}, fact{"After an interruption", textOf(string(p.OnInterrupt))}, fact{"Attempts at most", attempts},
 		fact{"Time limit of a run", millis(p.TimeoutMS)}, fact{"Wait before another attempt", backoffCell(p.Backoff)},
 	)
 }

@@ -55,7 +55,7 @@ func scheduleActs() []act {
 
 var pauseFields = []field{
 	{Name: "reason", Label: "Reason", Help: "Shown to whoever asks why it does not run."},
-	{Name: "until", Label: "Until", Type: fieldTime, Help: "It goes on by itself then; left out: until somebody resumes it. Such as 2026-01-31T07:00, in the zone that is chosen above."},
+	{Name: "until", Label: "Until", Type: fieldTime, Help: "It goes on by itself then; left out: until somebody resumes it. Such as 2026-01-31T07:00."},
 }
 
 // homeFields ask for the namespace and the tenant of what the API wants both of.

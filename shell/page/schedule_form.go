@@ -20,11 +20,20 @@ func (q *visit) scheduleFields() []field {
 		{Name: "cron_expr", Label: "Cron expression", Required: true, Help: "Such as 0 9 * * MON-FRI, @daily or @every 15m."},
 		{Name: "timezone", Label: "Time zone", Help: "Such as Europe/Berlin; left out: UTC."},
 		{Name: "description", Label: "Name", Help: "What people call it."},
-		{Name: "provider", Label: "Tool", Required: true, List: q.tools()},
-		{Name: "action_type", Label: "Type", Required: true, Help: "What the tool is to do."},
-		{Name: "payload", Label: "Payload", Type: fieldJSON, Help: "A JSON object, as the tool wants it."},
+		{Name: "provider", Label: "Tool", Required: true, List: q.tools(), Help: "What carries it out: command runs a program, http sends a request."},
+		{Name: "action_type", Label: "Type", Required: true, Help: "A word for what it does, such as backup: its name, if it has no other. The tools command and http do the same with any."},
+		{Name: "payload", Label: "Payload", Type: fieldJSON, Help: payloadHelp},
 	}
 }
+
+// payloadHelp shows what the two tools take that are always there, by an example of each.
+const payloadHelp = `A JSON object, as the tool wants it. command: ` + exampleCommand + `; with a shell: ` + exampleShell + `. http: ` + exampleRequest + `.`
+
+const (
+	exampleCommand = `{"argv": ["date", "-u"]}`
+	exampleShell   = `{"argv": ["sh", "-c", "date | wc -c"]}`
+	exampleRequest = `{"url": "https://example.com/ping"}`
+)
 
 // moreScheduleFields are the others, in groups.
 func moreScheduleFields() []field {
@@ -36,20 +45,20 @@ func moreScheduleFields() []field {
 	}
 	return slices.Concat(
 		in("Begin, end and exceptions",
-			field{Name: "starts_at", Label: "Starts", Type: fieldTime, Help: "No time before is due. In the zone that is chosen above."},
-			field{Name: "ends_at", Label: "Ends", Type: fieldTime, Help: "No time from then on is due. In the zone that is chosen above."},
+			field{Name: "starts_at", Label: "Starts", Type: fieldTime, Help: "No time before is due."},
+			field{Name: "ends_at", Label: "Ends", Type: fieldTime, Help: "No time from then on is due."},
 			field{Name: "max_executions", Label: "At most so many executions", Type: fieldNumber},
 			field{Name: "jitter_seconds", Label: "Jitter in seconds", Type: fieldNumber, Help: "Each time is dispatched later by up to so much."},
 			field{Name: "calendars", Label: "Calendars", Type: fieldLines, Help: "Names, one a line: their times are skipped."},
-			field{Name: "dst", Label: "Clock changes", Type: fieldChoice, Options: choice("", "once_shifted", "skip", "twice"), Help: "What fires of the times that the clocks skip or repeat."},
-			field{Name: "day_match", Label: "Days match", Type: fieldChoice, Options: choice("", "either", "both"), Help: "If the expression names days of the month and of the week: either of them, or both."}),
+			field{Name: "dst", Label: "Clock changes", Type: fieldChoice, Options: choiceOr("once_shifted", "once_shifted", "skip", "twice"), Help: "What fires of the times that the clocks skip or repeat."},
+			field{Name: "day_match", Label: "Days match", Type: fieldChoice, Options: choiceOr("either", "either", "both"), Help: "If the expression names days of the month and of the week: either of them, or both."}),
 		in("If an earlier one still runs",
-			field{Name: "overlap", Label: "Overlap", Type: fieldChoice, Options: choice("", "allow", "skip", "buffer_one", "buffer_all", "cancel_other", "terminate_other"), Help: "What a time does while what an earlier one has made still runs."},
+			field{Name: "overlap", Label: "Overlap", Type: fieldChoice, Options: choiceOr("allow", "allow", "skip", "buffer_one", "buffer_all", "cancel_other", "terminate_other"), Help: "What a time does while what an earlier one has made still runs."},
 			field{Name: "buffer_limit", Label: "Times that wait at most", Type: fieldNumber, Help: "With buffer all; left out: 100."},
 			field{Name: "max_wait_seconds", Label: "Each waits at most", Type: fieldSpan, Help: "Such as 90s, 5m or 2h; left out: any length."}),
 		in("If nobody was there",
 			field{Name: "start_deadline_seconds", Label: "Start deadline", Type: fieldSpan, Help: "How late a time may be dispatched, such as 90s, 5m or 2h; later, and it is missed. Left out: " + core.DefaultStartDeadline.String() + "."},
-			field{Name: "missed", Label: "Missed times", Type: fieldChoice, Options: choice("", "skip", "latest", "all"), Help: "Which times are dispatched late after an outage."},
+			field{Name: "missed", Label: "Missed times", Type: fieldChoice, Options: choiceOr("skip", "skip", "latest", "all"), Help: "Which times are dispatched late after an outage."},
 			field{Name: "catch_up_seconds", Label: "Caught up within", Type: fieldSpan, Help: "How long ago a time may be that is caught up; left out: any length."},
 			field{Name: "catch_up_limit", Label: "Caught up at most", Type: fieldNumber, Help: "So many times after one outage, with all; left out: 100."},
 			field{Name: "catch_up_spacing_seconds", Label: "Between those caught up", Type: fieldSpan}),
@@ -71,8 +80,8 @@ const policyPrefix = "policy."
 func policyFields() []field {
 	return []field{
 		{Name: "policy.timeout_ms", Label: "Time limit of a run", Type: fieldMillis, Help: "Such as 90s, 5m or 2h; left out: the tool's own."},
-		{Name: "policy.on_failure", Label: "After a failure", Type: fieldChoice, Options: choice("", "fail", "retry"), Help: "Whether a run that failed is tried again."},
-		{Name: "policy.on_interrupt", Label: "After an interruption", Type: fieldChoice, Options: choice("", "fail", "retry"), Help: "Whether a run that the end of the daemon interrupted is tried again: the tool must bear to be run twice."},
+		{Name: "policy.on_failure", Label: "After a failure", Type: fieldChoice, Options: choiceOr("fail", "fail", "retry"), Help: "Whether a run that failed is tried again."},
+		{Name: "policy.on_interrupt", Label: "After an interruption", Type: fieldChoice, Options: choiceOr("fail", "fail", "retry"), Help: "Whether a run that the end of the daemon interrupted is tried again: the tool must bear to be run twice."},
 		{Name: "policy.max_attempts", Label: "Attempts at most", Type: fieldNumber, Help: "The first one included; left out: " + strconv.Itoa(core.DefaultMaxAttempts) + "."},
 		{Name: "policy.backoff.initial_ms", Label: "Wait before another attempt", Type: fieldMillis, Help: "After the first failure; left out: " + (core.DefaultInitialMS * time.Millisecond).String() + "."},
 		{Name: "policy.backoff.factor_percent", Label: "Each wait in percent of the one before", Type: fieldNumber, Help: "Left out: 200, it doubles."},

@@ -20,6 +20,9 @@ func (q *visit) tryRecurring(map[string]any) ([]block, error) {
 	return append(q.whenOfForm(q.PostForm), block{Notice: &notice{Text: "Nothing was changed so far."}}), nil
 }
 
+// previewFields are the fields of a form that the API's preview refuses by their names.
+var previewFields = []field{{Name: "cron_expr", Label: "Cron expression"}, {Name: "timezone", Label: "Time zone"}, {Name: "max_executions", Label: "At most so many executions"}} // read-only: a table
+
 // whenOfForm says in words what the fields of a form mean, and gives the next five times.
 func (q *visit) whenOfForm(given url.Values) []block {
 	says := func(text string, tone tone) block { return block{Notice: &notice{Text: text, Tone: tone}} }
@@ -45,7 +48,7 @@ func (q *visit) whenOfForm(given url.Values) []block {
 	var p wire.Preview
 	if err := q.get("/recurring/preview", params, &p); err != nil {
 		_, text := q.p.statusOf(err)
-		return []block{says(text, toneBad)}
+		return []block{says(labelled(previewFields, text), toneBad)}
 	}
 	text := p.Description
 	if !strings.Contains(text, p.Timezone) { // it names each zone but UTC

@@ -237,6 +237,7 @@ func TestTheCalendarShowsWhatIsToCome(t *testing.T) {
 	tomorrow := k.text("/calendar?day=" + tomorrowUTC())
 	assert.Contains(t, tomorrow, "hourly to come")
 	assert.Contains(t, tomorrow, "are not shown")
+	assert.Equal(t, 1, strings.Count(tomorrow, "often to come the last of its times that is shown: more follow on this day"))
 	assert.Equal(t, http.StatusBadRequest, k.send("GET", "/calendar?day=soon", nil).Code)
 }
 
