@@ -35,16 +35,25 @@
   }
 
   // Live: what the server says has changed is loaded anew, and put in place of what is shown unless somebody is
-  // pointing at it, typing in it or reading it with a selection.
+  // pointing at it, typing in it, touching or scrolling it, or reading it with a selection.
   if (!main.hasAttribute("data-live")) return;
   let tag = "", waiting = false, busy = false, ended = false, seen = Date.now();
   let lives = 0, ahead = NaN; // when the stream was known to live; by how much the browser's clock is ahead of the server's
+  // Where nothing hovers, as on a telephone, :hover stays behind a tap, and is no pointing.
+  const hovers = matchMedia("(hover: hover)");
+  let fingers = 0, lately = -Infinity; // how many are on the screen, and when it was scrolled or touched last
+  document.addEventListener("scroll", () => { lately = performance.now(); }, { capture: true, passive: true });
+  for (const type of ["touchstart", "touchend", "touchcancel"]) {
+    document.addEventListener(type, (e) => { fingers = e.touches.length; lately = performance.now(); }, { capture: true, passive: true });
+  }
   const held = () => {
     const s = getSelection();
     const focused = document.activeElement;
-    const inMain = focused && focused !== main && main.contains(focused);
-    const pointed = [...main.querySelectorAll("a:hover, button:hover, input:hover, select:hover, tr:hover, pre:hover, summary:hover")].length > 0;
-    return pointed || inMain || (s && !s.isCollapsed && main.contains(s.anchorNode));
+    const tapped = focused && focused.matches("[tabindex]:not(:focus-visible)"); // what can be scrolled has the focus behind a tap, too
+    const inMain = focused && focused !== main && main.contains(focused) && !tapped;
+    const pointed = hovers.matches && main.querySelector("a:hover, button:hover, input:hover, select:hover, tr:hover, pre:hover, summary:hover") !== null;
+    const moving = fingers > 0 || performance.now() - lately < 300;
+    return pointed || moving || inMain || (s && !s.isCollapsed && main.contains(s.anchorNode));
   };
   const later = () => { if (waiting) refresh(); };
   main.addEventListener("focusout", () => setTimeout(later, 50));
@@ -75,7 +84,9 @@
         if (to.dataset.every) main.dataset.every = to.dataset.every;
         else { delete main.dataset.every; ended = true; }
       }
+      const put = keepInSight();
       swap(to);
+      put();
       seen = Date.now();
       say("");
     } catch {
@@ -86,6 +97,54 @@
       if (waiting) setTimeout(refresh, 1000);
     }
   }
+
+  // keepInSight gives what puts the first row that is in sight back where it stood on the screen, once the page is another one; if
+  // that row is gone, the first of those below it that is left. Without a row in sight it takes headings, facts and texts. At the
+  // top of a page nothing is put back: what is new is to be seen there.
+  const sorts = ["tbody tr", "h1, h2, .facts > div, .tiles > li, .notice, .tree li, pre, .diagram"];
+  function keepInSight() {
+    if (scrollY <= 0) return () => {};
+    const seen = [];
+    for (const sort of sorts) {
+      for (const [key, ones] of parts(sort)) {
+        for (const [i, n] of ones.entries()) {
+          const r = n.getBoundingClientRect();
+          if (r.bottom > 0 && r.top < innerHeight && r.height > 0) seen.push({ sort, key, fromEnd: ones.length - i, top: r.top, link: linkOf(n) });
+        }
+      }
+      if (seen.length) break;
+    }
+    seen.sort((a, b) => a.top - b.top);
+    return () => {
+      if (!seen.length) return;
+      const now = parts(seen[0].sort);
+      for (const was of seen) {
+        const n = (now.get(was.key) || []).at(-was.fromEnd) || byLink(was);
+        if (!n) continue;
+        scrollBy({ top: n.getBoundingClientRect().top - was.top, behavior: "instant" });
+        return;
+      }
+    };
+  }
+  // parts gives those of a sort by what they say, without what counts on by itself. Of those that say the same the last ones are
+  // the same as before: what is new stands above.
+  function parts(sort) {
+    const all = new Map();
+    for (const n of main.querySelectorAll(sort)) {
+      const c = n.cloneNode(true);
+      c.querySelectorAll(".ago, [data-since]").forEach((a) => a.remove());
+      const key = n.localName + " " + c.textContent + [...n.querySelectorAll("time")].map((t) => " " + t.dateTime).join("");
+      if (all.has(key)) all.get(key).push(n);
+      else all.set(key, [n]);
+    }
+    return all;
+  }
+  // A row of which something has changed is known by its first link, if no other row has that.
+  const linkOf = (n) => { const a = n.querySelector("a[href]"); return a ? a.getAttribute("href") : ""; };
+  const byLink = ({ sort, link }) => {
+    const ones = link ? [...main.querySelectorAll(sort)].filter((n) => linkOf(n) === link) : [];
+    return ones.length === 1 ? ones[0] : undefined;
+  };
 
   // carry takes over what was typed, chosen and opened, of what has an id.
   function carry(from, to) {
