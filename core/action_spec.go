@@ -127,6 +127,17 @@ type ActionSpec struct {
 	Owner Owner `json:"owner"`
 }
 
+// Name is what people call it: its label, or else its tool and the type of the action.
+func (s ActionSpec) Name() string {
+	switch {
+	case s.Label != "":
+		return s.Label
+	case s.ActionType != "":
+		return s.ToolName + " " + s.ActionType
+	}
+	return s.ToolName
+}
+
 // TriggerType tells the triggers apart.
 type TriggerType string
 

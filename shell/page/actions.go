@@ -140,15 +140,7 @@ func (q *visit) actionRow(a core.Action) []cell {
 }
 
 // nameOfAction is what people call an action.
-func nameOfAction(a core.Action) string {
-	switch {
-	case a.Label != "":
-		return clip(a.Label, 120)
-	case a.ActionType != "":
-		return a.ToolName + " " + clip(a.ActionType, 100)
-	}
-	return a.ToolName
-}
+func nameOfAction(a core.Action) string { return clip(a.Name(), 120) }
 
 func (q *visit) actionState(a core.Action) cell {
 	c := badge(string(a.Status.Type))

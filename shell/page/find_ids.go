@@ -32,14 +32,15 @@ func (q *visit) findID(id string) (string, error) {
 }
 
 // findIDs adds what has an id that begins with a text, of all that is stored. A text that is no such beginning finds nothing.
-func (q *visit) findIDs(begin string, t *table) error {
+// bounds says what was left out.
+func (q *visit) findIDs(begin string, t *table) (bounds string, err error) {
 	var got wire.FoundList
-	err := q.get("/find", url.Values{"q": {begin}, "limit": {strconv.Itoa(pageRows)}}, &got)
+	err = q.get("/find", url.Values{"q": {begin}, "limit": {strconv.Itoa(pageRows)}}, &got)
 	if refused(err) || answered(err, 400) {
-		return nil
+		return "", nil
 	}
 	if err != nil {
-		return err
+		return "", err
 	}
 	for _, f := range got.Found {
 		of, id := pageOf(f.Kind), f.ID.String()
@@ -51,5 +52,8 @@ func (q *visit) findIDs(begin string, t *table) error {
 		name.Hint = id
 		t.Rows = append(t.Rows, []cell{name.wide(), textOf(of.name), whose(f.Namespace, f.Tenant)})
 	}
-	return nil
+	if got.More {
+		bounds = "The first " + strconv.Itoa(pageRows) + ". There are more: type more of the id."
+	}
+	return bounds, nil
 }

@@ -71,24 +71,6 @@ func (c *chosen) all() []string {
 	return out
 }
 
-// listed is what is read of a thing in any list.
-type listed struct {
-	ID          string       `json:"id"`
-	RunID       string       `json:"run_id"`
-	Namespace   string       `json:"namespace"`
-	Tenant      string       `json:"tenant"`
-	Label       string       `json:"label"`
-	Name        string       `json:"name"`
-	Description *string      `json:"description"`
-	ToolName    string       `json:"tool_name"`
-	Provider    string       `json:"provider"`
-	CreatedAt   effects.Time `json:"created_at"`
-}
-
-func (l *listed) name() string {
-	return clip(cmp.Or(l.Label, l.RunID, l.Name, or(l.Description), l.ToolName, l.Provider, l.ID), 120)
-}
-
 func or(s *string) string {
 	if s == nil {
 		return ""
@@ -254,7 +236,7 @@ func (c *tally) add(q *visit, k manyKind, l *listed) error {
 	c.n++
 	c.last = l.CreatedAt
 	if len(c.first) < manyShown {
-		c.first = append(c.first, []cell{textOf(l.name()).to(q.thing(of, l.ID)).wide(), q.at(l.CreatedAt), whose(l.Namespace, l.Tenant)})
+		c.first = append(c.first, []cell{textOf(cmp.Or(l.name(), shortID(l.ID))).to(q.thing(of, l.ID)).wide(), q.at(l.CreatedAt), whose(l.Namespace, l.Tenant)})
 	}
 	return nil
 }

@@ -13,10 +13,11 @@ import (
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
-// Bounds of what is shown of those that an act was not done to.
+// Bounds of what is shown of what an act was done to, or was not.
 const (
 	manyFailures = 200
 	manyReasons  = 50
+	manyMade     = 200 // of what was made
 )
 
 // outcome is what became of many things.
@@ -24,6 +25,8 @@ type outcome struct {
 	asked, done int      // done: also those that had been before
 	before      int      // that had been
 	failures    [][]cell // the first ones
+	made        [][]cell // the first things that were made, beside what they were made of
+	makes       int      // of all
 	reasons     map[string]int
 	broken      error // what kept the rest from being asked for
 }
@@ -118,6 +121,9 @@ func (o *outcome) add(q *visit, of chosen, r wire.BulkResult) {
 		if r.Made != "" && r.Status == http.StatusOK {
 			o.before++
 		}
+		if r.Made != "" {
+			o.addMade(q, of, r)
+		}
 		return
 	}
 	reason := idsIn.ReplaceAllString(r.Error, "…")
@@ -128,6 +134,28 @@ func (o *outcome) add(q *visit, of chosen, r wire.BulkResult) {
 	if len(o.failures) < manyFailures {
 		o.failures = append(o.failures, []cell{codeOf(shortID(r.ID)).to(q.thing(of, r.ID)), number(r.Status), textOf(clip(r.Error, 500)).wide()})
 	}
+}
+
+// addMade keeps what was made of a thing, of the same kind: it is new, or was made before.
+func (o *outcome) addMade(q *visit, of chosen, r wire.BulkResult) {
+	o.makes++
+	if len(o.made) == manyMade {
+		return
+	}
+	made := codeOf(shortID(r.Made)).to(q.thing(of, r.Made))
+	if r.Status == http.StatusOK {
+		made.Hint = "made before"
+	}
+	o.made = append(o.made, []cell{codeOf(shortID(r.ID)).to(q.thing(of, r.ID)), made})
+}
+
+// madeBlock leads to what was made.
+func (o *outcome) madeBlock() block {
+	b := block{Title: "What was made", Table: &table{Caption: "What was made", Head: []string{"Of", "Made"}, Rows: o.made}}
+	if o.makes > len(o.made) {
+		b.Note = fmt.Sprintf("The first %s of %s.", texts.Thousands(len(o.made)), texts.Thousands(o.makes))
+	}
+	return b
 }
 
 // outcome shows what became of each of so many things.
@@ -157,6 +185,9 @@ func (q *visit) outcome(a act, params url.Values, n int, out outcome) view {
 			each.Note = fmt.Sprintf("The first %s of %s.", texts.Thousands(len(out.failures)), texts.Thousands(failed))
 		}
 		v.Body = append(v.Body, block{Title: "Why it could not be done", Table: t}, each)
+	}
+	if out.makes > 0 {
+		v.Body = append(v.Body, out.madeBlock())
 	}
 	v.Body = append(v.Body, block{Links: []link{{Text: "Back to the list", Href: q.listOfMany(a, params)}}})
 	return v

@@ -160,7 +160,12 @@ func (q *visit) startedBy(p core.Pipeline, d core.PhaseDef) ([]block, error) {
 		if err := q.get("/actions", params, &got); err != nil {
 			return nil, err
 		}
-		return q.actionsOf(p, label, got)
+		found, outputs, err := q.actionsOf(p, label, got)
+		what := "actions of the tenant"
+		if params.Has("tool") {
+			what += " with this tool"
+		}
+		return append(lookedThrough(found, what, got.NextPageToken), outputs...), err
 	case d.Task != nil:
 		var got wire.TaskList
 		if err := q.get("/tasks", params, &got); err != nil {
@@ -172,7 +177,7 @@ func (q *visit) startedBy(p core.Pipeline, d core.PhaseDef) ([]block, error) {
 				t.Rows = append(t.Rows, q.taskRow(k))
 			}
 		}
-		return tableBlock("Tasks that it has started", t), nil
+		return lookedThrough(tableBlock("Tasks that it has started", t), "tasks of the tenant", got.NextPageToken), nil
 	case d.Strategy != nil:
 		var got wire.StrategyList
 		if err := q.get("/strategies", params, &got); err != nil {
@@ -184,9 +189,22 @@ func (q *visit) startedBy(p core.Pipeline, d core.PhaseDef) ([]block, error) {
 				t.Rows = append(t.Rows, q.strategyRow(s))
 			}
 		}
-		return tableBlock("Strategies that it has started", t), nil
+		return lookedThrough(tableBlock("Strategies that it has started", t), "strategies of the tenant", got.NextPageToken), nil
 	}
 	return nil, nil
+}
+
+// lookedThrough says that what a phase has started was looked for among the newest alone, also if nothing was found.
+func lookedThrough(found []block, what, next string) []block {
+	if next == "" {
+		return found
+	}
+	note := "Among the newest " + strconv.Itoa(childRows) + " " + what + ": what is older is not shown."
+	if len(found) == 0 {
+		return []block{{Title: "What it has started", Note: note, Empty: "None of them was started by this phase."}}
+	}
+	found[0].Note = note
+	return found
 }
 
 // tableBlock is a table with a title; nothing if it has no rows.
@@ -198,9 +216,8 @@ func tableBlock(title string, t *table) []block {
 }
 
 // actionsOf lists the actions of a phase, and shows what the newest of them gave.
-func (q *visit) actionsOf(p core.Pipeline, label string, got wire.ActionList) ([]block, error) {
+func (q *visit) actionsOf(p core.Pipeline, label string, got wire.ActionList) (attempts, outputs []block, err error) {
 	t := &table{Caption: "Attempts, newest first", Head: []string{"Action", "Status", "Tool", "Due", "Finished", "Tenant", "Id"}}
-	var outputs []block
 	for _, w := range got.Actions {
 		a := core.Action(w)
 		if a.Owner.Ref.ID != p.ID || a.Label != label {
@@ -212,13 +229,9 @@ func (q *visit) actionsOf(p core.Pipeline, label string, got wire.ActionList) ([
 		}
 		var whole core.Action
 		if err := q.get(pathOf("actions", a.ID.String()), nil, &whole); err != nil && !notFound(err) {
-			return nil, err
+			return nil, nil, err
 		}
 		outputs = append(outputs, result("Output of action "+shortID(a.ID.String()), whole.Status.Result)...)
 	}
-	out := tableBlock("Attempts", t)
-	if len(out) > 0 && got.NextPageToken != "" {
-		out[0].Note = "Of the newest " + strconv.Itoa(childRows) + " actions of this tool."
-	}
-	return append(out, outputs...), nil
+	return tableBlock("Attempts", t), outputs, nil
 }

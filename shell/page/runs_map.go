@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html/template"
 	"strings"
+	"time"
 
 	"github.com/orrery-go/orrery/core"
 )
@@ -25,22 +26,24 @@ const (
 // runMapDrawing draws the map with one run's way.
 type runMapDrawing struct {
 	markup
-	q     *visit
 	row   map[core.OrchestratorStatus]int
 	rail  map[core.OrchestratorStatus]int // x of a state's rail
 	taken map[[2]core.OrchestratorStatus]bool
 	steps map[core.OrchestratorStatus]runStep
+	times map[core.OrchestratorStatus]string // when the run came there
 	now   core.OrchestratorStatus
 }
 
 // drawRunMap draws all states and all ways between them; a run's own way is bold.
 func (q *visit) drawRunMap(path []runStep) template.HTML {
 	m := runMapDrawing{
-		q: q, row: make(map[core.OrchestratorStatus]int), rail: make(map[core.OrchestratorStatus]int),
-		taken: make(map[[2]core.OrchestratorStatus]bool), steps: make(map[core.OrchestratorStatus]runStep), now: path[len(path)-1].state,
+		row: make(map[core.OrchestratorStatus]int), rail: make(map[core.OrchestratorStatus]int),
+		taken: make(map[[2]core.OrchestratorStatus]bool), steps: make(map[core.OrchestratorStatus]runStep), times: make(map[core.OrchestratorStatus]string), now: path[len(path)-1].state,
 	}
+	date := ""
 	for i, s := range path {
 		m.steps[s.state] = s
+		m.times[s.state], date = q.mapTime(s, date)
 		if i > 0 {
 			m.taken[[2]core.OrchestratorStatus{path[i-1].state, s.state}] = true
 		}
@@ -65,6 +68,25 @@ func (q *visit) drawRunMap(path []runStep) template.HTML {
 	}
 	m.add(`</svg>`)
 	return m.html()
+}
+
+// mapTime tells when a run came to a state: with the date, if that is another one than that of the state before.
+func (q *visit) mapTime(s runStep, before string) (text, date string) {
+	if s.at.IsZero() {
+		return "", before
+	}
+	at := s.at.Std().In(q.zone)
+	text, date = at.Format("15:04:05.000 ")+zoneName(at), at.Format(time.DateOnly)
+	if s.guess {
+		text = at.Format("15:04:05 ") + zoneName(at)
+	}
+	if date != before {
+		text = date + " " + text
+	}
+	if s.guess {
+		text = "about " + text
+	}
+	return text, date
 }
 
 // words tell the way as a text.
@@ -125,7 +147,7 @@ func endOf(class string) string { return strings.ReplaceAll(class, " ", "-") + "
 // box draws a state, and when the run came to it.
 func (m *runMapDrawing) box(s core.OrchestratorStatus) {
 	y := m.y(m.row[s])
-	step, was := m.steps[s]
+	_, was := m.steps[s]
 	class, title := "state", inText(s)
 	switch {
 	case s == m.now:
@@ -139,11 +161,7 @@ func (m *runMapDrawing) box(s core.OrchestratorStatus) {
 		sign = runSigns[s] + " "
 	}
 	m.add(`<text class="%s" x="%d" y="%d" text-anchor="middle">%s</text>`, class, mapLeft+mapWidth/2, y+19, sign+inText(s))
-	if was && !step.at.IsZero() {
-		at := step.at.Std().In(m.q.zone).Format("15:04:05.000")
-		if step.guess {
-			at = "about " + at
-		}
+	if at := m.times[s]; at != "" {
 		m.add(`<text class="at" x="%d" y="%d">%s</text>`, mapLeft+34, y-7, at)
 	}
 	m.add(`</g>`)

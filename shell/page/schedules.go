@@ -50,17 +50,11 @@ func whenOf(expr, zone string, days schedule.DayMatch, period time.Duration) cel
 	return fires(expr, zone, days)
 }
 
-// nameOfRecurring is what people call a recurring action: by its description, or else by what it does.
-func nameOfRecurring(description *string, provider, actionType string) string {
-	if description != nil {
-		return *description
-	}
-	return provider + " " + actionType
-}
-
-// nameInList is [nameOfRecurring] of an entry of a list.
+// nameInList is what people call a recurring action of a list, as the ledger and its actions do: by its description, or else by
+// the type of its actions.
 func nameInList(r wire.RecurringSummary) string {
-	return clip(nameOfRecurring(r.Description, r.Provider, r.ActionType), 120)
+	l := listed{Description: r.Description, ActionType: r.ActionType}
+	return l.name()
 }
 
 // recurring shows one recurring action.
@@ -80,7 +74,7 @@ func (q *visit) recurring() (view, error) {
 	}
 	ended := a.Ended(effects.TimeOf(q.now))
 	s := scheduleState(a.Enabled, ended)
-	v := view{Kind: "Recurring action", Title: nameOfRecurring(a.Description, a.ActionTemplate.Provider, a.ActionTemplate.ActionType), State: &s, Crumbs: []link{{Text: "Schedules", Href: q.page("/schedules")}}}
+	v := view{Kind: "Recurring action", Title: cmp.Or(or(a.Description), a.ActionTemplate.ActionType), State: &s, Crumbs: []link{{Text: "Schedules", Href: q.page("/schedules")}}}
 	names := []string{"trigger", pausing(!a.Enabled, ended), "skip-next", "edit", "backfill", "delete"}
 	if ended {
 		names = slices.DeleteFunc(names, func(n string) bool { return n == "skip-next" })

@@ -1,7 +1,6 @@
 package page
 
 import (
-	"cmp"
 	"strings"
 
 	"github.com/google/uuid"
@@ -17,16 +16,13 @@ func (q *visit) subject(a act) string {
 	id := q.PathValue(strings.Trim(segments[2], "{}"))
 	switch segments[1] {
 	case "recurring", "jobs", "runs", "actions", "pipelines", "tasks", "strategies":
-		var got struct {
-			Name        string `json:"name"`
-			Label       string `json:"label"`
-			Description string `json:"description"`
-			JobID       string `json:"job_id"`
-		}
+		var got listed
 		if err := q.get(pathOf(segments[1], id), q.scopeQuery(), &got); err != nil {
 			return ""
 		}
-		return clip(cmp.Or(got.Name, got.Label, got.Description, got.JobID), 200)
+		if name := got.name(); name != "" || segments[1] != "jobs" {
+			return name
+		}
 	}
 	if _, err := uuid.Parse(id); err == nil {
 		return ""

@@ -45,7 +45,7 @@ func TestABrowserWithoutSharedWorkersAsksInstead(t *testing.T) {
 	b.eventually(shows("third"), 2*promised, "the next change")
 
 	assert.Zero(t, d.streams.Load(), "streams")
-	assert.Equal(t, "", b.text("#live-state"))
+	assert.Empty(t, b.text("#live-state"))
 
 	d.stop()
 	b.eventually(`document.querySelector("#live-state").textContent.startsWith("Not up to date")`, 2*promised, "that the server is gone")
@@ -86,7 +86,7 @@ func TestATabThatIsHiddenRestsAndCatchesUp(t *testing.T) {
 
 			b.hides(false)
 			b.eventually(shows("third"), promised, "what changed meanwhile, once the tab was seen again")
-			assert.Equal(t, "", b.text("#live-state"))
+			assert.Empty(t, b.text("#live-state"))
 		})
 	}
 }

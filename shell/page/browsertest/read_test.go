@@ -84,7 +84,7 @@ func TestATapHoldsNothingButAFingerOnTheScreenDoes(t *testing.T) {
 
 	d.later("second")
 	b.eventually(shows("second"), promised, "the change, though a row was tapped on")
-	assert.Equal(t, "", b.text("#live-state"), "nothing waits")
+	assert.Empty(t, b.text("#live-state"), "nothing waits")
 
 	b.fingers(&input.TouchPoint{X: at[0], Y: at[1]})
 	d.later("third")
