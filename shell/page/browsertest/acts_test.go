@@ -199,9 +199,3 @@ func TestAllThatAListShowsIsActedOnWithScriptAndWithout(t *testing.T) {
 		b.withoutScript()
 	}
 }
-
-// sortedQuery gives the address with its parameters in order.
-func sortedQuery(b *tab) string {
-	b.t.Helper()
-	return js[string](b, `(() => { const p = new URLSearchParams(location.search); p.sort(); return location.pathname + "?" + p; })()`)
-}
