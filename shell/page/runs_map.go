@@ -40,13 +40,14 @@ func (q *visit) drawRunMap(path []runStep) template.HTML {
 		row: make(map[core.OrchestratorStatus]int), rail: make(map[core.OrchestratorStatus]int),
 		taken: make(map[[2]core.OrchestratorStatus]bool), steps: make(map[core.OrchestratorStatus]runStep), times: make(map[core.OrchestratorStatus]string), now: path[len(path)-1].state,
 	}
-	date := ""
+	date, before := "", path[0].state
 	for i, s := range path {
 		m.steps[s.state] = s
 		m.times[s.state], date = q.mapTime(s, date)
 		if i > 0 {
-			m.taken[[2]core.OrchestratorStatus{path[i-1].state, s.state}] = true
+			m.taken[[2]core.OrchestratorStatus{before, s.state}] = true
 		}
+		before = s.state
 	}
 	for _, s := range core.OrchestratorStatuses() {
 		if s.Terminal() {
