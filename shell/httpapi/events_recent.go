@@ -37,8 +37,8 @@ type recentEvents struct {
 	dropped uint64 // those of sub at since
 }
 
-// RecentEvents gives the events that were announced on this instance since visitors began to look: who has not looked for 30 seconds begins anew. Only a
-// visitor who is not bound is told.
+// RecentEvents gives the events that machines announced on this instance since visitors began to look at them: once no visitor has looked for
+// 30 seconds, the next one begins anew. The server tells them only to a visitor whose token is not bound.
 func (s *Server) RecentEvents(v *Visitor) (RecentEvents, error) {
 	if !v.Unbound() {
 		return RecentEvents{}, failf(http.StatusForbidden, "token: %q is bound: events belong to all tenants", v.Name())

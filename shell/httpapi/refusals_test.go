@@ -14,7 +14,7 @@ import (
 	"github.com/orrery-go/orrery/shell/httpapi"
 )
 
-// visitor is who has signed in with a token.
+// visitor makes the visitor that somebody is who has signed in with that token.
 func (a *api) visitor(secret string) *httpapi.Visitor {
 	a.t.Helper()
 	r := httptest.NewRequestWithContext(a.t.Context(), "GET", "/", http.NoBody)

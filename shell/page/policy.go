@@ -11,7 +11,7 @@ import (
 
 // policyFacts show what becomes of a run of a tool that fails or is interrupted.
 func policyFacts(p core.RunPolicy) []fact {
-	var attempts cell // where nothing is tried again there is one, whatever the policy names
+	var attempts cell // none where the policy has no run tried again: the action has one attempt then, whatever bound the policy names
 	if p.OnFailure == core.FailureRetry || p.OnInterrupt == core.InterruptRetry {
 		attempts = count(uint64(p.MaxAttempts))
 	}
