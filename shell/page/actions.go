@@ -134,9 +134,14 @@ func (q *visit) actions() (view, error) {
 func (q *visit) actionRow(a core.Action) []cell {
 	href := q.page(pathOf("actions", a.ID.String()))
 	return []cell{
-		textOf(nameOfAction(a)).to(href).wide(), q.actionState(a), codeOf(a.ToolName), q.at(a.Trigger.NextTickAt), q.at(a.FinishedAt),
+		q.actionLink(a).wide(), q.actionState(a), codeOf(a.ToolName), q.at(a.Trigger.NextTickAt), q.at(a.FinishedAt),
 		whose(a.Namespace, a.Tenant), codeOf(shortID(a.ID.String())).to(href),
 	}
+}
+
+// actionLink leads to an action by its name.
+func (q *visit) actionLink(a core.Action) cell {
+	return textOf(nameOfAction(a)).to(q.page(pathOf("actions", a.ID.String())))
 }
 
 // nameOfAction is what people call an action.

@@ -235,8 +235,7 @@ func (q *visit) pastTimes(day calendarDay, asked url.Values) (out []dayTime, mor
 		if o.Outcome != "" {
 			what = badge(o.Outcome)
 		}
-		cells := q.occurrenceCells(o)
-		out = append(out, dayTime{o.DueAt, max(o.DueAt, o.LastDueAt), max(o.Count, 1), q.scheduleLink(o), what, o.Reason, cells[len(cells)-1], false})
+		out = append(out, dayTime{o.DueAt, max(o.DueAt, o.LastDueAt), max(o.Count, 1), q.scheduleLink(o), what, o.Reason, q.madeOf(o), false})
 	}
 	return out, got.NextPageToken != "", nil
 }

@@ -30,7 +30,7 @@ func (q *visit) pausedOn(day calendarDay, asked url.Values) (*table, error) {
 	kind, named := asked.Get("kind"), asked.Get("name")
 	params := func(name, value string) url.Values {
 		v := url.Values{name: {value}, "limit": {strconv.Itoa(calendarPaused)}}
-		for _, scope := range []string{"namespace", "tenant"} {
+		for _, scope := range scopeParams {
 			if asked.Get(scope) != "" {
 				v.Set(scope, asked.Get(scope))
 			}

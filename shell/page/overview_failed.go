@@ -33,8 +33,9 @@ func (q *visit) lately() string {
 func (q *visit) failedLately() ([]tile, []block, error) {
 	var tiles []tile
 	var all []failure
+	since := q.lately()
 	for _, kind := range []func(since string) (tile, []failure, error){q.failedActions, q.failedTimes, q.failedRuns, q.failedPipelines, q.failedTasks, q.failedStrategies} {
-		t, failed, err := kind(q.lately())
+		t, failed, err := kind(since)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -44,7 +45,7 @@ func (q *visit) failedLately() ([]tile, []block, error) {
 		}
 	}
 	for _, verdict := range []core.Verdict{core.VerdictMissed, core.VerdictExpired} {
-		t, err := q.passedTimes(verdict)
+		t, err := q.passedTimes(verdict, since)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -90,8 +91,7 @@ func (q *visit) failedActions(since string) (tile, []failure, error) {
 	}
 	var out []failure
 	for _, a := range got.Actions {
-		what := textOf(nameOfAction(core.Action(a))).to(q.page(pathOf("actions", a.ID.String())))
-		out = append(out, failure{what, "action", a.FinishedAt, a.Status.Reason, whose(a.Namespace, a.Tenant)})
+		out = append(out, failure{q.actionLink(core.Action(a)), "action", a.FinishedAt, a.Status.Reason, whose(a.Namespace, a.Tenant)})
 	}
 	return q.failedTile("actions", "/actions", len(out), got.NextPageToken != "", false, "failed_since", since), out, nil
 }
@@ -118,12 +118,11 @@ func (q *visit) failedRuns(since string) (tile, []failure, error) {
 	}
 	var out []failure
 	for _, r := range got.Runs {
-		what := textOf(clip(r.JobID, 120)).to(q.page(pathOf("runs", r.ID.String())))
 		why := r.Error
 		if r.State == core.OrchestratorOrphaned {
 			why = cmp.Or(why, "orphaned")
 		}
-		out = append(out, failure{what, "run", r.CompletedAt, why, whose(r.Namespace, r.Tenant)})
+		out = append(out, failure{q.runLink(r), "run", r.CompletedAt, why, whose(r.Namespace, r.Tenant)})
 	}
 	return q.failedTile("runs", "/runs", len(out), got.NextPageToken != "", false, "failed_since", since), out, nil
 }
@@ -165,6 +164,11 @@ func (q *visit) failedStrategies(since string) (tile, []failure, error) {
 	return q.failedTile("strategies", "/strategies", len(out), got.NextPageToken != "", true, "failed_since", since), out, nil
 }
 
+// runLink leads to a run by the job that it is of.
+func (q *visit) runLink(r wire.RunSummary) cell {
+	return textOf(clip(r.JobID, 120)).to(q.page(pathOf("runs", r.ID.String())))
+}
+
 func (q *visit) pipelineLink(p wire.PipelineSummary) cell {
 	return textOf(clip(cmp.Or(p.Label, p.Name), 120)).to(q.page(pathOf("pipelines", p.ID.String())))
 }
@@ -173,9 +177,8 @@ func (q *visit) taskLink(k wire.TaskSummary) cell {
 	return textOf(clip(cmp.Or(k.Label, k.SessionID, "task"), 120)).to(q.page(pathOf("tasks", k.ID.String())))
 }
 
-// passedTimes counts the times of the last day that nothing was made of: each of those that an entry stands for.
-func (q *visit) passedTimes(v core.Verdict) (tile, error) {
-	since := q.lately()
+// passedTimes counts the times since then that nothing was made of: each of those that an entry stands for.
+func (q *visit) passedTimes(v core.Verdict, since string) (tile, error) {
 	var got wire.OccurrenceList
 	if err := q.get("/occurrences", url.Values{"verdict": {string(v)}, "from": {since}, "spanning": {"true"}, "limit": {"1000"}}, &got); err != nil {
 		return tile{}, err

@@ -82,7 +82,7 @@ func (q *visit) runsNow() ([]tile, []block, error) {
 	}
 	add("actions", "/actions", len(actions.Actions), actions.NextPageToken)
 	for _, a := range actions.Actions {
-		all = append(all, present{textOf(nameOfAction(core.Action(a))).to(q.page(pathOf("actions", a.ID.String()))), "action", "", a.StartedAt, whose(a.Namespace, a.Tenant)})
+		all = append(all, present{q.actionLink(core.Action(a)), "action", "", a.StartedAt, whose(a.Namespace, a.Tenant)})
 	}
 	var runs wire.RunList
 	may, err := q.getPart("/runs", running, &runs)
@@ -93,7 +93,7 @@ func (q *visit) runsNow() ([]tile, []block, error) {
 		add("runs", "/runs", len(runs.Runs), runs.NextPageToken)
 	}
 	for _, r := range runs.Runs {
-		all = append(all, present{textOf(clip(r.JobID, 120)).to(q.page(pathOf("runs", r.ID.String()))), "run", "", cmp.Or(r.StartedAt, r.CreatedAt), whose(r.Namespace, r.Tenant)})
+		all = append(all, present{q.runLink(r), "run", "", cmp.Or(r.StartedAt, r.CreatedAt), whose(r.Namespace, r.Tenant)})
 	}
 	var pipelines wire.PipelineList
 	if _, err := q.getPart("/pipelines", running, &pipelines); err != nil {

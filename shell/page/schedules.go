@@ -216,14 +216,6 @@ func (q *visit) occurrenceCells(o core.Occurrence) []cell {
 	if o.Manual {
 		at.Hint = "by hand"
 	}
-	var made cell
-	switch {
-	case o.ActionID.String() == noID:
-	case o.Schedule == core.KindJob:
-		made = codeOf(shortID(o.ActionID.String())).to(q.page(pathOf("runs", o.ActionID.String())))
-	default:
-		made = codeOf(shortID(o.ActionID.String())).to(q.page(pathOf("actions", o.ActionID.String())))
-	}
 	took := ""
 	if !o.FinishedAt.IsZero() {
 		took = q.took(o.StartedAt, o.FinishedAt)
@@ -232,7 +224,19 @@ func (q *visit) occurrenceCells(o core.Occurrence) []cell {
 	if o.Verdict == core.VerdictWaiting && o.Schedule == core.KindRecurring && !q.who.ReadOnly() {
 		became.More = append(became.More, textOf("cancel").to(q.page(pathOf("recurring", o.RecurringID.String(), "waiting", o.ID.String(), "cancel"))))
 	}
-	return []cell{at, became, textOf(o.Reason).wide(), textOf(took), made}
+	return []cell{at, became, textOf(o.Reason).wide(), textOf(took), q.madeOf(o)}
+}
+
+// madeOf leads to what was made of a time; empty if nothing was.
+func (q *visit) madeOf(o core.Occurrence) cell {
+	id := o.ActionID.String()
+	switch {
+	case id == noID:
+		return cell{}
+	case o.Schedule == core.KindJob:
+		return codeOf(shortID(id)).to(q.page(pathOf("runs", id)))
+	}
+	return codeOf(shortID(id)).to(q.page(pathOf("actions", id)))
 }
 
 const noID = "00000000-0000-0000-0000-000000000000"

@@ -183,7 +183,7 @@ func (q *visit) periodicRow(a core.Action) []cell {
 		last = a.LastRun.FinishedAt
 	}
 	return []cell{
-		textOf(nameOfAction(a)).to(q.page(pathOf("actions", a.ID.String()))).wide(), whenOf(r.Cron, r.Timezone, "", r.Period).wide(), badge(string(a.Status.Type)), q.at(a.Trigger.NextTickAt), whenEnded(q.at(last)),
+		q.actionLink(a).wide(), whenOf(r.Cron, r.Timezone, "", r.Period).wide(), badge(string(a.Status.Type)), q.at(a.Trigger.NextTickAt), whenEnded(q.at(last)),
 		number(uint64(a.Cycle)), textOf("periodic"), whose(a.Namespace, a.Tenant),
 	}
 }
