@@ -11,13 +11,17 @@ import (
 // does with them keeps no snapshot of the store open.
 const pageChunk = 64
 
+// limit is how many machines a page has at most.
+func (p Page) limit() int {
+	if p.Limit <= 0 {
+		return DefaultPage
+	}
+	return min(p.Limit, MaxPage)
+}
+
 // page reads a page of an index: the machines to be kept. A nil keep keeps all.
 func page[S core.State](ctx context.Context, st store.Store, of index, p Page, keep func(S) bool) (list []S, next string, err error) {
-	limit := p.Limit
-	if limit <= 0 {
-		limit = DefaultPage
-	}
-	limit = min(limit, MaxPage)
+	limit := p.limit()
 	most := maxPageBytes
 	if p.MaxBytes > 0 {
 		most = min(most, p.MaxBytes)

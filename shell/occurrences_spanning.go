@@ -27,11 +27,7 @@ func (f OccurrenceFilter) readSpanning(ctx context.Context, st store.Store, p Pa
 	if p.Token != "" && (at.At < f.From) != p.OldestFirst { // the token is one of the second part
 		parts = parts[1:]
 	}
-	if p.Limit <= 0 {
-		p.Limit = DefaultPage
-	}
-	p.Limit = min(p.Limit, MaxPage)
-	most, found := p.Limit, []core.Occurrence{}
+	most, found := p.limit(), []core.Occurrence{}
 	for i, part := range parts {
 		p.Limit = most - len(found)
 		list, next, err := page(ctx, st, part, p, f.keeps)
