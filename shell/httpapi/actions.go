@@ -9,7 +9,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
-	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
@@ -120,7 +119,7 @@ func (s *Server) mayCreate(ctx context.Context, c *call, spec *core.ActionSpec, 
 	}
 	w := before.and(actionWanted(spec))
 	w.bytes = before.bytes // what it stores itself is known once it is stored
-	w.schedule, w.asked = recurrenceOf(spec, effects.TimeOf(s.o.Clock.Now())), spec
+	w.schedule, w.asked = recurrenceOf(spec, s.now()), spec
 	if err := s.within(ctx, c.token, scope, w); err != nil {
 		return err
 	}
@@ -253,7 +252,7 @@ func (s *Server) makeAgain(actions machines[core.Action, wire.ActionSummary], re
 				return answerAgain(w, http.StatusOK, made)
 			}
 		}
-		spec, err := old.Again(id, redeliver, core.Clock{Now: effects.TimeOf(s.o.Clock.Now())})
+		spec, err := old.Again(id, redeliver, core.Clock{Now: s.now()})
 		if err != nil {
 			return err
 		}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/orrery-go/orrery/core"
-	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/stream"
 )
@@ -46,7 +45,7 @@ func (s *Server) streamBackup(w http.ResponseWriter, r *http.Request, c *call) e
 	var sum stream.Summary
 	var err error
 	if streams {
-		sum, err = stream.Write(r.Context(), out, from, stream.Options{By: s.o.Version, Core: core.Version, At: effects.TimeOf(s.o.Clock.Now())})
+		sum, err = stream.Write(r.Context(), out, from, stream.Options{By: s.o.Version, Core: core.Version, At: s.now()})
 	} else {
 		sum.Bytes, err = s.engine.Store().Backup(r.Context(), out)
 	}

@@ -46,7 +46,7 @@ func mayChangeCalendars(c *call) error {
 // calendarDetail is a calendar as it is shown.
 func (s *Server) calendarDetail(c core.Calendar) wire.Calendar {
 	d := wire.Calendar{Calendar: c, LastDate: c.LastDate()}
-	if w := c.RunsOut(effects.TimeOf(s.o.Clock.Now())); w != "" {
+	if w := c.RunsOut(s.now()); w != "" {
 		d.Warnings = append(d.Warnings, w)
 	}
 	return d
@@ -56,7 +56,7 @@ func (s *Server) calendarDetail(c core.Calendar) wire.Calendar {
 func (s *Server) runningOut(names []string, calendars core.Calendars) (warnings []string) {
 	for _, name := range names {
 		if c, ok := calendars[name]; ok {
-			if w := c.RunsOut(effects.TimeOf(s.o.Clock.Now())); w != "" {
+			if w := c.RunsOut(s.now()); w != "" {
 				warnings = append(warnings, w)
 			}
 		}

@@ -121,7 +121,7 @@ var ofTheJob = map[string]string{
 func (s *Server) jobDetail(ctx context.Context, j core.Job) (wire.Job, error) {
 	calendars, err := s.engine.Jobs().Calendars(ctx, j.JobSpec)
 	return wire.Job{
-		Job: j, Active: append([]core.ActiveRun{}, j.Active...), NextTimes: j.NextTimes(effects.TimeOf(s.o.Clock.Now()), calendars), Warnings: j.Warnings(),
+		Job: j, Active: append([]core.ActiveRun{}, j.Active...), NextTimes: j.NextTimes(s.now(), calendars), Warnings: j.Warnings(),
 	}, err
 }
 
@@ -234,7 +234,7 @@ func (s *Server) planJob(w http.ResponseWriter, r *http.Request, before core.Job
 	if err != nil {
 		return err
 	}
-	after, effs := before.ApplyWith(core.JobApply{Spec: spec}, core.Clock{Now: effects.TimeOf(s.o.Clock.Now())}, calendars)
+	after, effs := before.ApplyWith(core.JobApply{Spec: spec}, core.Clock{Now: s.now()}, calendars)
 	planned := wire.JobPlanned{NextTimesBefore: []effects.Time{}}
 	for _, e := range effs {
 		if r, ok := e.(effects.Refused); ok {
@@ -423,7 +423,7 @@ func (s *Server) previewJob(w http.ResponseWriter, r *http.Request, c *call) err
 		return err
 	}
 	p, err := previewOf(schedule.Spec{Expr: j.Schedule, Zone: j.Timezone, DST: j.DST, DayMatch: j.DayMatch}, func(*schedule.Schedule) []effects.Time {
-		return j.Upcoming(effects.TimeOf(s.o.Clock.Now()), n, calendars)
+		return j.Upcoming(s.now(), n, calendars)
 	})
 	p.Warnings = append(p.Warnings, s.runningOut(j.Calendars, calendars)...)
 	return reply(w, p, err)

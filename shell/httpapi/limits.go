@@ -333,7 +333,7 @@ func (s *Server) intervalWithin(lim *TenantLimits, w want) error {
 	if err != nil || sched == nil {
 		return nil //nolint:nilerr // the machine says what is wrong with it
 	}
-	times := sched.Preview(effects.TimeOf(s.o.Clock.Now()), previewed)
+	times := sched.Preview(s.now(), previewed)
 	for i := 1; i < len(times); i++ {
 		if gap := times[i].Sub(times[i-1]); gap < lim.MinScheduleInterval {
 			return failf(http.StatusBadRequest, "schedule: %s to %s is %s: limits.min_schedule_seconds of the daemon asks for %s at least",
@@ -350,7 +350,7 @@ func (s *Server) cron(spec schedule.Spec) func() (*schedule.Schedule, error) {
 		return nil
 	}
 	return func() (*schedule.Schedule, error) {
-		spec.Anchor = effects.TimeOf(s.o.Clock.Now())
+		spec.Anchor = s.now()
 		return spec.Compile()
 	}
 }

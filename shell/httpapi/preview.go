@@ -101,7 +101,7 @@ func (s *Server) previewRecurring(w http.ResponseWriter, r *http.Request, c *cal
 		return err
 	}
 	p, err := previewOf(schedule.Spec{Expr: a.CronExpr, Zone: a.Timezone, DST: a.DST, DayMatch: a.DayMatch}, func(*schedule.Schedule) []effects.Time {
-		return a.Upcoming(effects.TimeOf(s.o.Clock.Now()), n, calendars)
+		return a.Upcoming(s.now(), n, calendars)
 	})
 	p.Warnings = append(p.Warnings, s.runningOut(a.Calendars, calendars)...)
 	return reply(w, p, err)

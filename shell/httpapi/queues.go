@@ -74,7 +74,7 @@ func (s *Server) queueDetail(ctx context.Context, q core.Queue) (wire.Queue, err
 
 // age gives how many seconds have passed since an instant.
 func (s *Server) age(since effects.Time) float64 {
-	return max(effects.TimeOf(s.o.Clock.Now()).Sub(since).Seconds(), 0)
+	return max(s.now().Sub(since).Seconds(), 0)
 }
 
 const aQueue = "queue"

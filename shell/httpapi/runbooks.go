@@ -145,7 +145,7 @@ func (s *Server) pipelines() machines[core.Pipeline, wire.PipelineSummary] {
 func (s *Server) findPipelines(q query, scope *shell.Scope) (source[core.Pipeline], error) {
 	f := shell.MachineFilter{Scope: scope}
 	var err error
-	if f.Status, err = q.status([]string{"init", "blocked", "running", "done", "failed", "cancelled"}); err != nil {
+	if f.Status, err = q.status(core.Statuses(core.KindPipeline)); err != nil {
 		return source[core.Pipeline]{}, err
 	}
 	if v := q.opt("waits_for"); v != nil {
@@ -238,7 +238,7 @@ func (s *Server) strategies() machines[core.Strategy, wire.StrategySummary] {
 		what: "strategy", get: s.engine.Strategies().Get, id: idOfPath,
 		listing: listing[core.Strategy, wire.StrategySummary]{
 			params: []string{"status"}, timed: true, fails: true,
-			find:  byStatus(s.engine.Strategies().List, "running", "succeeded", "exhausted", "cancelled"),
+			find:  byStatus(s.engine.Strategies().List, core.Statuses(core.KindStrategy)...),
 			scope: func(s core.Strategy) (string, string) { return s.Namespace, s.Tenant },
 			sees:  s.seesStrategy,
 			out:   plain(summaryOfStrategy),
@@ -318,7 +318,7 @@ func (s *Server) tasks() machines[core.Task, wire.TaskSummary] {
 		what: "task", get: s.engine.Tasks().Get, id: idOfPath,
 		listing: listing[core.Task, wire.TaskSummary]{
 			params: []string{"status"}, timed: true, fails: true,
-			find:  byStatus(s.engine.Tasks().List, "pending", "running", "stuck", "done"),
+			find:  byStatus(s.engine.Tasks().List, core.Statuses(core.KindTask)...),
 			scope: func(t core.Task) (string, string) { return t.Namespace, t.Tenant },
 			sees:  seesTask,
 			out:   plain(summaryOfTask),

@@ -88,4 +88,5 @@ func chooseAction(q query) func(core.Action) bool {
 	return func(a core.Action) bool { return named(cmp.Or(a.Label, a.ToolName+" "+a.ActionType)) }
 }
 
+// now is the time of the server's clock, which tests set.
 func (s *Server) now() effects.Time { return effects.TimeOf(s.o.Clock.Now()) }

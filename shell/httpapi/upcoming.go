@@ -42,7 +42,7 @@ func (s *Server) listUpcoming(w http.ResponseWriter, r *http.Request, c *call) e
 	if !f.From.IsZero() && !f.Until.IsZero() && f.Until <= f.From {
 		return failf(http.StatusBadRequest, "until: %s is not after from, %s", f.Until, f.From)
 	}
-	f.Until = cmp.Or(f.Until, effects.TimeOf(s.o.Clock.Now()).Add(defaultAhead))
+	f.Until = cmp.Or(f.Until, s.now().Add(defaultAhead))
 	if f.Limit, err = q.limit(shell.DefaultPage); err != nil {
 		return err
 	}

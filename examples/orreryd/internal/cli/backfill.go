@@ -129,7 +129,7 @@ func (b *backfills) list() *cobra.Command {
 	return listing[wire.BackfillSummary]{
 		timed: true,
 		path:  b.path, field: "backfills", none: "no backfills", short: "List backfills, newest first",
-		filters: []filter{byStatus(core.BackfillRunning, core.BackfillCompleted, core.BackfillCancelled), {flag: "schedule-id", param: "schedule", usage: "only of the recurring action with that `id`, or the job with that key", check: checkID}},
+		filters: []filter{byStatus(core.Statuses(core.KindBackfill)...), {flag: "schedule-id", param: "schedule", usage: "only of the recurring action with that `id`, or the job with that key", check: checkID}},
 		name:    func(s wire.BackfillSummary) string { return s.ID.String() },
 		header:  []string{"ID", "SCHEDULE:32", "STATUS", "TIMES", "RUNNING", "SUCCEEDED", "FAILED", "REFUSED", "CREATED (UTC)", "NOTE:48"},
 		row: func(s wire.BackfillSummary) []string {

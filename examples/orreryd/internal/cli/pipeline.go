@@ -133,7 +133,7 @@ var waitsFor = filter{
 func (a *app) pipelineList() *cobra.Command {
 	return listing[wire.PipelineSummary]{
 		path: "/v1/pipelines", field: "pipelines", none: "no pipelines", timed: true, fails: true, short: "List pipelines, newest first",
-		filters: []filter{byStatus("init", "blocked", "running", "done", "failed", "cancelled"), waitsFor},
+		filters: []filter{byStatus(core.Statuses(core.KindPipeline)...), waitsFor},
 		name:    func(p wire.PipelineSummary) string { return p.ID.String() },
 		header:  []string{"ID", "PIPELINE:24", "LABEL:24", "STATUS", "PHASE:24", "WAITS FOR", "CREATED (UTC)", "NOTE:48"},
 		row: func(p wire.PipelineSummary) []string {

@@ -29,7 +29,7 @@ func (a *app) strategyCommand() *cobra.Command {
 func (a *app) strategyList() *cobra.Command {
 	return listing[wire.StrategySummary]{
 		path: "/v1/strategies", field: "strategies", none: "no strategies", timed: true, fails: true, short: "List strategies, newest first",
-		filters: []filter{byStatus("running", "succeeded", "exhausted", "cancelled")},
+		filters: []filter{byStatus(core.Statuses(core.KindStrategy)...)},
 		name:    func(s wire.StrategySummary) string { return s.ID.String() },
 		header:  []string{"ID", "LABEL:32", "STATUS", "APPROACH:32", "OF", "CREATED (UTC)", "NOTE:48"},
 		row: func(s wire.StrategySummary) []string {

@@ -61,7 +61,7 @@ func taskReports(m machine[core.Task]) []*cobra.Command {
 func (a *app) taskList() *cobra.Command {
 	return listing[wire.TaskSummary]{
 		path: "/v1/tasks", field: "tasks", none: "no tasks", timed: true, fails: true, short: "List tasks, newest first",
-		filters: []filter{byStatus("pending", "running", "stuck", "done")},
+		filters: []filter{byStatus(core.Statuses(core.KindTask)...)},
 		name:    func(t wire.TaskSummary) string { return t.ID.String() },
 		header:  []string{"ID", "LABEL:32", "STATE", "SESSION:40", "HEARTBEAT (UTC)", "RECOVERIES", "CREATED (UTC)", "NOTE:48"},
 		row: func(t wire.TaskSummary) []string {
