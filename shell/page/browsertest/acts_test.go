@@ -126,7 +126,7 @@ func TestAFormWithAMistakeKeepsWhatWasTyped(t *testing.T) {
 
 	b.follow("New recurring action")
 
-	assert.Contains(t, b.text("[role=alert]"), "cron_expr")
+	assert.Contains(t, b.text("[role=alert]"), `Cron expression: minute field "61"`)
 	assert.Equal(t, "Never at this minute", js[string](b, `document.querySelector("[name=description]").value`))
 	assert.Equal(t, "61 * * * *", js[string](b, `document.querySelector("[name=cron_expr]").value`))
 }

@@ -51,7 +51,11 @@ func TestWhoeverHasScrolledKeepsTheFirstRowInSight(t *testing.T) {
 			js[bool](b, twoFrames)
 			assert.InDelta(t, read, js[float64](b, place(ids[12])), 1, "the row that is read, of which something has changed")
 
-			js[bool](b, `(() => { let n = 0; window.scrolls = setInterval(() => scrollBy(0, n++ % 2 ? 10 : -10), 50); return true; })()`)
+			js[bool](b, `new Promise((then) => {
+				let n = 0;
+				document.addEventListener("scroll", () => then(true), { once: true });
+				window.scrolls = setInterval(() => scrollBy(0, n++ % 2 ? 10 : -10), 50);
+			})`) // which is heard
 			d.later("while it scrolls")
 			b.eventually(`document.querySelector("#live-state").textContent.startsWith("Changed")`, promised, "that something has changed")
 			assert.False(t, js[bool](b, shows("while it scrolls")), "a row comes while somebody scrolls")
@@ -76,7 +80,6 @@ func TestATapHoldsNothingButAFingerOnTheScreenDoes(t *testing.T) {
 	d.later("first")
 	b := openLive(t, d, "/ui/actions")
 	b.do(chromedp.EmulateViewport(360, 740, chromedp.EmulateMobile, chromedp.EmulateTouch))
-	require.False(t, js[bool](b, `matchMedia("(hover: hover)").matches`))
 	js[bool](b, `(document.querySelector("tbody tr").scrollIntoView({block: "center", behavior: "instant"}), true)`)
 	at := js[[]float64](b, `(() => { const r = document.querySelector("tbody tr").getBoundingClientRect(); return [r.right - 12, r.bottom - 8]; })()`)
 	b.do(chromedp.TapXY(at[0], at[1]))
@@ -103,4 +106,22 @@ func (b *tab) fingers(at ...*input.TouchPoint) {
 	}
 	_, err := chromedp.Call(b.ctx, input.DispatchTouchEvent, input.DispatchTouchEventParams{Type: kind, TouchPoints: at})
 	require.NoError(b.t, err)
+}
+
+func TestThatSomethingHasChangedIsSaidWithoutMovingWhatIsTappedOn(t *testing.T) {
+	d := startDaemon(t)
+	d.later("first")
+	b := openLive(t, d, "/ui/")
+	b.do(chromedp.EmulateViewport(360, 740, chromedp.EmulateMobile, chromedp.EmulateTouch))
+	tile := `document.querySelector(".tiles li").getBoundingClientRect().top`
+	x, y := b.find(".tiles a", "0")
+	before := js[float64](b, tile)
+
+	b.fingers(&input.TouchPoint{X: x, Y: y})
+	d.later("second")
+	b.eventually(`document.querySelector("#live-state").textContent.startsWith("Changed")`, promised, "that something has changed")
+
+	assert.InDelta(t, before, js[float64](b, tile), 0.1, "what is under the finger")
+	assert.True(t, js[bool](b, `document.querySelector("#live-state").getBoundingClientRect().bottom <= innerHeight`), "what is said is in sight")
+	b.fingers()
 }

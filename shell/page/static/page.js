@@ -39,8 +39,11 @@
   if (!main.hasAttribute("data-live")) return;
   let tag = "", waiting = false, busy = false, ended = false, seen = Date.now();
   let lives = 0, ahead = NaN; // when the stream was known to live; by how much the browser's clock is ahead of the server's
-  // Where nothing hovers, as on a telephone, :hover stays behind a tap, and is no pointing.
-  const hovers = matchMedia("(hover: hover)");
+  // Behind a tap :hover stays where it was, and is no pointing.
+  let hovers = false;
+  for (const type of ["pointerover", "pointermove", "pointerdown"]) {
+    document.addEventListener(type, (e) => { hovers = e.pointerType !== "touch"; }, { capture: true, passive: true });
+  }
   let fingers = 0, lately = -Infinity; // how many are on the screen, and when it was scrolled or touched last
   document.addEventListener("scroll", () => { lately = performance.now(); }, { capture: true, passive: true });
   for (const type of ["touchstart", "touchend", "touchcancel"]) {
@@ -51,7 +54,7 @@
     const focused = document.activeElement;
     const tapped = focused && focused.matches("[tabindex]:not(:focus-visible)"); // what can be scrolled has the focus behind a tap, too
     const inMain = focused && focused !== main && main.contains(focused) && !tapped;
-    const pointed = hovers.matches && main.querySelector("a:hover, button:hover, input:hover, select:hover, tr:hover, pre:hover, summary:hover") !== null;
+    const pointed = hovers && main.querySelector("a:hover, button:hover, input:hover, select:hover, tr:hover, pre:hover, summary:hover") !== null;
     const moving = fingers > 0 || performance.now() - lately < 300;
     return pointed || moving || inMain || (s && !s.isCollapsed && main.contains(s.anchorNode));
   };
