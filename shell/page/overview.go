@@ -171,6 +171,6 @@ func (q *visit) isNew(later []block) bool {
 func (q *visit) firstSteps() block {
 	return block{
 		Title: "Nothing is here yet", Note: "Make a first schedule with the button above, or type:",
-		Text: &text{Plain: "orreryd recurring add --cron '*/5 * * * *' -- date\norreryd recurring list", Wrap: true},
+		Text: &text{Plain: "orreryd recurring add --cron '*/5 * * * *' --description 'The time' -- date\norreryd recurring list", Wrap: true},
 	}
 }

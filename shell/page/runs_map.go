@@ -12,7 +12,7 @@ import (
 // The map of a run's states, in pixels. All states stand in a column, in the order of a run's life, so that it is no wider than
 // a telephone. A state that may follow on many has a rail beside the column, which the ways to it meet.
 const (
-	mapTop    = 12
+	mapTop    = 20 // the first state has its time above itself
 	mapRow    = 50
 	mapBox    = 28
 	mapLeft   = 50

@@ -13,7 +13,7 @@ var labelled = filter{flag: "label-kv", param: "label", usage: "only with that l
 func (a *app) actionsAll() []*cobra.Command {
 	of := func(l all) *cobra.Command {
 		l.path, l.field, l.one, l.many, l.timed = "/v1/actions", "actions", "action", "actions", true
-		l.filters = []filter{{flag: "tool", usage: "only of that `tool`"}, labelled}
+		l.filters = append([]filter{{flag: "tool", usage: "only of that `tool`"}, labelled}, l.filters...)
 		return l.command(a)
 	}
 	return []*cobra.Command{
@@ -23,7 +23,8 @@ func (a *app) actionsAll() []*cobra.Command {
 The new actions are due at once. The old ones stay as they are: of one of which this
 command, or the page, has made a new one before, no second one is made, so that the
 command can be repeated.`,
-			example: "  orreryd actions retry-all --since 24h\n  orreryd actions retry-all --since 2026-02-10T00:00:00+01:00 --tool http --yes",
+			example: "  orreryd actions retry-all --failed-since 24h\n  orreryd actions retry-all --failed-since 2026-02-10T00:00:00+01:00 --tool http --yes",
+			filters: []filter{failedSince},
 			fields:  []field{constant("once", true)},
 		}),
 		of(all{

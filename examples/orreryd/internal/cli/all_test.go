@@ -52,6 +52,10 @@ func TestAllThatFailedAreRetriedOnceHoweverOftenTheCommandIsRepeated(t *testing.
 	assert.Equal(t, "done to 2 actions\n", p.ok("actions", "retry-all", "--yes"))
 	until := []string{"--until", madeAt(t, p, ids[0])}
 	assert.Equal(t, "done to 0 actions; to 1 it had been done before\n", p.ok(append([]string{"actions", "retry-all", "--yes"}, until...)...), "of those before the second")
+	failed := p.ok("actions", "retry-all", "--dry-run", "--failed-since", "24h")
+	assert.Subset(t, strings.Fields(failed), ids, "whenever they were made")
+	r := cli(t, env, "", "actions", "retry-all", "--yes", "--failed-since", "2126-01-31T07:00:00Z")
+	assert.Contains(t, r.err, "no actions match", "none has failed by then")
 	first := p.ok("actions", "retry", "--once", "--json", ids[0])
 	assert.Equal(t, first, p.ok("actions", "retry", "--once", "--json", ids[0]))
 }

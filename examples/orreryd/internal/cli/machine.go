@@ -153,7 +153,7 @@ func (m machine[S]) sending(v verb, send sender) *cobra.Command {
 			return err
 		}
 		if match != "" {
-			r.header = http.Header{"If-Match": {`"` + match + `"`}}
+			r.header = http.Header{"If-Match": {`"` + strings.Trim(match, `"`) + `"`}} // an answer's ETag has its quotation marks
 		}
 		if v.whole == nil {
 			return send(ctx, c, r, args)

@@ -428,6 +428,15 @@ func TestAnEmptyListIsShownAsTheEmptyListThatItIs(t *testing.T) {
 	assert.Contains(t, runConfigShow(t, c), empty, "left out it would mean all")
 }
 
+func TestWhatIsNotSetIsLeftOutOfWhatIsShown(t *testing.T) {
+	c, err := load(t, "", nil)
+	require.NoError(t, err)
+	shown := runConfigShow(t, c)
+	assert.NotContains(t, shown, "nil")
+	var again map[string]any
+	assert.NoError(t, toml.Unmarshal([]byte(shown), &again), "it can be read as a file of settings")
+}
+
 func TestWhatIsUnderAToolsInputIsItsOwnAffair(t *testing.T) {
 	c, err := load(t, "[webhooks.a]\ntool = 'http'\nsignature = 'none'\n[webhooks.a.tool_input]\nmethod = 'POST'\nurl = 'https://example.com'\nheaders.Accept = 'text/plain'\n[webhooks.a.tool_input.body]\nDB = 1\n[[webhooks.a.tool_input.body.list]]\nMotor = true\n", nil)
 	require.NoError(t, err)

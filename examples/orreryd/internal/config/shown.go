@@ -38,6 +38,7 @@ func showTable(b *strings.Builder, path string, v reflect.Value, secret bool) {
 			value = value.Elem()
 		}
 		switch value.Kind() {
+		case reflect.Pointer: // nil: it is not set, and TOML has no word for that
 		case reflect.Struct:
 			tables = append(tables, func() {
 				fmt.Fprintf(b, "\n[%s]\n", at)
