@@ -429,7 +429,7 @@ func TestAnEmptyListIsShownAsTheEmptyListThatItIs(t *testing.T) {
 }
 
 func TestWhatIsNotSetIsLeftOutOfWhatIsShown(t *testing.T) {
-	c, err := load(t, "", nil)
+	c, err := load(t, "[runners.k]\ntype = 'kubernetes'\n", nil)
 	require.NoError(t, err)
 	shown := runConfigShow(t, c)
 	assert.NotContains(t, shown, "nil")
