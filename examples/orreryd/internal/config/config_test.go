@@ -429,9 +429,9 @@ func TestAnEmptyListIsShownAsTheEmptyListThatItIs(t *testing.T) {
 }
 
 func TestWhatIsNotSetIsLeftOutOfWhatIsShown(t *testing.T) {
-	c, err := load(t, "[runners.k]\ntype = 'kubernetes'\n", nil)
+	c, err := load(t, "[runners.local]\nenabled = true\n[runners.k]\ntype = 'kubernetes'\n", nil)
 	require.NoError(t, err)
-	shown := runConfigShow(t, c)
+	shown := c.Shown()
 	assert.NotContains(t, shown, "nil")
 	var again map[string]any
 	assert.NoError(t, toml.Unmarshal([]byte(shown), &again), "it can be read as a file of settings")
