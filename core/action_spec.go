@@ -127,8 +127,8 @@ type ActionSpec struct {
 	Owner Owner `json:"owner"`
 }
 
-// Name is what people call it: its label, or else its tool and the type of the action.
-func (s ActionSpec) Name() string {
+// Title is what people call it: its label, or else its tool and the type of the action.
+func (s ActionSpec) Title() string {
 	switch {
 	case s.Label != "":
 		return s.Label

@@ -202,7 +202,7 @@ func drawInputs(t *rapid.T, w world, c core.Clock) []core.Input {
 	inputs := w.due(c)
 	for range rapid.IntRange(1, 6).Draw(t, "inputs") {
 		in := core.Input{Actor: drawText(t, "actor")}
-		refs := w.refs()
+		refs := w.machines().refs()
 		if len(refs) == 0 || rapid.IntRange(0, 2).Draw(t, "new") == 0 {
 			in.To.Kind = rapid.SampledFrom([]effects.Kind{core.KindAction, core.KindAction, core.KindRecurring, core.KindDedup}).Draw(t, "kind")
 			in.To.ID = drawID(t, "to")

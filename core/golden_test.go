@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -46,6 +47,14 @@ func goldenRecurringSpec() core.RecurringSpec {
 		EndsAt: start.Add(365 * 24 * time.Hour), Description: "Weekday morning digest", Labels: map[string]string{"team": "engineering"},
 		StartDeadlineSeconds: 60, Policy: core.RunPolicy{OnInterrupt: core.InterruptFail, MaxAttempts: 3},
 	}
+}
+
+// goldenRecurring is a recurring action that has a name.
+func goldenRecurring(name string) core.RecurringAction {
+	spec := goldenRecurringSpec()
+	spec.ID, spec.Name = id(9), name
+	r, _ := core.RecurringAction{}.Apply(core.RecurringCreate{Spec: spec}, core.Clock{Now: start})
+	return r
 }
 
 // goldenPolicies is a recurring action with all that a schedule may say, but calendars.
@@ -103,7 +112,9 @@ func goldenStates() []core.State {
 		Count: math.MaxUint64, CountCapped: true, Manual: true, ActionID: id(1), Outcome: "failed", Reason: "r", StartedAt: start, FinishedAt: start,
 	}
 	held, _ := core.Dedup{}.Apply(core.DedupClaim{Create: goldenActionSpec()}, clock)
-	out := []core.State{pending, running, again, bare, completed, failed, cancelled, stopping, waiting, cycled, recurring, fired, paused, whole, closed, full, core.Occurrence{ID: id(6)}, goldenEntryOfLedger(), held}
+	name := core.NamedRef(core.KindRecurring, "notifications", "tenant-1", "weekday-digest")
+	named := goldenRecurring("weekday-digest")
+	out := []core.State{named, core.Named{ID: name.ID, Kind: core.KindRecurring, Name: "weekday-digest", Holder: id(9)}, pending, running, again, bare, completed, failed, cancelled, stopping, waiting, cycled, recurring, fired, paused, whole, closed, full, core.Occurrence{ID: id(6)}, goldenEntryOfLedger(), held}
 	for _, kind := range kinds {
 		if k, ok := kits[kind]; ok {
 			out = append(out, k.states()...)
@@ -155,6 +166,7 @@ func goldenEvents() map[effects.Kind][]core.Event {
 			core.RecurringPause{By: "ann", Reason: "holidays", Absences: goldenAbsences}, core.RecurringDelete{Absences: goldenAbsences},
 			core.RecurringCreate{Spec: goldenPolicies()}, core.RecurringPause{By: "ann", Reason: "holidays", Until: start}, core.RecurringTrigger{Payload: json.RawMessage(`{"n":1}`)},
 			core.RecurringSkipNext{}, core.RecurringCancelWaiting{Occurrence: id(5), Reason: "not <now>"}, core.RecurringDeduplicated{LastExecutedAt: start, Manual: true, N: 7},
+			core.RecurringCreate{Spec: goldenRecurring("weekday-digest").RecurringSpec}, core.RecurringUpdate{Patch: core.RecurringPatch{Name: &text}},
 			core.RecurringUpdate{Patch: goldenPolicyPatch()}, core.BackfillTime{At: start, Owner: recurringOwner},
 			core.ChildEnded{Child: effects.Ref{Kind: core.KindAction, ID: id(1)}, N: 7, Outcome: core.ChildRefused, Reason: "r", Limited: true},
 		},
@@ -204,7 +216,7 @@ func TestTheStoredFormsOfTheStatesAreTheGoldenOnes(t *testing.T) {
 	for _, s := range goldenStates() {
 		byKind[s.Ref().Kind] = append(byKind[s.Ref().Kind], s)
 	}
-	for _, kind := range kinds {
+	for _, kind := range append(slices.Clip(kinds), core.KindName) {
 		var lines [][]byte
 		for _, s := range byKind[kind] {
 			lines = append(lines, s.AppendJSON(nil))

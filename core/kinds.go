@@ -35,6 +35,9 @@ const (
 	KindQueueDedup effects.Kind = "queue_dedup"
 )
 
+// KindName is the kind of the records of names, see [Named]. They take no events.
+const KindName effects.Kind = "name"
+
 // Kinds of what a [Pipeline] keeps as records of their own.
 const (
 	KindPipelineDefinition effects.Kind = "pipeline_definition"
@@ -164,6 +167,7 @@ var kindTable = []kind{ // read-only: a table
 	record[QueueItem](kind{name: KindQueueItem, passing: passingItem, scanned: true, scanState: scanStateAs((*scan).queueItem)}),
 	record[QueueKey](kind{name: KindQueueKey, scanned: true}),
 	record[QueueDedup](kind{name: KindQueueDedup, passing: always, scanned: true}),
+	record[Named](kind{name: KindName}),
 	record[PipelineDefinition](kind{name: KindPipelineDefinition, shared: true}),
 	record[PipelineRuns](kind{name: KindPipelineRuns}),
 	record[HistoryPage](kind{name: KindPipelineHistory, passing: always}),

@@ -40,6 +40,7 @@ var wantKinds = []struct {
 	{kind: core.KindQueueItem, scanned: true},
 	{kind: core.KindQueueKey, scanned: true},
 	{kind: core.KindQueueDedup, scanned: true},
+	{kind: core.KindName},
 	{kind: core.KindPipelineDefinition},
 	{kind: core.KindPipelineRuns},
 	{kind: core.KindPipelineHistory},

@@ -219,6 +219,7 @@ func drawRecurringSpec(t *rapid.T, c core.Clock) core.RecurringSpec {
 	if rapid.IntRange(0, 3).Draw(t, "policies") > 0 {
 		s.ScheduleOptions, s.Overlap = drawPolicies(t, c), drawOverlapPolicy(t)
 	}
+	s.Name = drawGivenName(t)
 	if rapid.Bool().Draw(t, "rich") {
 		s.Namespace, s.Tenant = drawName(t, "namespace"), drawName(t, "tenant")
 		s.ActionTemplate.Payload = drawJSON(t, "payload")
@@ -226,6 +227,11 @@ func drawRecurringSpec(t *rapid.T, c core.Clock) core.RecurringSpec {
 		s.Description = drawText(t, "description")
 	}
 	return s
+}
+
+// drawGivenName gives a name of a machine, of which many have the same, or none.
+func drawGivenName(t *rapid.T) string {
+	return rapid.SampledFrom([]string{"", "", "", "nightly", "nightly", "weekly", "0.9_b-2", "-v"}).Draw(t, "name")
 }
 
 func drawOverlapPolicy(t *rapid.T) core.OverlapPolicy {
@@ -268,6 +274,7 @@ func maybe[T any](t *rapid.T, label string, draw func() T) *T {
 
 func drawPatch(t *rapid.T, c core.Clock) core.RecurringPatch {
 	p := core.RecurringPatch{
+		Name:                 maybe(t, "name", func() string { return drawGivenName(t) }),
 		CronExpr:             maybe(t, "cron_expr", func() string { return drawCron(t) }),
 		Timezone:             maybe(t, "timezone", func() string { return drawZone(t) }),
 		Enabled:              maybe(t, "enabled", func() bool { return rapid.Bool().Draw(t, "enabled") }),

@@ -224,7 +224,18 @@ func (r RecurringAction) applyIn(b *Batch, e Event) (State, []effects.Effect, er
 		return r, nil, err
 	}
 	next, effs := r.applyWith(own, b.clock, calendars)
-	return next, effs, nil
+	if refusal(effs) != nil || r.Name == next.Name {
+		return next, effs, nil
+	}
+	named := r
+	if named.ID == uuid.Nil {
+		named = next
+	}
+	taken, err := b.rename(named.Ref(), named.scope(), r.Name, next.Name)
+	if taken != "" {
+		return r, refused(r.Ref(), e, effects.CodeExists, "%s", taken), err
+	}
+	return next, effs, err
 }
 
 // create: (absent) → enabled or disabled.

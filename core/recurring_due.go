@@ -186,7 +186,7 @@ func (t *recurringTransition) count(v Verdict, n uint64) {
 }
 
 func (r RecurringAction) ledgerOwner() ledgerOwner {
-	return ledgerOwner{r.Ref(), r.scope(), texts.Bound(r.Name(), MaxNameBytes)}
+	return ledgerOwner{r.Ref(), r.scope(), texts.Bound(r.Title(), MaxNameBytes)}
 }
 
 // record writes an entry of the ledger, and gives its id.

@@ -70,8 +70,9 @@ type (
 )
 
 // RecurringPatch holds the fields to change; nil leaves a field as it is. A
-// zero EndsAt, an empty Description or DedupKey, clear theirs.
+// zero EndsAt, an empty Name, Description or DedupKey, clear theirs.
 type RecurringPatch struct {
+	Name                 *string            `json:"name,omitempty"`
 	CronExpr             *string            `json:"cron_expr,omitempty"`
 	Timezone             *string            `json:"timezone,omitempty"`
 	Enabled              *bool              `json:"enabled,omitempty"`
@@ -92,6 +93,7 @@ type RecurringPatch struct {
 // apply gives the definition with the changes.
 func (p RecurringPatch) apply(to RecurringSpec) RecurringSpec {
 	p = p.withoutNilMaps()
+	set(&to.Name, p.Name)
 	set(&to.CronExpr, p.CronExpr)
 	set(&to.Timezone, p.Timezone)
 	set(&to.Enabled, p.Enabled)

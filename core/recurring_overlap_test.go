@@ -198,7 +198,7 @@ func TestAnEntryHasTheHeadOfALongDescription(t *testing.T) {
 	_, effs := r.Apply(core.RecurringDue{}, core.Clock{Now: r.Deadline()})
 	require.Len(t, recordedIn(effs), 1)
 	assert.LessOrEqual(t, len(recordedIn(effs)[0].Name), core.MaxNameBytes)
-	assert.Equal(t, spec.Description, r.Name())
+	assert.Equal(t, spec.Description, r.Title())
 }
 
 func TestASuccessCountsThoughSoManyOverlapThatTheirDispatchesAreNotKept(t *testing.T) {

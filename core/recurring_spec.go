@@ -16,7 +16,10 @@ import (
 
 // RecurringSpec is what a creator says of a recurring action.
 type RecurringSpec struct {
-	ID             uuid.UUID               `json:"id"`
+	ID uuid.UUID `json:"id"`
+	// Name is how people and files refer to it: letters, digits, ".", "_" and "-", at most
+	// [MaxGivenName] bytes; of one tenant's recurring actions no two have the same. Empty: none.
+	Name           string                  `json:"name,omitempty"`
 	Namespace      string                  `json:"namespace"`
 	Tenant         string                  `json:"tenant"`
 	CronExpr       string                  `json:"cron_expr"`
@@ -59,8 +62,10 @@ func (s RecurringSpec) withDefaults() RecurringSpec {
 	return s
 }
 
-// Name is what people call it: its description, or else the type of its actions.
-func (s RecurringSpec) Name() string { return cmp.Or(s.Description, s.ActionTemplate.ActionType) }
+// Title is what people call it: its name, or its description, or else the type of its actions.
+func (s RecurringSpec) Title() string {
+	return cmp.Or(s.Name, s.Description, s.ActionTemplate.ActionType)
+}
 
 // Warnings says which parts of the cron expression mean something else than they seem
 // to, see [schedule.Schedule.Warnings]. It is empty for a schedule that is refused.
@@ -97,6 +102,7 @@ func (r RecurringAction) validate(c Clock) error {
 	}
 	return errors.Join(
 		checkTenant("", r.Namespace, r.Tenant),
+		checkGivenName("name", r.Name),
 		checkName("provider", t.Provider, true),
 		checkName("action_type", t.ActionType, true),
 		checkText("description", r.Description),

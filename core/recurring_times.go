@@ -61,7 +61,7 @@ func (r RecurringAction) actionAt(due Time, payload json.RawMessage) ActionSpec 
 	return ActionSpec{
 		Namespace:  r.Namespace,
 		Tenant:     r.Tenant,
-		Label:      r.Name(),
+		Label:      r.Title(),
 		ToolName:   t.Provider,
 		ActionType: t.ActionType,
 		ToolInput:  payload,

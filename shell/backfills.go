@@ -203,7 +203,7 @@ func (b Backfills) schedule(ctx context.Context, r BackfillRequest) (backfilled,
 	if r.Recurring != uuid.Nil {
 		a, err := b.e.Recurring().Get(ctx, r.Recurring)
 		return backfilled{
-			Scope: Scope{Namespace: a.Namespace, Tenant: a.Tenant}, ref: a.Ref(), name: a.Name(),
+			Scope: Scope{Namespace: a.Namespace, Tenant: a.Tenant}, ref: a.Ref(), name: a.Title(),
 			calendars: a.Calendars, sequence: a.Sequence, createdAt: a.CreatedAt, decidedBefore: a.DecidedBefore, dueTimes: a.DueTimes,
 		}, err
 	}

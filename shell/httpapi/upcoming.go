@@ -85,7 +85,7 @@ func upcomingOf(u shell.UpcomingSchedule) wire.UpcomingSchedule {
 	out.Namespace, out.Tenant = of.Namespace, of.Tenant
 	switch v := u.State.(type) {
 	case core.RecurringAction:
-		out.Name, out.CronExpr, out.Timezone, out.DayMatch = v.Name(), v.CronExpr, v.Timezone, v.DayMatch
+		out.Name, out.CronExpr, out.Timezone, out.DayMatch = v.Title(), v.CronExpr, v.Timezone, v.DayMatch
 	case core.Job:
 		out.ID, out.Name, out.CronExpr, out.Timezone, out.DayMatch = v.ID, cmp.Or(v.Name, v.ID), v.Schedule, v.Timezone, v.DayMatch
 	case core.Action:

@@ -145,7 +145,7 @@ func (q *visit) actionLink(a core.Action) cell {
 }
 
 // nameOfAction is what people call an action.
-func nameOfAction(a core.Action) string { return clip(a.Name(), 120) }
+func nameOfAction(a core.Action) string { return clip(a.Title(), 120) }
 
 func (q *visit) actionState(a core.Action) cell {
 	c := badge(string(a.Status.Type))

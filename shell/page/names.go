@@ -36,7 +36,7 @@ func (l *listed) name() string {
 	switch {
 	case name != "":
 	case l.ToolName != "":
-		name = core.ActionSpec{ToolName: l.ToolName, ActionType: l.ActionType}.Name()
+		name = core.ActionSpec{ToolName: l.ToolName, ActionType: l.ActionType}.Title()
 	default:
 		name = cmp.Or(l.ActionTemplate.ActionType, l.ActionType, l.Definition.Name, l.SessionID)
 	}
