@@ -39,6 +39,19 @@ func (r Recurring) Get(ctx context.Context, id uuid.UUID) (core.RecurringAction,
 	return readAs[core.RecurringAction](ctx, r.e, recurringRef(id))
 }
 
+// Named reads the recurring action of a tenant that has a name; [ErrNotFound] if none has it.
+func (r Recurring) Named(ctx context.Context, namespace, tenant, name string) (core.RecurringAction, error) {
+	had, err := readAs[core.Named](ctx, r.e, core.NamedRef(core.KindRecurring, namespace, tenant, name))
+	if err != nil {
+		return core.RecurringAction{}, err
+	}
+	a, err := r.Get(ctx, had.Holder)
+	if err == nil && a.Name != name { // it was given another one between the two reads
+		return core.RecurringAction{}, ErrNotFound
+	}
+	return a, err
+}
+
 // Update changes the given fields. A changed schedule counts from now.
 func (r Recurring) Update(ctx context.Context, id uuid.UUID, p core.RecurringPatch) (core.RecurringAction, error) {
 	a, _, err := r.UpdateTelling(ctx, id, p)

@@ -63,7 +63,7 @@ func findableOf[S core.State, Out any](kind effects.Kind, m machines[S, Out], na
 func (s *Server) findables() []findable {
 	return []findable{
 		findableOf(core.KindAction, s.actions(), func(a core.Action) string { return a.Label }),
-		findableOf(core.KindRecurring, s.recurring(), func(a core.RecurringAction) string { return a.Description }),
+		findableOf(core.KindRecurring, s.recurring(), nameToFind),
 		findableOf(core.KindOrchestrator, s.runs(), func(o core.Orchestrator) string { return o.RunID }),
 		findableOf(core.KindPipeline, s.pipelines(), func(p core.Pipeline) string { return p.Label }),
 		findableOf(core.KindTask, s.tasks(), func(t core.Task) string { return t.Label }),
@@ -205,4 +205,9 @@ func before(id uuid.UUID) uuid.UUID {
 		}
 	}
 	return uuid.Nil
+}
+
+// nameToFind is by what a recurring action is found: its name and its description.
+func nameToFind(a core.RecurringAction) string {
+	return strings.TrimSpace(a.Name + " " + a.Description)
 }

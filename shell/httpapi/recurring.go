@@ -38,7 +38,7 @@ func (s *Server) recurringRoutes() []route {
 // recurringSpec gives the recurring action that was asked for.
 func recurringSpec(b *wire.RecurringRequest) (core.RecurringSpec, error) {
 	spec := core.RecurringSpec{
-		ID:        uuid.New(),
+		ID: uuid.New(), Name: b.Name,
 		Namespace: or(b.Namespace, ""), Tenant: or(b.Tenant, ""),
 		CronExpr: b.CronExpr, Timezone: or(b.Timezone, "UTC"), Enabled: or(b.Enabled, true),
 		ActionTemplate: core.RecurringActionTemplate{
@@ -105,7 +105,7 @@ func (s *Server) createRecurring(w http.ResponseWriter, r *http.Request, c *call
 
 func (s *Server) recurringSummary(a core.RecurringAction) wire.RecurringSummary {
 	return wire.RecurringSummary{
-		ID: a.ID, CronExpr: a.CronExpr, Timezone: a.Timezone, DayMatch: a.DayMatch, Enabled: a.Enabled, Ended: a.Ended(s.now()), Description: orNull(a.Description),
+		ID: a.ID, Name: a.Name, CronExpr: a.CronExpr, Timezone: a.Timezone, DayMatch: a.DayMatch, Enabled: a.Enabled, Ended: a.Ended(s.now()), Description: orNull(a.Description),
 		Provider: a.ActionTemplate.Provider, ActionType: a.ActionTemplate.ActionType,
 		NextExecutionAt: a.NextExecutionAt, LastExecutedAt: a.LastExecutedAt,
 		ExecutionCount: a.ExecutionCount, CreatedAt: a.CreatedAt, Labels: orEmpty(a.Labels),
@@ -137,7 +137,7 @@ func orEmpty(m map[string]string) map[string]string {
 // recurring says how recurring actions are served.
 func (s *Server) recurring() machines[core.RecurringAction, wire.RecurringSummary] {
 	return machines[core.RecurringAction, wire.RecurringSummary]{
-		what: "recurring action", get: s.engine.Recurring().Get, id: idOfRecurring,
+		what: "recurring action", get: s.engine.Recurring().Get, id: s.idOfRecurring,
 		listing: listing[core.RecurringAction, wire.RecurringSummary]{
 			params: []string{"enabled", "state", "name", "label*", "all"},
 			limit:  shell.MaxPage, // 002 has no pages: as many as can be
@@ -154,14 +154,23 @@ func (s *Server) recurring() machines[core.RecurringAction, wire.RecurringSummar
 	}
 }
 
-// idOfRecurring reads the id of the path. To 002 section 4 an id is any text, and a text that is
-// the id of nothing is answered with 404.
-func idOfRecurring(r *http.Request, _ query, _ *call) (uuid.UUID, error) {
-	id, err := parseID(r.PathValue("id"))
-	if err != nil {
-		return id, shell.ErrNotFound
+// idOfRecurring reads the id of the path, or the name, which is one of the query's tenant. To 002
+// section 4 an id is any text, and a text that is the id of nothing is answered with 404.
+func (s *Server) idOfRecurring(r *http.Request, q query, c *call) (uuid.UUID, error) {
+	text := r.PathValue("id")
+	if id, err := parseID(text); err == nil {
+		return id, nil
 	}
-	return id, nil
+	namespace, err := home("namespace", q.opt("namespace"), c.token.Namespaces)
+	if err != nil {
+		return uuid.Nil, err
+	}
+	tenant, err := home("tenant", q.opt("tenant"), c.token.Tenants)
+	if err != nil {
+		return uuid.Nil, err
+	}
+	a, err := s.engine.Recurring().Named(r.Context(), namespace, tenant, text)
+	return a.ID, err
 }
 
 // ofOneTenant refuses a list that is about more than one tenant.
@@ -368,6 +377,7 @@ var decidedHere = map[string]string{
 func patchOf(b *wire.RecurringPatch) (core.RecurringPatch, error) {
 	p := core.RecurringPatch{Payload: b.Payload}
 	var policy *wire.RunPolicy
+	clearable(&p.Name, b.Name)
 	clearable(&p.DedupKey, b.DedupKey)
 	clearable(&p.Description, b.Description)
 	if b.EndsAt.Set {

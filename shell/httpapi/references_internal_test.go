@@ -99,6 +99,8 @@ var fieldRules = []struct{ rule, fields string }{
 		Backfill.recurring_id Backfill.job`},
 	{"the id of the machine that is made, which must be free", `
 		Action.id Pipeline.id RetryAction.id Strategy.id Task.id`},
+	{"the name of the machine that is made or renamed, which must be free in its tenant", `
+		Recurring.name RecurringPatch.name`},
 	{"an item of the queue of the path", `
 		Redrive.item`},
 	{"where the machine is made: homeOf refuses another tenant's", `

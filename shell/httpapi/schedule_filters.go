@@ -66,7 +66,7 @@ func (q query) named() func(names ...string) bool {
 func (s *Server) chooseRecurring(q query, state string) func(core.RecurringAction) bool {
 	named := q.named()
 	return func(a core.RecurringAction) bool {
-		return (named == nil || named(cmp.Or(a.Description, a.ActionTemplate.Provider+" "+a.ActionTemplate.ActionType))) &&
+		return (named == nil || named(a.Name, cmp.Or(a.Description, a.ActionTemplate.Provider+" "+a.ActionTemplate.ActionType))) &&
 			(state == "" || state == scheduleState(a.Enabled, a.Ended(s.now())))
 	}
 }

@@ -19,7 +19,8 @@ func (q *visit) scheduleFields() []field {
 	return []field{
 		{Name: "cron_expr", Label: "Cron expression", Required: true, Help: "Such as 0 9 * * MON-FRI, @daily or @every 15m."},
 		{Name: "timezone", Label: "Time zone", Help: "Such as Europe/Berlin; left out: UTC."},
-		{Name: "description", Label: "Name", Help: "What people call it."},
+		{Name: "name", Label: "Name", Help: "How files and the command line refer to it: letters, digits, \".\", \"_\" and \"-\"."},
+		{Name: "description", Label: "Description", Help: "What it is for, in words."},
 		{Name: "provider", Label: "Tool", Required: true, List: q.tools(), Help: "What carries it out: command runs a program, http sends a request."},
 		{Name: "action_type", Label: "Type", Required: true, Help: "A word for what it does, such as backup: its name, if it has no other. The tools command and http do the same with any."},
 		{Name: "payload", Label: "Payload", Type: fieldJSON, Help: payloadHelp},
@@ -117,7 +118,7 @@ func (q *visit) editRecurring() ([]field, error) {
 		return nil, err
 	}
 	values := map[string]string{
-		"cron_expr": a.CronExpr, "timezone": a.Timezone, "description": or(a.Description), "provider": a.ActionTemplate.Provider, "action_type": a.ActionTemplate.ActionType,
+		"name": a.Name, "cron_expr": a.CronExpr, "timezone": a.Timezone, "description": or(a.Description), "provider": a.ActionTemplate.Provider, "action_type": a.ActionTemplate.ActionType,
 		"payload": editableJSON(a.ActionTemplate.Payload), "overlap": string(a.Overlap), "missed": string(a.Missed), "dst": string(a.DST), "day_match": string(a.DayMatch),
 		"starts_at": q.local(a.StartsAt), "ends_at": q.local(a.EndsAt), "calendars": strings.Join(a.Calendars, "\n"),
 		"labels": pairLines(a.Labels), "metadata": pairLines(a.ActionTemplate.Metadata), "dedup_key": or(a.ActionTemplate.DedupKey),
@@ -148,7 +149,7 @@ func amendRecurring(q *visit, body map[string]any, form url.Values) error {
 		return err
 	}
 	empty := map[string]any{
-		"timezone": "UTC", "description": nil, "payload": json.RawMessage("{}"), "overlap": "", "missed": "", "dst": "", "day_match": "", "starts_at": nil, "ends_at": nil,
+		"timezone": "UTC", "name": nil, "description": nil, "payload": json.RawMessage("{}"), "overlap": "", "missed": "", "dst": "", "day_match": "", "starts_at": nil, "ends_at": nil,
 		"jitter_seconds": 0, "max_executions": 0, "calendars": []string{}, "dedup_key": nil, "labels": map[string]string{}, "metadata": map[string]string{},
 		"buffer_limit": 0, "max_wait_seconds": 0, "start_deadline_seconds": 0, "catch_up_seconds": 0, "catch_up_limit": 0, "catch_up_spacing_seconds": 0,
 	}

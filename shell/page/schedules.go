@@ -50,10 +50,10 @@ func whenOf(expr, zone string, days schedule.DayMatch, period time.Duration) cel
 	return fires(expr, zone, days)
 }
 
-// nameInList is what people call a recurring action of a list, as the ledger and its actions do: by its description, or else by
-// the type of its actions.
+// nameInList is what people call a recurring action of a list, as the ledger and its actions do: by its name, its description, or
+// else by the type of its actions.
 func nameInList(r wire.RecurringSummary) string {
-	l := listed{Description: r.Description, ActionType: r.ActionType}
+	l := listed{Name: r.Name, Description: r.Description, ActionType: r.ActionType}
 	return l.name()
 }
 
@@ -74,7 +74,7 @@ func (q *visit) recurring() (view, error) {
 	}
 	ended := a.Ended(effects.TimeOf(q.now))
 	s := scheduleState(a.Enabled, ended)
-	v := view{Kind: "Recurring action", Title: cmp.Or(or(a.Description), a.ActionTemplate.ActionType), State: &s, Crumbs: []link{{Text: "Schedules", Href: q.page("/schedules")}}}
+	v := view{Kind: "Recurring action", Title: cmp.Or(a.Name, or(a.Description), a.ActionTemplate.ActionType), State: &s, Crumbs: []link{{Text: "Schedules", Href: q.page("/schedules")}}}
 	names := []string{"trigger", pausing(!a.Enabled, ended), "skip-next", "edit", "backfill", "delete"}
 	if ended {
 		names = slices.DeleteFunc(names, func(n string) bool { return n == "skip-next" })
@@ -102,8 +102,12 @@ func (q *visit) recurringFacts(a wire.RecurringAction, p wire.Preview) []fact {
 	if !strings.Contains(p.Description, a.Timezone) { // it names each zone but UTC
 		when.Hint = a.Timezone
 	}
+	description := cell{}
+	if a.Name != "" { // else it is the title
+		description = textOf(or(a.Description))
+	}
 	own := facts(
-		fact{"When", when}, fact{"Expression", codeOf(a.CronExpr)}, fact{"Next", q.at(a.NextExecutionAt)}, fact{"Last", q.at(a.LastExecutedAt)},
+		fact{"Description", description}, fact{"When", when}, fact{"Expression", codeOf(a.CronExpr)}, fact{"Next", q.at(a.NextExecutionAt)}, fact{"Last", q.at(a.LastExecutedAt)},
 		fact{"Last success", q.at(a.LastSuccessAt)}, fact{"Paused until", q.at(a.PausedUntil)},
 		fact{"Usually takes", usually(a.Durations)}, fact{"Executions", number(a.ExecutionCount)}, fact{"Missed", count(a.MissedCount)}, fact{"Skipped", count(a.SkippedCount)},
 		fact{"Deduplicated", count(a.DeduplicatedCount)}, fact{"Cancelled", count(a.CancelledCount)}, fact{"Expired", count(a.ExpiredCount)}, fact{"Next times to skip", count(uint64(a.SkipNext))},

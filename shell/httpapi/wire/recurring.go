@@ -14,6 +14,8 @@ import (
 
 // RecurringRequest is the body of POST /v1/recurring (002 section 4).
 type RecurringRequest struct {
+	// Name is how files and people refer to it, beyond 002; of one tenant's no two have the same. Empty: none.
+	Name                 string            `json:"name,omitempty"`
 	Namespace            *string           `json:"namespace,omitempty"`
 	Tenant               *string           `json:"tenant,omitempty"`
 	CronExpr             string            `json:"cron_expr"`
@@ -46,6 +48,7 @@ type RecurringCreated struct {
 // RecurringSummary is a recurring action as lists show it (002 section 4).
 type RecurringSummary struct {
 	ID              uuid.UUID         `json:"id"`
+	Name            string            `json:"name,omitempty"` // beyond 002, where it has one
 	CronExpr        string            `json:"cron_expr"`
 	Timezone        string            `json:"timezone"`
 	DayMatch        schedule.DayMatch `json:"day_match,omitempty"` // beyond 002, where it is given
@@ -137,6 +140,7 @@ type Preview struct {
 // RecurringPatch is the body of PUT /v1/recurring/{id} (002 section 4): what is
 // left out stays; null clears ends_at, starts_at, dedup_key and description.
 type RecurringPatch struct {
+	Name                 Optional[string]            `json:"name,omitzero"`
 	CronExpr             Optional[string]            `json:"cron_expr,omitzero"`
 	Timezone             Optional[string]            `json:"timezone,omitzero"`
 	Enabled              Optional[bool]              `json:"enabled,omitzero"`

@@ -78,6 +78,20 @@ func oneID(cmd *cobra.Command, args []string) error {
 	return checkIDOrPrefix(args[0])
 }
 
+// oneIDOrName is the argument of commands about what may have a name: that, an id, or the beginning of one.
+func oneIDOrName(cmd *cobra.Command, args []string) error {
+	if err := oneArg("ID|NAME")(cmd, args); err != nil {
+		return err
+	}
+	if isName(args[0]) {
+		return nil
+	}
+	if err := checkIDOrPrefix(args[0]); err != nil {
+		return fmt.Errorf("%w, or its name", err)
+	}
+	return nil
+}
+
 // checkID looks at an id that the user typed.
 func checkID(s string) error {
 	if id, err := uuid.Parse(s); err != nil || id == uuid.Nil {

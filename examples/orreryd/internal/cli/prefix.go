@@ -44,11 +44,21 @@ type finder struct {
 	field string // of the answer
 	scope *scoped
 	what  string // "action"
+	named bool   // they may have names
 }
 
 // find gives the whole id for an id or the beginning of one, which must be that of one alone: of all, if the daemon finds them, or
 // else among the newest of the list.
 func (f finder) find(ctx context.Context, c *client, id string) (string, error) {
+	if f.named && isName(id) {
+		named, err := f.byName(ctx, c, id)
+		if coded, ok := errors.AsType[*exitError](err); err == nil || !ok || coded.code != exitNotFound {
+			return named, err
+		}
+		if !isPrefix(id) {
+			return "", &exitError{code: exitNotFound, err: fmt.Errorf("there is no %s with the name %q in this tenant", f.what, id)}
+		}
+	}
 	if !isPrefix(id) {
 		return id, nil
 	}
@@ -82,6 +92,23 @@ func (f finder) find(ctx context.Context, c *client, id string) (string, error) 
 		}
 		p.token = next
 	}
+}
+
+// isName reports whether a text may be a name, and is no id.
+func isName(s string) bool {
+	return namePattern.MatchString(s) && uuid.Validate(s) != nil
+}
+
+// namePattern matches names, as core takes them.
+var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+
+// byName has the daemon tell the id of what has a name.
+func (f finder) byName(ctx context.Context, c *client, name string) (string, error) {
+	var named struct {
+		ID string `json:"id"`
+	}
+	_, err := c.json(ctx, request{method: http.MethodGet, path: f.path + "/" + name, query: f.scope.query()}, &named)
+	return named.ID, err
 }
 
 // findableKinds are the kinds of machines, by the paths of their lists, that the daemon finds by the beginning of an id.

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -28,12 +30,12 @@ type recurring struct{ machine[core.RecurringAction] }
 func (a *app) recurringCommand() *cobra.Command {
 	scope := &scoped{}
 	r := &recurring{machine[core.RecurringAction]{
-		a: a, path: "/v1/recurring", arg: "ID", args: oneID, scope: scope, view: recurringView,
+		a: a, path: "/v1/recurring", arg: "ID|NAME", args: oneIDOrName, scope: scope, view: recurringView,
 		id:  func(ra core.RecurringAction) string { return ra.ID.String() },
-		ids: finder{path: "/v1/recurring", field: "recurring_actions", scope: scope, what: "recurring action"},
+		ids: finder{path: "/v1/recurring", field: "recurring_actions", scope: scope, what: "recurring action", named: true},
 	}}
 	r.complete = completing(a, r.path, "recurring_actions", r.scope, func(s wire.RecurringSummary) (name, about string) {
-		return s.ID.String(), text.Clip(s.CronExpr+" "+deref(s.Description), 60)
+		return cmp.Or(s.Name, s.ID.String()), text.Clip(s.CronExpr+" "+deref(s.Description), 60)
 	})
 	states := machine[wire.RecurringState]{a: a, path: r.path, arg: r.arg, args: r.args, scope: r.scope, view: stateView, complete: r.complete, ids: r.ids}
 	return withMore(a.addClientFlags(r.scope.addFlags(a, group("recurring", "Add, list, show, change, pause and delete recurring actions",
@@ -62,7 +64,7 @@ func stateView(s wire.RecurringState) view {
 // definition are the fields of add and update.
 func definition(w *work) []field {
 	fields := append(append([]field{scheduleFields()}, optionFields()...), policyFields()...)
-	return append(append(fields, givenTextField("description", "`text` that says what it is"),
+	return append(append(fields, givenTextField("name", "`name` by which files and commands refer to it: letters, digits, '.', '_' and '-'"), givenTextField("description", "`text` that says what it is"),
 		flagField((*pflag.FlagSet).StringVar, "ends-at", "", "disable it at that `time`, in RFC 3339", timeOf("ends-at")).ifGiven(),
 		secondsField("start-deadline", "`duration` that an occurrence may be late; later it is missed (default 2m)", time.Second),
 	), w.fields()...)
@@ -118,12 +120,15 @@ func timeOf(flag string) func(*app, string) (any, error) {
 
 func (r *recurring) add() *cobra.Command {
 	var w work
-	var disabled bool
+	var disabled, replace bool
 	m := r.machine
 	m.complete = nil
 	when := field{value: func(*app, []string) (any, error) {
 		if w.cmd.Flag("cron").Value.String() == "" {
 			return nil, usagef("--cron is missing: say when, as in --cron \"0 9 * * MON-FRI\"")
+		}
+		if replace && w.cmd.Flag("name").Value.String() == "" {
+			return nil, usagef("--replace is about the one with the name of --name, which is missing")
 		}
 		return nil, nil
 	}}
@@ -142,7 +147,7 @@ program and its arguments, without a shell in between.
 
 Cron expressions have 5 fields (minute hour day month weekday), 6 (seconds first)
 or 7 (years last); try one with: orreryd recurring preview --cron "0 9 * * MON-FRI"`,
-		example: `  orreryd recurring add --cron "*/10 * * * * *" -- date -u
+		example: `  orreryd recurring add --name clock --cron "*/10 * * * * *" -- date -u
   orreryd recurring add --cron "0 9 * * MON-FRI" --tz Europe/Berlin --description "morning report" -- echo report
   orreryd recurring add --cron @hourly --tool http --input '{"method":"GET","url":"https://example.com/health"}'
   orreryd recurring add --cron @daily --tool pipeline --input '{"file":"release.toml","inputs":{"branch":"main"}}'`,
@@ -153,6 +158,11 @@ or 7 (years last); try one with: orreryd recurring preview --cron "0 9 * * MON-F
 		q.fields["namespace"], q.fields["tenant"], q.fields["enabled"] = r.scope.namespace, r.scope.tenant, !disabled
 		if q.fields["action_type"] == nil {
 			q.fields["action_type"] = q.fields["provider"] // 002 wants one; tools that tell no types apart ignore it
+		}
+		if replace {
+			if done, err := r.replace(ctx, c, q); done || err != nil {
+				return err
+			}
 		}
 		var created wire.RecurringCreated
 		raw, err := c.json(ctx, q, &created)
@@ -170,7 +180,25 @@ or 7 (years last); try one with: orreryd recurring preview --cron "0 9 * * MON-F
 		}})
 	})
 	cmd.Flags().BoolVar(&disabled, "disabled", false, "do not fire until it is resumed")
+	cmd.Flags().BoolVar(&replace, "replace", false, "change the one that has the name, if there is one, as update does; it stays paused if it is")
 	return cmd
+}
+
+// replace changes the recurring action that has the name of the request, if there is one, to what the request says.
+func (r *recurring) replace(ctx context.Context, c *client, q request) (done bool, err error) {
+	name, _ := q.fields["name"].(string)
+	id, err := r.ids.byName(ctx, c, name)
+	if err != nil {
+		if coded, ok := errors.AsType[*exitError](err); ok && coded.code == exitNotFound {
+			err = nil
+		}
+		return false, err
+	}
+	body := maps.Clone(q.fields)
+	for _, k := range []string{"namespace", "tenant", "enabled"} { // whose it is does not change, and a pause by hand stays
+		delete(body, k)
+	}
+	return true, r.change(ctx, c, request{method: http.MethodPut, path: r.of(id), query: r.scope.query(), body: body})
 }
 
 func (r *recurring) update() *cobra.Command {
@@ -188,18 +216,18 @@ func (r *recurring) update() *cobra.Command {
 		return what, err
 	}})
 	return addFlags(r.sending(verb{
-		use:   "update ID [flags] [-- COMMAND [ARG...]]",
+		use:   "update ID|NAME [flags] [-- COMMAND [ARG...]]",
 		short: "Change a recurring action; only what is given changes",
 		long: `Change a recurring action. Only what is given changes; a changed schedule counts
 from now and never makes a past time due. An empty --starts-at, --ends-at,
---dedup-key, --description, --calendar, --overlap, --missed, --dst or --day-match
+--dedup-key, --name, --description, --calendar, --overlap, --missed, --dst or --day-match
 clears it; so does 0 of a number or a duration that has a default.`,
-		example: "  orreryd recurring update ID --cron \"0 10 * * *\"\n  orreryd recurring update ID -- echo \"something else\"",
+		example: "  orreryd recurring update nightly --cron \"0 10 * * *\"\n  orreryd recurring update ID -- echo \"something else\"",
 		args: func(cmd *cobra.Command, args []string) error {
 			if n := cmd.ArgsLenAtDash(); n >= 0 {
 				args = args[:n]
 			}
-			return oneID(cmd, args)
+			return oneIDOrName(cmd, args)
 		},
 		method: http.MethodPut,
 	}, func(ctx context.Context, c *client, q request, args []string) error {
@@ -210,7 +238,7 @@ clears it; so does 0 of a number or a duration that has a default.`,
 		if err != nil {
 			return err
 		}
-		for _, k := range []string{"ends_at", "starts_at", "dedup_key", "description"} {
+		for _, k := range []string{"ends_at", "starts_at", "dedup_key", "name", "description"} {
 			if body[k] == "" {
 				body[k] = nil // which clears it
 			}
@@ -219,21 +247,26 @@ clears it; so does 0 of a number or a duration that has a default.`,
 			return usagef("say what to change, such as --cron \"0 10 * * *\"")
 		}
 		q.body = body
-		var changed struct { // wire.RecurringAction has fields of its own beside those that are shown
-			core.RecurringAction
-			Warnings        []string       `json:"warnings"`
-			NextTimesBefore []effects.Time `json:"next_times_before"`
-			NextTimes       []effects.Time `json:"next_times"`
-		}
-		raw, err := c.json(ctx, q, &changed)
-		if err != nil {
-			return err
-		}
-		r.a.warn(changed.Warnings)
-		v := r.view(changed.RecurringAction)
-		v.tables = append(v.tables, nextTimesTable(changed.NextTimesBefore, changed.NextTimes))
-		return r.a.print(raw, v)
+		return r.change(ctx, c, q)
 	}), fields)
+}
+
+// change sends a change, and prints what it has led to.
+func (r *recurring) change(ctx context.Context, c *client, q request) error {
+	var changed struct { // wire.RecurringAction has fields of its own beside those that are shown
+		core.RecurringAction
+		Warnings        []string       `json:"warnings"`
+		NextTimesBefore []effects.Time `json:"next_times_before"`
+		NextTimes       []effects.Time `json:"next_times"`
+	}
+	raw, err := c.json(ctx, q, &changed)
+	if err != nil {
+		return err
+	}
+	r.a.warn(changed.Warnings)
+	v := r.view(changed.RecurringAction)
+	v.tables = append(v.tables, nextTimesTable(changed.NextTimesBefore, changed.NextTimes))
+	return r.a.print(raw, v)
 }
 
 // keepPolicy fills in what is not given of the policy, which the API takes as a
@@ -266,7 +299,7 @@ func (r *recurring) list() *cobra.Command {
 		path:    r.path, field: "recurring_actions", scope: r.scope, none: "no recurring actions of tenant %s in namespace %s",
 		filters: append([]filter{switchedBy("enabled")}, ofSchedules()...),
 		name:    func(s wire.RecurringSummary) string { return s.ID.String() },
-		header:  []string{"ID", "STATE", "CRON:30", "ZONE:24", "TOOL:20", "NEXT (UTC)", "LAST (UTC)", "RUNS", "DESCRIPTION:40"},
+		header:  []string{"ID", "STATE", "CRON:30", "ZONE:24", "TOOL:20", "NEXT (UTC)", "LAST (UTC)", "RUNS", "NAME:40"},
 		row: func(s wire.RecurringSummary) []string {
 			state := "enabled"
 			switch {
@@ -277,7 +310,7 @@ func (r *recurring) list() *cobra.Command {
 			}
 			return []string{
 				s.ID.String(), state, s.CronExpr, s.Timezone, s.Provider,
-				shortTime(s.NextExecutionAt), shortTime(s.LastExecutedAt), number(s.ExecutionCount), text.OrDash(deref(s.Description)),
+				shortTime(s.NextExecutionAt), shortTime(s.LastExecutedAt), number(s.ExecutionCount), text.OrDash(cmp.Or(s.Name, deref(s.Description))),
 			}
 		},
 	}.command(r.a)
@@ -447,7 +480,7 @@ func recurringView(r core.RecurringAction) view {
 		state = "disabled: " + cmp.Or(r.DisabledReason, "no reason was kept")
 	}
 	return view{fields: [][2]string{
-		{"id", r.ID.String()}, {"state", state}, {"description", r.Description}, {"scope", r.Namespace + "/" + r.Tenant},
+		{"id", r.ID.String()}, {"name", r.Name}, {"state", state}, {"description", r.Description}, {"scope", r.Namespace + "/" + r.Tenant},
 		{"cron", r.CronExpr + " " + r.Timezone}, {"in words", inWords(r.CronExpr, r.Timezone, r.DayMatch)},
 		{"next", timeText(r.NextExecutionAt)}, {"last", timeText(r.LastExecutedAt)},
 		{"starts", timeText(r.StartsAt)}, {"ends", timeText(r.EndsAt)}, {"at most", atMost(r.Executions, r.MaxExecutions)},
