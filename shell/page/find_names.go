@@ -97,7 +97,7 @@ func (q *visit) findNames(asked string, t *table) (bounds string, err error) {
 		fits := slices.DeleteFunc(things, func(of listed) bool {
 			key := l.key(&of)
 			byKey := l.known && beginsIn(key, asked) || strings.HasPrefix(key, strings.ToLower(asked)) // the words of an id mean nothing
-			return !byKey && !beginsIn(of.name(), asked)
+			return !byKey && !beginsIn(of.name(), asked) && !beginsIn(or(of.Description), asked)
 		})
 		cut = append(cut, q.addFound(l, fits, asked, t)...)
 	}

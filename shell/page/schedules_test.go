@@ -91,6 +91,28 @@ func TestARecurringActionIsMadeEditedPausedTriggeredAndDeletedOnThePage(t *testi
 	assert.Equal(t, http.StatusNotFound, k.send("GET", at, nil).Code)
 }
 
+func TestARecurringActionWithANameIsCalledByItEverywhere(t *testing.T) {
+	k := newKit(t)
+	form := url.Values{"cron_expr": {"30 2 1 1 *"}, "provider": {"echo"}, "action_type": {"x"}, "name": {"yearly"}, "description": {"the books"}}
+	to := k.act("/schedules/new", form)
+	shown := k.text(to)
+	assert.Contains(t, shown, "Recurring action yearly")
+	assert.Contains(t, shown, "Description the books")
+	assert.Contains(t, k.text("/schedules"), "yearly")
+	at, _, _ := strings.Cut(to, "?")
+	for _, word := range []string{"yearly", "books"} {
+		assert.True(t, strings.HasSuffix(k.send("GET", "/find?q="+word, nil).Header().Get("Location"), at), word)
+	}
+
+	w := k.try("/schedules/new", form)
+	assert.Equal(t, http.StatusConflict, w.Code)
+	assert.Contains(t, words(w.Body.String()), `Name: "yearly" is that of`)
+
+	shown = k.text(k.act(at+"/edit", url.Values{"name": {""}}))
+	assert.Contains(t, shown, "Recurring action the books", "without a name it is called by its description")
+	k.act("/schedules/new", form)
+}
+
 func TestAFormThatIsRefusedSaysWhyAndKeepsWhatWasTyped(t *testing.T) {
 	k := newKit(t)
 	w := k.try("/schedules/new", url.Values{"cron_expr": {"61 * * * *"}, "provider": {"echo"}, "action_type": {"x"}, "description": {"kept"}})
