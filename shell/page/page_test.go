@@ -178,7 +178,7 @@ func TestASessionIsForTheServersOfOneDatabaseAlone(t *testing.T) {
 }
 
 func TestAFormOfAnotherSiteOrSessionChangesNothing(t *testing.T) {
-	k := newKit(t, admin("ops"))
+	k := newKit(t, admin("ops"), admin("other"))
 	k.as = "ops-secret"
 	id := k.make("/v1/actions", `{"tool_name":"hold"}`)
 	w := k.send("POST", "/actions/"+id+"/cancel", url.Values{})
@@ -189,6 +189,9 @@ func TestAFormOfAnotherSiteOrSessionChangesNothing(t *testing.T) {
 
 	proof := k.proof()
 	form := url.Values{"proof": {proof}}
+	k.as = "other-secret"
+	assert.Equal(t, http.StatusForbidden, k.send("POST", "/actions/"+id+"/cancel", form).Code, "the proof is one of another session")
+	k.as = "ops-secret"
 	w = ask(t, k.page, "POST", "/ui/actions/"+id+"/cancel", func(r *http.Request) {
 		*r = *httptest.NewRequestWithContext(t.Context(), "POST", "/ui/actions/"+id+"/cancel", strings.NewReader(form.Encode()))
 		r.Host, r.RemoteAddr = "127.0.0.1:7460", "127.0.0.1:50000"
@@ -231,6 +234,10 @@ func TestWithoutTokensOnlyABrowserOnThisMachineIsServed(t *testing.T) {
 			r.Header.Set("Sec-Fetch-Site", "cross-site")
 			r.Header.Set("Sec-Fetch-Mode", "navigate")
 			r.Header.Set("Sec-Fetch-Dest", "iframe")
+		}, http.StatusForbidden},
+		"a script of another port or subdomain": {func(r *http.Request) {
+			r.Header.Set("Sec-Fetch-Site", "same-site")
+			r.Header.Set("Sec-Fetch-Mode", "cors")
 		}, http.StatusForbidden},
 		"a script of another site": {func(r *http.Request) {
 			r.Header.Set("Sec-Fetch-Site", "cross-site")
