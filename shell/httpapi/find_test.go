@@ -54,6 +54,11 @@ func TestWhatIsFoundByTheBeginningOfItsIDIsWhatTheTokenSees(t *testing.T) {
 	assert.Empty(t, found("one", "q="+at+second), "another tenant's")
 	assert.Equal(t, []string{one, two}, found("all", "q="+at+"00000000000"))
 	assert.Empty(t, found("all", "q=ffffffff"))
+	assert.Equal(t, []string{one, two, task}, found("all", "q=0193f2a4&namespace=ns"))
+	assert.Empty(t, found("all", "q=0193f2a4&namespace=other"))
+	const quoted = "0193f2a6-0000-4000-8000-" + first
+	make("/v1/actions", quoted, `t"1`, action)
+	assert.Len(t, found("all", "q=0193f2a6&tenant=t%221"), 1, "a tenant whose name is written otherwise in a record")
 	r := a.do("GET", "/v1/find?q=0193f2a4&limit=2", nil, bearer("one-secret"))
 	assert.Equal(t, false, r.object()["more"], "what the token does not see does not count")
 	r = a.do("GET", "/v1/find?q=0193f2a4&limit=2", nil, bearer("all-secret"))

@@ -96,9 +96,36 @@ func TestATokenForMetricsAloneSignsNobodyIn(t *testing.T) {
 func TestSigningInLeadsNowhereButToThePage(t *testing.T) {
 	k := newKit(t, admin("ops"))
 	for _, to := range []string{"https://evil.example/", "//evil.example/", `/\evil.example`, "javascript:alert(1)", "\t//evil.example", "evil", "", "http:evil", "/\n/evil.example",
-		"/../v1/info", "/actions/%2e%2E/../other", "/%2e./other", "/./x"} {
+		"/../v1/info", "/actions/%2e%2E/../other", "/%2e./other", "/./x", "///evil.example/", "//evil.example@/x"} {
 		assert.Equal(t, "/ui/", k.signIn("ops-secret", to).Header().Get("Location"), "%q", to)
 	}
+}
+
+func TestSigningOutTakesTheSessionOutOfTheBrowser(t *testing.T) {
+	k := newKit(t, admin("ops"))
+	k.as = "ops-secret"
+	w := k.send("POST", "/sign-out", url.Values{"proof": {k.proof()}})
+	require.Equal(t, http.StatusSeeOther, w.Code)
+	assert.Equal(t, "/ui/sign-in", w.Header().Get("Location"))
+	require.Len(t, w.Result().Cookies(), 1)
+	c := w.Result().Cookies()[0]
+	assert.Equal(t, k.session().Name, c.Name)
+	assert.Empty(t, c.Value)
+	assert.Negative(t, c.MaxAge)
+	assert.Equal(t, "/ui/", c.Path, "with another path it would be another cookie")
+}
+
+func TestAnotherSiteSignsNobodyIn(t *testing.T) {
+	k := newKit(t, admin("ops"))
+	form := url.Values{"token": {"ops-secret"}}
+	w := ask(t, k.page, "POST", "/ui/sign-in", func(r *http.Request) {
+		*r = *httptest.NewRequestWithContext(t.Context(), "POST", "/ui/sign-in", strings.NewReader(form.Encode()))
+		r.Host, r.RemoteAddr = "127.0.0.1:7460", "127.0.0.1:50000"
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Sec-Fetch-Site", "cross-site")
+	})
+	assert.Equal(t, http.StatusForbidden, w.Code, "who is signed in as somebody else types secrets into that one's account")
+	assert.Empty(t, w.Result().Cookies())
 }
 
 func TestASessionEndsWithItsTokenAndAfterItsTime(t *testing.T) {
@@ -151,7 +178,7 @@ func TestASessionIsForTheServersOfOneDatabaseAlone(t *testing.T) {
 }
 
 func TestAFormOfAnotherSiteOrSessionChangesNothing(t *testing.T) {
-	k := newKit(t, admin("ops"))
+	k := newKit(t, admin("ops"), admin("other"))
 	k.as = "ops-secret"
 	id := k.make("/v1/actions", `{"tool_name":"hold"}`)
 	w := k.send("POST", "/actions/"+id+"/cancel", url.Values{})
@@ -162,6 +189,9 @@ func TestAFormOfAnotherSiteOrSessionChangesNothing(t *testing.T) {
 
 	proof := k.proof()
 	form := url.Values{"proof": {proof}}
+	k.as = "other-secret"
+	assert.Equal(t, http.StatusForbidden, k.send("POST", "/actions/"+id+"/cancel", form).Code, "the proof is one of another session")
+	k.as = "ops-secret"
 	w = ask(t, k.page, "POST", "/ui/actions/"+id+"/cancel", func(r *http.Request) {
 		*r = *httptest.NewRequestWithContext(t.Context(), "POST", "/ui/actions/"+id+"/cancel", strings.NewReader(form.Encode()))
 		r.Host, r.RemoteAddr = "127.0.0.1:7460", "127.0.0.1:50000"
@@ -205,6 +235,10 @@ func TestWithoutTokensOnlyABrowserOnThisMachineIsServed(t *testing.T) {
 			r.Header.Set("Sec-Fetch-Mode", "navigate")
 			r.Header.Set("Sec-Fetch-Dest", "iframe")
 		}, http.StatusForbidden},
+		"a script of another port or subdomain": {func(r *http.Request) {
+			r.Header.Set("Sec-Fetch-Site", "same-site")
+			r.Header.Set("Sec-Fetch-Mode", "cors")
+		}, http.StatusForbidden},
 		"a script of another site": {func(r *http.Request) {
 			r.Header.Set("Sec-Fetch-Site", "cross-site")
 			r.Header.Set("Sec-Fetch-Mode", "cors")
@@ -219,10 +253,16 @@ func TestEachAnswerHasAStrictPolicy(t *testing.T) {
 	for _, path := range []string{"/ui/", "/ui/no-such-page", "/ui/sign-in"} {
 		h := ask(t, k.page, "GET", path, nil).Header()
 		policy := h.Get("Content-Security-Policy")
-		assert.Contains(t, policy, "default-src 'none'", path)
-		assert.Contains(t, policy, "frame-ancestors 'none'", path)
+		for _, part := range []string{"default-src 'none'", "frame-ancestors 'none'", "form-action 'self'", "base-uri 'none'"} { // default-src is for none of the others
+			assert.Contains(t, policy, part, path)
+		}
 		assert.NotContains(t, policy, "unsafe", path)
-		assert.Equal(t, "nosniff", h.Get("X-Content-Type-Options"), path)
+		for name, want := range map[string]string{
+			"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "same-origin",
+			"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin", "Cache-Control": "no-store",
+		} {
+			assert.Equal(t, want, h.Get(name), "%s of %s", name, path)
+		}
 	}
 }
 
@@ -288,6 +328,7 @@ func TestATrustedProxySaysWhoAsksAndWhetherThatIsEncrypted(t *testing.T) {
 		return w
 	}
 	assert.True(t, sign("10.0.0.1:1", "192.0.2.1", "ops-secret").Result().Cookies()[0].Secure)
+	assert.True(t, sign("[::ffff:10.0.0.1]:1", "192.0.2.1", "ops-secret").Result().Cookies()[0].Secure, "a listener for both families names it so")
 	assert.False(t, sign("192.0.2.9:1", "192.0.2.1", "ops-secret").Result().Cookies()[0].Secure, "this proxy is not trusted")
 	for range 40 {
 		sign("10.0.0.1:1", "203.0.113.7, 192.0.2.1", "guess")
@@ -317,6 +358,7 @@ func TestTimesAreInTheZoneThatWasChosen(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, w.Code)
 	assert.Equal(t, "/ui/recurring/"+id, w.Header().Get("Location"))
 	c := w.Result().Cookies()[0]
+	assert.True(t, c.HttpOnly)
 	body := ask(t, k.page, "GET", "/ui/recurring/"+id, func(r *http.Request) { r.AddCookie(c) }).Body.String()
 	assert.Contains(t, words(body), "-01-02 02:00:00 JST")
 	assert.Contains(t, words(body), "-01-01 12:00:00 EST", "the zone of the schedule is there, too")
