@@ -147,7 +147,7 @@ func TestTheLogTellsOfRunbooksAtTheLevelOfTheirWeight(t *testing.T) {
 		require.NoError(t, stop())
 		for _, line := range []string{
 			`level=INFO msg=pipeline.start namespace=ns tenant=t1 label=l pipeline=p` + "\n",
-			`level=WARN msg=pipeline.fail namespace=ns tenant=t1 label=l pipeline=p error="no disk" phase=a` + "\n",
+			`level=WARN msg=pipeline.fail namespace=ns tenant=t1 label=l pipeline=p attempt=1 error="no disk" phase=a` + "\n",
 			`level=ERROR msg=system.escalate namespace="" tenant="" label=t message="look\nhere"`,
 			`level=INFO msg=queue.fail namespace=ns tenant=t1 name=q error="no\nroute" item=00000000-0001-`,
 			`level=WARN msg=queue.dead namespace=ns tenant=t1 name=q item=00000000-0001-`,

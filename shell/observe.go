@@ -135,12 +135,66 @@ func (e *Engine) logLine(c *commit, of observer, ev effects.Event, l line) {
 		if ev.Source.ID != uuid.Nil {
 			attrs = append(attrs, slog.String(cmp.Or(of.idName, ev.Source.Component+"_id"), ev.Source.ID.String()))
 		}
-		ref := effects.Ref{Kind: effects.Kind(ev.Source.Component), ID: ev.Source.ID}
-		if s, say := c.shown(ref, of.last), observersByKind[ref.Kind].attrs; s != nil && say != nil {
-			attrs = append(attrs, say(s)...)
-		}
-		return attrs
+		s, says := c.said(of, ev)
+		return e.withShow(append(attrs, says...), l.level, s)
 	})
+}
+
+// said gives the machine that has announced an event, as a line of the log shows it, and the
+// attributes that say which one it is; nil if there is none.
+func (c *commit) said(of observer, ev effects.Event) (core.State, []slog.Attr) {
+	ref := effects.Ref{Kind: effects.Kind(ev.Source.Component), ID: ev.Source.ID}
+	s, say := c.shown(ref, of.last), observersByKind[ref.Kind].attrs
+	if s == nil || say == nil {
+		return s, nil
+	}
+	return s, say(s)
+}
+
+// withShow adds the command that shows the machine to a line that people may have to look into.
+func (e *Engine) withShow(attrs []slog.Attr, level slog.Level, s core.State) []slog.Attr {
+	if level < slog.LevelWarn || s == nil || e.o.ShowCommand == nil {
+		return attrs
+	}
+	if show := e.o.ShowCommand(s); show != "" {
+		attrs = append(attrs, slog.String("show", show))
+	}
+	return attrs
+}
+
+// published gives an event as subscribers in this process are told of it: if something has failed or an action has
+// ended, its data also has what the line of the log says, so that nobody has to ask which machine it was and why.
+// What the bus routes to the subscribers of runbooks is the event as it was announced.
+func (e *Engine) published(committed engine.Committed, ev effects.Event) effects.Event {
+	of := observersByCategory[ev.Kind.Category]
+	if !of.publishes(ev.Kind.Action) {
+		return ev
+	}
+	c := &commit{Committed: committed}
+	s, attrs := c.said(of, ev)
+	if a, ok := s.(core.Action); ok {
+		attrs = append(attrs, endAttrs(a)...)
+	}
+	members := map[string]any{}
+	for _, a := range attrs {
+		members[a.Key] = a.Value.Any()
+	}
+	if len(members) == 0 || len(ev.Data) > 0 && json.Unmarshal(ev.Data, &members) != nil {
+		return ev
+	}
+	if data, err := json.Marshal(members); err == nil {
+		ev.Data = data
+	}
+	return ev
+}
+
+// publishes reports whether [Engine.published] adds to what is announced with that action.
+func (o *observer) publishes(action string) bool {
+	if o.kind == core.KindAction {
+		_, ends := actionEnds[core.StatusType(action)]
+		return ends
+	}
+	return o.lines[action].level >= slog.LevelWarn
 }
 
 // count notes what a batch has announced and changed.

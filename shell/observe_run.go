@@ -104,7 +104,8 @@ func observeRun(e *Engine, c *commit, ev effects.Event) {
 func (e *Engine) logRun(c *commit, ev effects.Event, l line) {
 	e.logEvent(l, ev, func() []slog.Attr {
 		o, _ := c.shown(runRef(ev.Source.ID), true).(core.Orchestrator)
-		return append(runAttrs(o, c.moment(ev.Source.ID)), slog.String("orchestrator_id", ev.Source.ID.String()))
+		attrs := append(runAttrs(o, c.moment(ev.Source.ID)), slog.String("orchestrator_id", ev.Source.ID.String()))
+		return e.withShow(attrs, l.level, o)
 	})
 }
 

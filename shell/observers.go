@@ -3,6 +3,7 @@ package shell
 import (
 	"context"
 	"log/slog"
+	"slices"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
@@ -32,9 +33,23 @@ var pipelineObserver = observer{
 		"refused":    {"pipeline.refuse", slog.LevelWarn},
 	},
 	attrs: attrsOf(func(p core.Pipeline) []slog.Attr {
-		return append(scopeAttrs(p.Namespace, p.Tenant, "label", p.Label), slog.String("pipeline", p.Definition.Name))
+		attrs := append(scopeAttrs(p.Namespace, p.Tenant, "label", p.Label), slog.String("pipeline", p.Definition.Name))
+		if p.Phase.Type == core.PhaseFailure {
+			attrs = append(attrs, slog.Uint64("attempt", uint64(attemptsOf(p))))
+		}
+		return attrs
 	}),
 	count: counting((*counts).countPhases),
+}
+
+// attemptsOf gives how often the phase was tried at which a pipeline has failed: phases that clean up may have come after it.
+func attemptsOf(p core.Pipeline) uint32 {
+	for _, r := range slices.Backward(p.History) {
+		if r.Name == p.Phase.Name {
+			return r.Attempts
+		}
+	}
+	return p.Attempt
 }
 
 var taskObserver = observer{
@@ -210,13 +225,7 @@ var recurringObserver = observer{
 var actionObserver = observer{
 	kind: core.KindAction, category: "action", idName: "action_id",
 	lines: map[string]line{"retry": {"action.retry", slog.LevelInfo}},
-	attrs: attrsOf(func(a core.Action) []slog.Attr {
-		attrs := []slog.Attr{slog.String("tool", a.ToolName), slog.String("label", a.Label)}
-		if id, ok := a.Metadata[core.MetaRecurringID]; ok {
-			attrs = append(attrs, slog.String("recurring_id", id))
-		}
-		return attrs
-	}),
+	attrs: attrsOf(actionAttrs),
 	tally: func(s *counts, ev effects.Event) {
 		if ev.Kind.Action == "retry" {
 			s.actions.ActionRetries++
@@ -234,6 +243,43 @@ var actionObserver = observer{
 			e.logAction(was, is)
 		}
 	},
+}
+
+// actionAttrs say which action it is.
+func actionAttrs(a core.Action) []slog.Attr {
+	attrs := append(scopeAttrs(a.Namespace, a.Tenant, "label", a.Label), slog.String("tool", a.ToolName))
+	if id, ok := a.Metadata[core.MetaRecurringID]; ok {
+		attrs = append(attrs, slog.String("recurring_id", id))
+	}
+	return attrs
+}
+
+// endAttrs say how an action has ended, or the last cycle of one that recurs and goes on.
+func endAttrs(a core.Action) []slog.Attr {
+	status, attempt := a.Status, a.Attempt
+	if l := a.LastRun; l != nil && !status.Type.Terminal() {
+		status, attempt = l.Status, lastAttempt(l)
+	}
+	attrs := []slog.Attr{slog.Uint64("attempt", uint64(attempt))}
+	switch {
+	case status.Type == core.StatusFailed:
+		attrs = append(attrs, slog.String("error", status.Reason))
+	case status.Reason != "":
+		attrs = append(attrs, slog.String("reason", status.Reason))
+	}
+	return attrs
+}
+
+// lastAttempt gives the number of the attempt with which a cycle has ended.
+func lastAttempt(l *core.LastRun) uint32 {
+	if len(l.Attempts) == 0 {
+		return 1
+	}
+	last := l.Attempts[len(l.Attempts)-1].Number
+	if l.Status.Type == core.StatusCompleted {
+		last++ // those that are kept did not succeed
+	}
+	return last
 }
 
 // endedCycle gives how a cycle of a recurring action has ended in a change; empty: none
@@ -276,11 +322,13 @@ func (s *counts) countAction(created bool, was, is core.Action) {
 
 // logAction writes the lines about what became of an action.
 func (e *Engine) logAction(was, is core.Action) {
-	e.logActionEnd(is, endedCycle(was, is))
-	if is.Status.Type == core.StatusRunning && is.Run != was.Run {
-		e.actionLine(slog.LevelDebug, "action.start", is, "")
+	if cycle := endedCycle(was, is); cycle.Type != "" {
+		e.logActionEnd(is, cycle, lastAttempt(is.LastRun))
 	}
-	e.logActionEnd(is, endedAction(was, is))
+	if is.Status.Type == core.StatusRunning && is.Run != was.Run {
+		e.actionLine(slog.LevelDebug, "action.start", is, is.Attempt, "")
+	}
+	e.logActionEnd(is, endedAction(was, is), is.Attempt)
 }
 
 // actionEnds are the lines about the ends of actions, by their status.
@@ -290,29 +338,24 @@ var actionEnds = map[core.StatusType]line{
 	core.StatusCancelled: {"action.cancel", slog.LevelInfo},
 }
 
-func (e *Engine) logActionEnd(a core.Action, status core.Status) {
+func (e *Engine) logActionEnd(a core.Action, status core.Status, attempt uint32) {
 	if l, ended := actionEnds[status.Type]; ended {
-		e.actionLine(l.level, l.name, a, status.Reason)
+		e.actionLine(l.level, l.name, a, attempt, status.Reason)
 	}
 	if _, ok := a.Metadata[core.MetaRecurringID]; ok && status.Type == core.StatusFailed {
-		e.actionLine(slog.LevelError, "recurring.dispatch_error", a, status.Reason)
+		e.actionLine(slog.LevelError, "recurring.dispatch_error", a, attempt, status.Reason)
 	}
 }
 
-func (e *Engine) actionLine(level slog.Level, name string, a core.Action, reason string) {
+func (e *Engine) actionLine(level slog.Level, name string, a core.Action, attempt uint32, reason string) {
 	ctx := context.Background()
 	if !e.log.Enabled(ctx, level) {
 		return // the usual case for an action that goes well: build nothing
 	}
-	attrs := []slog.Attr{
-		slog.Any("action_id", a.ID), slog.String("tool", a.ToolName), slog.String("label", a.Label),
-		slog.Uint64("attempt", uint64(a.Attempt)),
-	}
+	attrs := append([]slog.Attr{slog.String("action_id", a.ID.String())}, actionAttrs(a)...)
+	attrs = append(attrs, slog.Uint64("attempt", uint64(attempt)))
 	if reason != "" {
 		attrs = append(attrs, slog.String("reason", reason))
 	}
-	if id, ok := a.Metadata[core.MetaRecurringID]; ok {
-		attrs = append(attrs, slog.String("recurring_id", id))
-	}
-	e.log.LogAttrs(ctx, level, name, attrs...) //nolint:sloglint // the names are constants of this file
+	e.log.LogAttrs(ctx, level, name, e.withShow(attrs, level, a)...) //nolint:sloglint // the names are constants of this file
 }

@@ -109,6 +109,10 @@ type Options struct {
 	// [store.Walker].
 	ScrubRate int
 
+	// ShowCommand gives the command that shows a machine, which lines of the log about what failed end with; "" and nil:
+	// they name none. The loop calls it, so it must be quick.
+	ShowCommand func(core.State) string
+
 	Clock  Clock        // default SystemClock
 	Logger *slog.Logger // default slog.Default()
 }
@@ -143,7 +147,8 @@ func New(o Options) (*Engine, error) {
 	e.counts.init()
 	e.usages.init()
 	generic.Hooks = engine.Hooks{
-		Procedure: e.procedure, DueEvent: e.dueEvent, ReadWebhook: e.readWebhook, Mend: mend, MendAtEnd: mendAtEnd, Count: e.noteUsage, Committed: e.observe, Missed: e.recount,
+		Procedure: e.procedure, DueEvent: e.dueEvent, ReadWebhook: e.readWebhook, Mend: mend, MendAtEnd: mendAtEnd, Count: e.noteUsage,
+		Published: e.published, Committed: e.observe, Missed: e.recount,
 	}
 	generic.Hooks.Beside = e.beside
 	if o.Limits.bindsMachines() {

@@ -361,7 +361,7 @@ func (l *loop) remember(b *batch) {
 // announce tells subscribers, the front and those who wait what a batch has made
 // true.
 func (e *Engine) announce(committed Committed) {
-	e.bus.publish(committed.Events)
+	e.publish(committed)
 	if told := e.o.Hooks.Committed; told != nil {
 		told(committed)
 	}

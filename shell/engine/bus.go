@@ -90,15 +90,22 @@ func (s *Subscription) wants(ev effects.Event) (wants bool) {
 	return s.matches(ev)
 }
 
-func (b *bus) publish(events []effects.Event) {
-	if len(events) == 0 {
+// publish tells subscribers in this process what a batch has announced.
+func (e *Engine) publish(committed Committed) {
+	if len(committed.Events) == 0 {
 		return
 	}
-	b.mu.Lock()
-	subs := slices.Collect(maps.Keys(b.subs)) // matches is called unlocked: it may close its subscription
-	b.mu.Unlock()
-	for _, s := range subs {
-		for _, ev := range events {
+	e.bus.mu.Lock()
+	subs := slices.Collect(maps.Keys(e.bus.subs)) // matches is called unlocked: it may close its subscription
+	e.bus.mu.Unlock()
+	if len(subs) == 0 {
+		return
+	}
+	for _, ev := range committed.Events {
+		if told := e.o.Hooks.Published; told != nil {
+			ev = told(committed, ev)
+		}
+		for _, s := range subs {
 			if s.wants(ev) {
 				s.offer(ev)
 			}

@@ -111,6 +111,9 @@ type Hooks struct {
 	// are answered, so that what follows an answer finds it counted. It is called by the
 	// loop, and must be quick; nil: nobody counts.
 	Count func(Committed)
+	// Published gives an event as subscribers in this process are told of it. It is called by the
+	// loop, for each event while there is a subscriber, and must be quick; nil: as it was announced.
+	Published func(Committed, effects.Event) effects.Event
 	// Committed is told the same once they are answered. It is called by the loop, and
 	// must be quick.
 	Committed func(Committed)

@@ -110,7 +110,7 @@ func (a *app) printEvent(name, data string) error {
 	if err := json.Unmarshal([]byte(data), &e); err != nil {
 		return fmt.Errorf("read the stream: %w", err)
 	}
-	_, err := fmt.Fprintf(a.out, "%s  %-24s %s %s  %s\n", e.Timestamp, text.Clean(e.Kind.String()), text.Clean(e.Source.Component), e.Source.ID, text.Clip(string(e.Data), 200))
+	_, err := fmt.Fprintf(a.out, "%s  %-24s %s %s  %s\n", e.Timestamp, text.Clean(e.Kind.String()), text.Clean(e.Source.Component), e.Source.ID, text.Clip(string(e.Data), 600))
 	return err
 }
 

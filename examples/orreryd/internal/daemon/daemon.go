@@ -28,6 +28,7 @@ import (
 // daemon is what runs under orreryd orchestrate.
 type daemon struct {
 	c        config.Config
+	hints    hints
 	log      *slog.Logger
 	store    *bolt.Store
 	tools    map[string]shell.Tool
@@ -56,8 +57,9 @@ func newLogger(c config.Config, w io.Writer) (*slog.Logger, error) {
 
 // openDaemon gets everything that a daemon needs: the file, the tools, the
 // address. Nothing runs yet.
-func openDaemon(ctx context.Context, c config.Config, log *slog.Logger) (_ *daemon, err error) {
+func openDaemon(ctx context.Context, c config.Config, program string, log *slog.Logger) (_ *daemon, err error) {
 	d := &daemon{c: c, log: log, api: endpoint{what: "the HTTP API"}, page: endpoint{what: "the page"}}
+	d.hints = hints{program: program, server: func() string { return d.api.url() }}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.close())
@@ -101,6 +103,7 @@ func openDaemon(ctx context.Context, c config.Config, log *slog.Logger) (_ *daem
 		MaxBatch:               c.Engine.MaxBatch,
 		ScrubRate:              c.Engine.ScrubRecordsPerSecond,
 		HeartbeatEvery:         config.Seconds(c.Engine.HeartbeatSeconds).Truncate(time.Millisecond),
+		ShowCommand:            d.hints.show,
 		Logger:                 log,
 	}
 	if o.Secrets, err = c.NamedSecrets(); err != nil {

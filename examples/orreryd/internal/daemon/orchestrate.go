@@ -37,7 +37,7 @@ func Orchestrate(ctx context.Context, c config.Config, t Terminal) (err error) {
 	if err := errors.Join(guard.Undumpable(), config.ForgetSecretEnv()); err != nil {
 		return err
 	}
-	d, err := openDaemon(ctx, c, log)
+	d, err := openDaemon(ctx, c, t.Command, log)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,84 @@
+package shell_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
+)
+
+// Whoever reads of a failure, in the log or as an event, learns what failed and why, and need not ask for it by its id.
+func TestAFailureSaysWhatFailedAndWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		tool := func(_ context.Context, c shell.Call) (json.RawMessage, error) {
+			if c.Label == "well" {
+				return nil, nil
+			}
+			return nil, fmt.Errorf("no disk on the %d. attempt", c.Attempt)
+		}
+		e, stop := start(t, shell.Options{
+			Store: inMemory(t), Tools: map[string]shell.Tool{"copy": shell.ToolFunc(tool)}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			ShowCommand: func(s core.State) string { return "show " + string(s.Ref().Kind) },
+		})
+		events := e.Subscribe(nil, 100)
+		for _, spec := range []core.ActionSpec{
+			{Label: "nightly", Policy: core.RunPolicy{OnFailure: core.FailureRetry, MaxAttempts: 2}},
+			{Label: "well"},
+			{Label: "again", Recurrence: core.Every(time.Hour)},
+		} {
+			spec.Namespace, spec.Tenant, spec.ToolName = "ns", "t1", "copy"
+			_, err := e.Actions().Create(bg(), spec)
+			require.NoError(t, err)
+		}
+		time.Sleep(time.Minute)
+		p, err := e.Pipelines().Create(bg(), core.PipelineSpec{Namespace: "ns", Tenant: "t1", Label: "l", Definition: core.PipelineDef{Name: "p", Phases: []core.PhaseDef{
+			{Name: "a", Manual: &core.ManualPhase{}},
+		}}})
+		require.NoError(t, err)
+		_, err = e.Pipelines().Send(bg(), p.ID, core.PhaseFailed{Phase: "a", Error: "no way"})
+		require.NoError(t, err)
+		require.NoError(t, stop())
+		events.Close()
+
+		told := map[string]string{}
+		for ev := range events.C {
+			if kind := ev.Kind.String(); ev.Source.Component == "action" || ev.Kind == effects.KindPipelineFailed {
+				told[kind+" "+label(t, ev)] = string(ev.Data)
+			}
+		}
+		assert.JSONEq(t, `{"namespace":"ns","tenant":"t1","label":"nightly","tool":"copy","attempt":2,"error":"no disk on the 2. attempt"}`, told["action:failed nightly"])
+		assert.JSONEq(t, `{"namespace":"ns","tenant":"t1","label":"again","tool":"copy","attempt":1,"error":"no disk on the 1. attempt"}`, told["action:failed again"])
+		assert.JSONEq(t, `{"namespace":"ns","tenant":"t1","label":"well","tool":"copy","attempt":1}`, told["action:completed well"])
+		assert.JSONEq(t, `{"namespace":"ns","tenant":"t1","label":"l","pipeline":"p","phase":"a","attempt":1,"error":"no way"}`, told["pipeline:failed l"])
+		for _, line := range []string{
+			`namespace=ns tenant=t1 label=nightly tool=copy attempt=2 reason="no disk on the 2. attempt" show="show action"` + "\n",
+			`namespace=ns tenant=t1 label=again tool=copy attempt=1 reason="no disk on the 1. attempt" show="show action"` + "\n",
+			`label=l pipeline=p attempt=1 show="show pipeline" error="no way" phase=a` + "\n",
+		} {
+			assert.Contains(t, log.String(), line)
+		}
+		assert.NotContains(t, log.String(), `label=well tool=copy attempt=1 show`, "of what goes well nobody needs to see more")
+	})
+}
+
+func label(t *testing.T, ev effects.Event) string {
+	var d struct {
+		Label string `json:"label"`
+	}
+	if len(ev.Data) > 0 {
+		require.NoError(t, json.Unmarshal(ev.Data, &d))
+	}
+	return d.Label
+}
