@@ -107,7 +107,7 @@ func (s *Server) recurringSummary(a core.RecurringAction) wire.RecurringSummary 
 	return wire.RecurringSummary{
 		ID: a.ID, Name: a.Name, CronExpr: a.CronExpr, Timezone: a.Timezone, DayMatch: a.DayMatch, Enabled: a.Enabled, Ended: a.Ended(s.now()), Description: orNull(a.Description),
 		Provider: a.ActionTemplate.Provider, ActionType: a.ActionTemplate.ActionType,
-		NextExecutionAt: a.NextExecutionAt, LastExecutedAt: a.LastExecutedAt,
+		NextExecutionAt: a.NextExecutionAt, LastExecutedAt: a.LastExecutedAt, LastSuccessAt: a.LastSuccessAt, Running: len(a.Running),
 		ExecutionCount: a.ExecutionCount, CreatedAt: a.CreatedAt, Labels: orEmpty(a.Labels),
 	}
 }

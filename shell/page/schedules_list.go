@@ -164,34 +164,49 @@ func (q *visit) schedulesOf(part schedulePart, params url.Values) (rows [][]cell
 
 func (q *visit) recurringRow(r wire.RecurringSummary) []cell {
 	return []cell{
-		textOf(nameInList(r)).to(q.page(pathOf("recurring", r.ID.String()))).wide(), fires(r.CronExpr, r.Timezone, r.DayMatch).wide(), scheduleState(r.Enabled, r.Ended), q.at(r.NextExecutionAt), q.at(r.LastExecutedAt),
+		textOf(nameInList(r)).to(q.page(pathOf("recurring", r.ID.String()))).wide(), fires(r.CronExpr, r.Timezone, r.DayMatch).wide(), scheduleState(r.Enabled, r.Ended), q.at(r.NextExecutionAt), q.lastDispatched(r),
 		number(r.ExecutionCount), textOf("recurring"), whose(r.Namespace, r.Tenant),
 	}
 }
 
 func (q *visit) jobScheduleRow(j wire.JobSummary) []cell {
 	return []cell{
-		q.linkOfSchedule(core.KindJob, j.ID, cmp.Or(j.Name, j.ID), j.Namespace, j.Tenant), firesJob(j.Schedule, j.Timezone, j.DayMatch).wide(), scheduleState(!j.Paused, j.Ended), q.at(j.NextRunAt), whenEnded(q.at(j.LastRun.EndedAt)),
+		q.linkOfSchedule(core.KindJob, j.ID, cmp.Or(j.Name, j.ID), j.Namespace, j.Tenant), firesJob(j.Schedule, j.Timezone, j.DayMatch).wide(), scheduleState(!j.Paused, j.Ended), q.at(j.NextRunAt), whenEnded(q.at(j.LastRun.EndedAt), string(j.LastRun.State)),
 		number(j.Counts.Dispatched), textOf("job"), whose(j.Namespace, j.Tenant),
 	}
 }
 
 func (q *visit) periodicRow(a core.Action) []cell {
 	r := a.Recurrence
-	last := effects.Time(0)
+	last, status := effects.Time(0), ""
 	if a.LastRun != nil {
-		last = a.LastRun.FinishedAt
+		last, status = a.LastRun.FinishedAt, string(a.LastRun.Status.Type)
 	}
 	return []cell{
-		q.actionLink(a).wide(), whenOf(r.Cron, r.Timezone, "", r.Period).wide(), badge(string(a.Status.Type)), q.at(a.Trigger.NextTickAt), whenEnded(q.at(last)),
+		q.actionLink(a).wide(), whenOf(r.Cron, r.Timezone, "", r.Period).wide(), badge(string(a.Status.Type)), q.at(a.Trigger.NextTickAt), whenEnded(q.at(last), status),
 		number(uint64(a.Cycle)), textOf("periodic"), whose(a.Namespace, a.Tenant),
 	}
 }
 
-// whenEnded says of a time that it is when the last one ended: of a recurring action it is when it was dispatched.
-func whenEnded(at cell) cell {
+// lastDispatched is when a recurring action was last dispatched, and, if nothing of it runs and nothing has succeeded since, when something last did.
+func (q *visit) lastDispatched(r wire.RecurringSummary) cell {
+	c := q.at(r.LastExecutedAt)
+	switch {
+	case c.At == nil:
+	case r.Running > 0:
+		c.Hint = "running"
+	case r.LastSuccessAt == 0:
+		c.Hint = "no success yet"
+	case r.LastSuccessAt < r.LastExecutedAt:
+		c.Hint = "no success since " + q.moment(r.LastSuccessAt).Text
+	}
+	return c
+}
+
+// whenEnded says of a time that it is when the last one ended, and how: of a recurring action it is when it was dispatched.
+func whenEnded(at cell, how string) cell {
 	if at.At != nil {
-		at.Hint = "ended"
+		at.Hint = "ended: " + how
 	}
 	return at
 }

@@ -100,6 +100,25 @@ func TestTheListOfSchedulesSaysHowOftenAJobRan(t *testing.T) {
 	p.pod(p.trigger("nightly"), 0)
 	assert.Eventually(t, func() bool {
 		shown := p.text("/schedules")
-		return strings.Contains(shown, "now ended 1 job") || strings.Contains(shown, "ago ended 1 job")
+		return strings.Contains(shown, "now ended: completed 1 job") || strings.Contains(shown, "ago ended: completed 1 job")
 	}, 20*time.Second, 20*time.Millisecond)
+}
+
+func TestTheListOfSchedulesSaysOfTheLastTimeWhetherItWentWell(t *testing.T) {
+	k := newKit(t)
+	for _, tool := range []string{"echo", "fail", "hold"} { // what each does
+		id := k.make("/v1/recurring", `{"namespace":"default","tenant":"default","cron_expr":"0 0 1 1 *","provider":"`+tool+`","action_type":"x","description":"`+tool+`s"}`)
+		k.write("POST", "/v1/recurring/"+id+"/trigger", "{}")
+	}
+	k.make("/v1/actions", `{"tool_name":"fail","label":"periodic","recurrence":{"cron":"0 0 1 1 *"}}`)
+
+	row := func(name string) string {
+		_, rest, _ := strings.Cut(k.text("/schedules"), " "+name+" ")
+		return rest[:min(len(rest), 260)]
+	}
+	assert.Eventually(t, func() bool { return strings.Contains(row("fails"), "no success yet") }, 20*time.Second, 20*time.Millisecond)
+	assert.Eventually(t, func() bool { return !strings.Contains(row("echos"), "running") }, 20*time.Second, 20*time.Millisecond)
+	assert.Contains(t, row("holds"), "running")
+	echos, _, _ := strings.Cut(row("echos"), "recurring")
+	assert.NotContains(t, echos, "no success")
 }

@@ -59,6 +59,8 @@ type RecurringSummary struct {
 	ActionType      string            `json:"action_type"`
 	NextExecutionAt effects.Time      `json:"next_execution_at"`
 	LastExecutedAt  effects.Time      `json:"last_executed_at"`
+	LastSuccessAt   effects.Time      `json:"last_success_at,omitzero"` // beyond 002: when what it dispatched last completed
+	Running         int               `json:"running,omitempty"`        // beyond 002: how many of its dispatches have not ended
 	ExecutionCount  uint64            `json:"execution_count"`
 	CreatedAt       effects.Time      `json:"created_at"`
 	Labels          map[string]string `json:"labels"`
