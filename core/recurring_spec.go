@@ -16,12 +16,12 @@ import (
 
 // RecurringSpec is what a creator says of a recurring action.
 type RecurringSpec struct {
-	ID uuid.UUID `json:"id"`
+	ID        uuid.UUID `json:"id"`
+	Namespace string    `json:"namespace"`
+	Tenant    string    `json:"tenant"`
 	// Name is how people and files refer to it: letters, digits, ".", "_" and "-", at most
 	// [MaxGivenName] bytes; of one tenant's recurring actions no two have the same. Empty: none.
 	Name           string                  `json:"name,omitempty"`
-	Namespace      string                  `json:"namespace"`
-	Tenant         string                  `json:"tenant"`
 	CronExpr       string                  `json:"cron_expr"`
 	Timezone       string                  `json:"timezone"`
 	Enabled        bool                    `json:"enabled"`
