@@ -113,6 +113,9 @@ func TestAMachineOfEachKindIsFoundByATokenOfItsTenantAndByNoOther(t *testing.T) 
 					assert.Len(t, found, want, token)
 				}
 				assert.Len(t, w.do("GET", "/v1/find?tenant=a&q="+id, nil, bearer("any-secret")).object()["found"].([]any), 1)
+				may := w.do("GET", "/v1/"+kind+"/"+id, nil, bearer("tool-secret")).status == http.StatusOK
+				found := w.do("GET", "/v1/find?q="+id, nil, bearer("tool-secret")).object()["found"].([]any)
+				assert.Equal(t, may, len(found) == 1, "a token that is bound to a tool finds what it may read, and nothing else")
 			})
 		})
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/httpapi"
 	"github.com/orrery-go/orrery/shell/internal/locked"
 )
 
@@ -47,6 +48,21 @@ func listen(t *testing.T, a *api, n int) []*heard {
 	}
 	synctest.Wait()
 	return streams
+}
+
+// listenAs opens a stream of changes for the holder of a token; ended is closed when the stream ends.
+func listenAs(t *testing.T, a *api, token string) (s *heard, ended chan struct{}) {
+	t.Helper()
+	s, ended = &heard{header: http.Header{}}, make(chan struct{})
+	ctx, stop := context.WithCancel(t.Context())
+	r, v := httptest.NewRequestWithContext(ctx, http.MethodGet, "/ui/live", nil), a.visitor(token)
+	t.Cleanup(func() { stop(); <-ended })
+	go func() {
+		defer close(ended)
+		assert.NoError(t, a.server.StreamChanges(s, r, v))
+	}()
+	synctest.Wait()
+	return s, ended
 }
 
 func (a *api) changeSomething() {
@@ -90,5 +106,58 @@ func TestTheMorePagesAreOpenTheLessOftenEachIsToldOfChanges(t *testing.T) {
 			told += s.count("changed")
 		}
 		assert.InDelta(t, 50, float64(told)/seconds, 10, "told in a second, in all")
+	})
+}
+
+func TestAStreamOfChangesTellsTheHolderOfABoundTokenOfWhatTheTokenSees(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		of := func(tenant string) httpapi.Token {
+			return httpapi.Token{Name: tenant, SHA256: httpapi.HashToken(tenant + "-secret"), Namespaces: []string{"ns"}, Tenants: []string{tenant}}
+		}
+		a := start(t, setup{api: func(o *httpapi.Options) { o.Tokens = []httpapi.Token{of("t1"), of("t2")} }})
+		own, _ := listenAs(t, a, "t1-secret")
+		other, _ := listenAs(t, a, "t2-secret")
+		a.changeSomething() // of t1
+		<-time.After(5 * time.Second)
+		assert.Positive(t, own.count("changed"))
+		assert.Zero(t, other.count("changed"), "another tenant's")
+	})
+}
+
+func TestAStreamOfChangesEndsWithItsToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := start(t, setup{api: func(o *httpapi.Options) {
+			o.Tokens = []httpapi.Token{{Name: "short", SHA256: httpapi.HashToken("short-secret"), Expires: time.Now().Add(20 * time.Second)}}
+		}})
+		s, ended := listenAs(t, a, "short-secret")
+		<-time.After(29 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, 1, s.count("alive"))
+		<-time.After(2 * time.Second)
+		synctest.Wait()
+		select {
+		case <-ended:
+		default:
+			assert.Fail(t, "the stream goes on after its token has ended")
+		}
+		assert.Equal(t, 1, s.count("alive"))
+	})
+}
+
+func TestARequestOfAVisitorWhoseTokenHasEndedMeanwhileIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := start(t, setup{api: func(o *httpapi.Options) {
+			o.Tokens = []httpapi.Token{{Name: "short", SHA256: httpapi.HashToken("short-secret"), Expires: time.Now().Add(20 * time.Second)}}
+		}})
+		r, v := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/actions", nil), a.visitor("short-secret")
+		r.Host, r.RemoteAddr = "127.0.0.1:7460", "127.0.0.1:50000"
+		status := func() int {
+			w := httptest.NewRecorder()
+			a.server.Serve(w, r, v)
+			return w.Code
+		}
+		assert.Equal(t, http.StatusOK, status())
+		<-time.After(20 * time.Second)
+		assert.Equal(t, http.StatusUnauthorized, status())
 	})
 }

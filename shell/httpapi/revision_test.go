@@ -119,6 +119,7 @@ func TestAConditionThatCannotBeMetIsRefusedAndNotLeftOut(t *testing.T) {
 		{"POST", "/v1/queues/q/pause", nil, http.Header{"If-Match": {one}}, "If-Match, If-None-Match: POST /v1/queues/{name}/pause takes no condition: only PUT and DELETE of what has an ETag do"},
 		{"PUT", "/v1/queues/q", `{}`, http.Header{"If-Match": {one}, "If-None-Match": {"*"}}, "If-Match: stands beside If-None-Match: send one of them"},
 		{"PUT", "/v1/queues/q", `{}`, http.Header{"If-None-Match": {one}}, "If-None-Match: " + one + " is not *, which stands for what does not exist yet"},
+		{"PUT", "/v1/queues/q", `{}`, http.Header{"If-None-Match": {"*", "*"}}, "If-None-Match: *, * is not *, which stands for what does not exist yet"},
 		{"PUT", "/v1/queues/q", `{}`, http.Header{"If-Match": {"W/" + one}}, "If-Match: W/" + one + " is not one ETag as GET gives it: 32 hexadecimal digits in quotation marks, or *"},
 		{"PUT", "/v1/queues/q", `{}`, http.Header{"If-Match": {`"x"`}}, `If-Match: "x" is not one ETag as GET gives it: 32 hexadecimal digits in quotation marks, or *`},
 		{"PUT", "/v1/queues/q", `{}`, http.Header{"If-Match": {one, one}}, "If-Match: " + (one + ", " + one)[:64] + "… is not one ETag as GET gives it: 32 hexadecimal digits in quotation marks, or *"},

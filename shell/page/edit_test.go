@@ -99,10 +99,15 @@ func TestWhoEditsSecondIsToldAndMayInsist(t *testing.T) {
 		}
 		assert.Subset(t, now, theirs, "%s: theirs is kept", row.form)
 
-		again := inputs.FindStringSubmatch(shown[strings.Index(shown, `name="if_match"`)-len(`<input type="hidden" `):])
-		require.NotNil(t, again, row.form)
-		require.NotEqual(t, sent.Get("if_match"), again[2])
-		sent.Set("if_match", again[2])
+		renewed := ""
+		for _, m := range inputs.FindAllStringSubmatch(w.Body.String(), -1) {
+			if m[1] == "if_match" {
+				renewed = html.UnescapeString(m[2])
+			}
+		}
+		assert.Regexp(t, `^"[0-9a-f]{32}"$`, renewed, row.form)
+		require.NotEqual(t, sent.Get("if_match"), renewed, row.form)
+		sent.Set("if_match", renewed)
 		assert.Equal(t, http.StatusSeeOther, k.send("POST", row.form, sent).Code, row.form)
 	}
 }

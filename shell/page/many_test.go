@@ -1,6 +1,7 @@
 package page_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"html"
 	"net/http"
@@ -95,16 +96,72 @@ func TestAnActOnManyTakesTheFiltersOfItsList(t *testing.T) {
 	assert.Contains(t, list, `href="/ui/actions/cancel-all?since=`+strings.ReplaceAll(at, "&", "&amp;")+`&amp;status=pending&amp;tenant=x"`, "the link has the filters of the list")
 	assert.NotContains(t, k.read("/actions?status=completed"), "cancel-all", "nothing of these can be cancelled")
 	assert.Equal(t, http.StatusBadRequest, k.send("GET", "/actions/cancel-all?status=completed", nil).Code)
-	assert.Contains(t, k.do("/actions/cancel-all?tenant=y", url.Values{"reason": {"the <b>host</b> is down"}}), "It was done to 1 action.")
+	said := k.do("/actions/cancel-all?tenant=y", url.Values{"reason": {"the <b>host</b> is down"}})
+	assert.Contains(t, said, "It was done to 1 action.")
+	assert.NotContains(t, said, "it had been done before")
 	assert.Contains(t, k.text("/actions?status=cancelled"), "the <b>host</b> is down")
 	assert.Contains(t, k.text("/actions/cancel-all"), "1 action in all", "the others are as they were")
 
 	counted := k.chosen("/actions/cancel-all")
 	k.do("/actions/cancel-all", nil)
-	said := k.do("/actions/cancel-all", url.Values{"chosen": {counted}})
+	said = k.do("/actions/cancel-all", url.Values{"chosen": {counted}})
 	assert.Contains(t, said, "It was done to 0 of 1 action; 1 could not be done.")
 	assert.Contains(t, said, "Reason How many … is cancelled, and not pending any more 1", "counted by reason")
 	assert.Contains(t, said, "Which Answer Why", "and each by itself")
+
+	w := k.send("POST", "/actions/cancel-all?status=completed", url.Values{"proof": {k.proof()}, "chosen": {counted}})
+	assert.Equal(t, http.StatusBadRequest, w.Code)
+	assert.Contains(t, words(w.Body.String()), "the filters choose nothing that this can be done to")
+}
+
+// chosenIDs writes what a form carries of actions.
+func chosenIDs(t *testing.T, ids ...uuid.UUID) string {
+	t.Helper()
+	var raw []byte
+	for _, id := range ids {
+		raw = append(raw, id[:]...)
+	}
+	b, err := json.Marshal([]map[string]any{{"path": "actions", "ids": raw}})
+	require.NoError(t, err)
+	return string(b)
+}
+
+func TestTheMostFrequentReasonWhyThingsCouldNotBeDoneStandsFirst(t *testing.T) {
+	k := newKit(t)
+	id := k.make("/v1/actions", `{"tool_name":"hold",`+farAway+`}`)
+	k.write("POST", "/v1/actions/"+id+"/cancel", "")
+	form := url.Values{"proof": {k.proof()}, "chosen": {chosenIDs(t, uuid.MustParse(id), uuid.New(), uuid.New())}}
+	w := k.send("POST", "/actions/cancel-all", form)
+	require.Equal(t, http.StatusOK, w.Code)
+	assert.Regexp(t, "Reason How many .*not found.* 2 … is cancelled, and not pending any more 1", words(w.Body.String()))
+}
+
+// The second request of the form names a job twice, which the API refuses as a whole.
+func TestAnActOnManyThatBreaksOffSaysOfHowManyItIsNotKnown(t *testing.T) {
+	k := newKitWith(t, func(o *httpapi.Options) { o.Jobs = &jobsService{} })
+	for _, tenant := range []string{"x", "y"} {
+		k.write("PUT", "/v1/jobs/nightly?tenant="+tenant, `{"schedule":"0 3 * * *","pod_spec":{"containers":[{"name":"c"}]}}`)
+	}
+	w := k.send("POST", "/jobs/pause-all", url.Values{"proof": {k.proof()}, "chosen": {
+		`[{"path":"jobs","namespace":"default","tenant":"x","names":["nightly","gone"]},{"path":"jobs","namespace":"default","tenant":"y","names":["nightly","nightly"]}]`,
+	}})
+	said := words(w.Body.String())
+	require.Equal(t, http.StatusOK, w.Code, said)
+	assert.Contains(t, said, "It was broken off: ")
+	assert.Contains(t, said, "It was done to 1 of 4 jobs; of 2 it is not known whether it was done.")
+	assert.NotContains(t, said, "They are paused.")
+	assert.Equal(t, true, k.write("GET", "/v1/jobs/nightly?tenant=x", "")["paused"])
+	assert.Equal(t, false, k.write("GET", "/v1/jobs/nightly?tenant=y", "")["paused"])
+}
+
+func TestATokenThatMayNotUseJobsIsToldSoAndNotThatThereAreNone(t *testing.T) {
+	k := newKitWith(t, func(o *httpapi.Options) { o.Jobs = &jobsService{} }, admin("ops"), token("tool", func(k *httpapi.Token) { k.Tools = []string{"echo"} }))
+	k.as = "ops-secret"
+	k.write("PUT", "/v1/jobs/nightly", `{"schedule":"0 3 * * *","pod_spec":{"containers":[{"name":"c"}]}}`)
+	k.make("/v1/recurring", `{"namespace":"default","tenant":"x","cron_expr":"0 9 * * *","provider":"echo","action_type":"x","payload":{}}`)
+	k.as = "tool-secret"
+	assert.Equal(t, http.StatusForbidden, k.send("GET", "/jobs/pause-all", nil).Code)
+	assert.Contains(t, k.text("/schedules/pause-all"), "1 schedule in all", "the others are counted")
 }
 
 func TestWhatHasLeftTheStatusInWhichItWasCountedIsLeftAlone(t *testing.T) {
@@ -143,6 +200,9 @@ func TestAnActOnManyRefusesAFormThatItDidNotMake(t *testing.T) {
 		assert.Equal(t, http.StatusBadRequest, w.Code, chosen)
 		assert.Contains(t, words(w.Body.String()), "the form does not say what it is about: load it again")
 	}
+	tooMany := k.send("POST", "/actions/cancel-all", url.Values{"proof": {proof}, "chosen": {chosenIDs(t, make([]uuid.UUID, 10_001)...)}})
+	assert.Equal(t, http.StatusBadRequest, tooMany.Code)
+	assert.Contains(t, words(tooMany.Body.String()), "the form does not say what it is about", "more things than a form counts")
 	w := k.send("POST", "/actions/cancel-all", url.Values{"chosen": {k.chosen("/actions/cancel-all")}})
 	assert.Equal(t, http.StatusForbidden, w.Code, "the proof is missing")
 	assert.Contains(t, k.text("/actions/cancel-all"), "1 action in all")
@@ -156,6 +216,7 @@ func TestMoreThanTenThousandAreTakenInParts(t *testing.T) {
 	form := k.text("/actions/cancel-all?tool=echo")
 	assert.Contains(t, form, "More than 10,000 match: the first 10,000 of the list are taken. To go on with the others afterwards, choose those that were created before ")
 	assert.Contains(t, form, "10,000 actions match. These are the first 10 of them.")
+	assert.Contains(t, k.text("/actions/cancel-all?tool=echo&order=oldest"), "the first 10,000 of the list are taken. Do it again afterwards for the others.")
 	assert.Contains(t, k.do("/actions/cancel-all?tool=echo", nil), "It was done to 10,000 actions.")
 	assert.Contains(t, k.text("/actions/cancel-all?tool=echo"), "1,000 actions match.")
 }
@@ -178,6 +239,18 @@ func TestAllSchedulesOfAListArePausedForTheNightAndGoOn(t *testing.T) {
 	assert.Contains(t, k.text("/jobs/resume-all"), "1 job in all")
 	assert.Contains(t, k.do("/schedules/resume-all", nil), "It was done to 2 schedules.")
 	assert.Equal(t, false, k.write("GET", "/v1/jobs/nightly?tenant=x", "")["paused"])
+}
+
+func TestJobsOfTenantsOfOneNameInTwoNamespacesAreAllPaused(t *testing.T) {
+	k := newKitWith(t, func(o *httpapi.Options) { o.Jobs = &jobsService{} })
+	paths := []string{"/v1/jobs/nightly?namespace=one&tenant=x", "/v1/jobs/nightly?namespace=two&tenant=x"}
+	for _, path := range paths {
+		k.write("PUT", path, `{"schedule":"0 3 * * *","pod_spec":{"containers":[{"name":"c"}]}}`)
+	}
+	assert.Contains(t, k.do("/jobs/pause-all", nil), "It was done to 2 jobs.")
+	for _, path := range paths {
+		assert.Equal(t, true, k.write("GET", path, "")["paused"], path)
+	}
 }
 
 func TestEveryActOnManyCountsItsList(t *testing.T) {

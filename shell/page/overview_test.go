@@ -109,6 +109,20 @@ func TestWhatIsLateIsCountedAndListed(t *testing.T) {
 	assert.NotContains(t, section(shown, "Due in the next hour"), "the half hour")
 }
 
+func TestOfMoreLateSchedulesThanAreCountedTheOverviewSaysThatThereAreMore(t *testing.T) {
+	clock := &setClock{now: time.Now()}
+	k := newKit(t)
+	k.tellTime(clock)
+	at := time.Now().Add(30 * time.Minute).UTC()
+	for range 101 {
+		k.make("/v1/recurring", `{"namespace":"n","tenant":"t","cron_expr":"`+at.Format("4 15")+` * * *","provider":"echo","action_type":"x"}`)
+	}
+	clock.now = at.Truncate(time.Minute).Add(11 * time.Second)
+	shown := k.read("/")
+	assert.Contains(t, words(shown), "100+ late due, and not dispatched for 10 s")
+	assert.Contains(t, section(shown, "Late"), "There are more than these.")
+}
+
 // A periodic action that waits for its next attempt is not late.
 func TestWhatWaitsForItsNextAttemptIsNotLate(t *testing.T) {
 	clock := &setClock{now: time.Now()}
