@@ -42,7 +42,7 @@ func TestAFailureSaysWhatFailedAndWhy(t *testing.T) {
 			_, err := e.Actions().Create(bg(), spec)
 			require.NoError(t, err)
 		}
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		p, err := e.Pipelines().Create(bg(), core.PipelineSpec{Namespace: "ns", Tenant: "t1", Label: "l", Definition: core.PipelineDef{Name: "p", Phases: []core.PhaseDef{
 			{Name: "a", Manual: &core.ManualPhase{}},
 		}}})
