@@ -55,8 +55,9 @@ func TestEachDayOfAPauseSaysThatTheScheduleWasPaused(t *testing.T) {
 
 func TestTheCalendarIsNarrowedToTenantsAndSchedules(t *testing.T) {
 	k := newKit(t)
+	var ids []string
 	for _, name := range []string{"mine", "other"} {
-		k.make("/v1/recurring", `{"namespace":"n","tenant":"`+name+`","cron_expr":"15 3 * * *","provider":"echo","action_type":"x","description":"`+name+`"}`)
+		ids = append(ids, k.make("/v1/recurring", `{"namespace":"n","tenant":"`+name+`","cron_expr":"15 3 * * *","provider":"echo","action_type":"x","description":"`+name+`"}`))
 	}
 	for _, query := range []string{"tenant=mine", "name=mine"} {
 		shown := k.text("/calendar?day=2096-03-01&" + query)
@@ -64,6 +65,12 @@ func TestTheCalendarIsNarrowedToTenantsAndSchedules(t *testing.T) {
 		assert.NotContains(t, shown, "other to come", query)
 	}
 	assert.NotContains(t, k.text("/calendar?day=2096-03-01&kind=job"), "to come")
+	for _, id := range ids {
+		k.write("POST", "/v1/recurring/"+id+"/trigger", "{}")
+	}
+	require.Eventually(t, func() bool { return strings.Count(k.text("/occurrences"), "dispatched completed") == 2 }, 20*time.Second, 20*time.Millisecond)
+	assert.Contains(t, k.text("/calendar?tenant=mine"), "mine completed", "of the day that has begun")
+	assert.NotContains(t, k.text("/calendar?tenant=mine"), "other")
 	assert.Contains(t, k.read("/calendar?day=2096-03-01&tenant=mine"), `href="/ui/calendar?day=2096-03-02&amp;tenant=mine"`, "the day after has the same filters")
 	assert.Equal(t, http.StatusBadRequest, k.send("GET", "/calendar?day=soon", nil).Code)
 }

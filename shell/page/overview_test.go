@@ -62,6 +62,7 @@ func TestTheOverviewShowsWhatFailedWhateverItIsAndWhyAndLeadsToWhatItCounts(t *t
 	assert.Contains(t, failed, "phase publish: ")
 	assert.Contains(t, failed, "chore task")
 	assert.Contains(t, failed, "no idea how")
+	assert.Less(t, strings.Index(failed, "chore task"), strings.Index(failed, "release pipeline"), "what failed last stands first")
 	for _, path := range []string{"actions", "pipelines", "tasks"} {
 		assert.Contains(t, shown, `href="/ui/`+path+`?failed_since=`)
 	}
@@ -73,6 +74,7 @@ func TestTheOverviewShowsWhatWaitsForSomebody(t *testing.T) {
 	k := newKit(t)
 	assert.Contains(t, k.text("/"), "0 wait for somebody")
 	k.make("/v1/pipelines", `{"namespace":"n","tenant":"t","definition":{"name":"deploy","phases":[{"name":"ask","approval":{"message":"Sure?"}}]}}`)
+	<-time.After(5 * time.Millisecond) // times have milliseconds
 	k.make("/v1/pipelines", `{"namespace":"n","tenant":"t","label":"kept back","hold":true,"definition":{"name":"later","phases":[{"name":"ask","approval":{"message":"Sure?"}}]}}`)
 	k.make("/v1/tasks", `{"label":"silent","config":{"heartbeat_timeout_ms":100,"max_recovery_attempts":1000}}`)
 	var shown string
@@ -83,6 +85,7 @@ func TestTheOverviewShowsWhatWaitsForSomebody(t *testing.T) {
 	waits := section(shown, "Waits for somebody")
 	assert.Contains(t, waits, "deploy pipeline waits for an approval")
 	assert.Contains(t, waits, "kept back pipeline is held: somebody has to start it")
+	assert.Less(t, strings.Index(waits, "deploy pipeline"), strings.Index(waits, "kept back pipeline"), "what has waited longest stands first")
 	assert.Contains(t, shown, `<a href="#waits">`)
 	assert.Contains(t, shown, `id="waits"`)
 	assert.Contains(t, k.text("/pipelines?waits_for=approval"), "deploy")
