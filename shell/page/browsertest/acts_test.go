@@ -65,7 +65,7 @@ func TestARecurringActionIsCreatedPausedAndDeletedByKeyboard(t *testing.T) {
 	b.enter()
 	b.tabTo("input", "Cron expression")
 	b.typed("0 7 * * SUN")
-	b.tabTo("input", "Name")
+	b.tabTo("input", "Description")
 	b.typed("Water the plants")
 	b.tabTo("input", "Tool")
 	b.typed("echo")
