@@ -111,3 +111,13 @@ func TestASessionIsShownLiveToThoseWhoMayTypeIntoItAlone(t *testing.T) {
 		assert.Contains(t, text, "Not captured: the token sees no sessions live")
 	}
 }
+
+func TestThePromptOfATaskThatHasEndedIsNotPending(t *testing.T) {
+	k := newKit(t)
+	id := k.make("/v1/tasks", `{"label":"agent","command":["true"],"prompt":"begin here"}`)
+	k.write("POST", "/v1/tasks/"+id+"/fail", `{"error":"nobody starts it"}`)
+	k.until("/v1/tasks/"+id, "state.type", "done")
+	_, sent, _ := strings.Cut(k.text("/tasks/"+id), "Sent to the session")
+	assert.Contains(t, sent, "prompt with the session's start begin here")
+	assert.NotContains(t, sent, "pending")
+}
