@@ -60,6 +60,9 @@ func checkGivenName(field, v string) error {
 	return nil
 }
 
+// IsGivenName reports whether a text may be the name of a machine: it is none of an id.
+func IsGivenName(s string) bool { return s != "" && checkGivenName("name", s) == nil }
+
 // rename gives a machine a name in place of the one that it had; empty: none. refused says whose
 // it is already. A name whose machine is gone is free: its record was set aside.
 func (t *Batch) rename(of effects.Ref, in Scope, was, is string) (refused string, err error) {

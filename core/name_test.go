@@ -32,6 +32,7 @@ func TestANameIsOfLettersDigitsDotsUnderscoresAndHyphensAndNoId(t *testing.T) {
 		{"\xff", "at byte 0"},
 		{"00000000-0000-4000-8000-000000000001", `is an id: give a name that cannot be taken for one`},
 	} {
+		assert.Equal(t, row.want == "" && row.name != "", core.IsGivenName(row.name), row.name)
 		r, effs := core.RecurringAction{}.Apply(core.RecurringCreate{Spec: recurringNamed(1, "t", row.name)}, core.Clock{Now: start})
 		if row.want == "" {
 			assert.Nil(t, refusal(effs), row.name)
@@ -101,7 +102,8 @@ func (w world) named(t tb, tenant, name string) core.Named {
 	return n
 }
 
-// Whatever is made, renamed and deleted, in whichever batches: each name has one record, which names who has it.
+// After any inputs that make, rename and delete recurring actions, in whichever batches, each name has one record, and the record
+// names the recurring action that has it.
 func TestEachNameIsRecordedOnceAndIsThatOfItsHolder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := world{}

@@ -224,7 +224,7 @@ func (r RecurringAction) applyIn(b *Batch, e Event) (State, []effects.Effect, er
 		return r, nil, err
 	}
 	next, effs := r.applyWith(own, b.clock, calendars)
-	if refusal(effs) != nil || r.Name == next.Name {
+	if refusal(effs) != nil {
 		return next, effs, nil
 	}
 	named := r

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/core/schedule"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
@@ -83,7 +84,7 @@ func oneIDOrName(cmd *cobra.Command, args []string) error {
 	if err := oneArg("ID|NAME")(cmd, args); err != nil {
 		return err
 	}
-	if isName(args[0]) {
+	if core.IsGivenName(args[0]) {
 		return nil
 	}
 	if err := checkIDOrPrefix(args[0]); err != nil {

@@ -50,7 +50,7 @@ type finder struct {
 // find gives the whole id for an id or the beginning of one, which must be that of one alone: of all, if the daemon finds them, or
 // else among the newest of the list.
 func (f finder) find(ctx context.Context, c *client, id string) (string, error) {
-	if f.named && isName(id) {
+	if f.named && core.IsGivenName(id) {
 		named, err := f.byName(ctx, c, id)
 		if coded, ok := errors.AsType[*exitError](err); err == nil || !ok || coded.code != exitNotFound {
 			return named, err
@@ -93,14 +93,6 @@ func (f finder) find(ctx context.Context, c *client, id string) (string, error) 
 		p.token = next
 	}
 }
-
-// isName reports whether a text may be a name, and is no id.
-func isName(s string) bool {
-	return namePattern.MatchString(s) && uuid.Validate(s) != nil
-}
-
-// namePattern matches names, as core takes them.
-var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
 // byName has the daemon tell the id of what has a name.
 func (f finder) byName(ctx context.Context, c *client, name string) (string, error) {
