@@ -182,7 +182,7 @@ func invalid(to effects.Ref, event, format string, args ...any) error {
 
 // inputOf is what the caller sends to a machine.
 func inputOf(ctx context.Context, to effects.Ref, ev core.Event) core.Input {
-	return core.Input{To: to, Actor: ActorFrom(ctx), Event: ev}
+	return core.Input{To: to, Actor: ActorFrom(ctx), Event: ev, BySet: takeOver(ctx)}
 }
 
 // fillID gives a machine an id if it has none: version 7, so that new records stand
