@@ -111,19 +111,32 @@ func (r SetResult) Changed() bool {
 	return slices.ContainsFunc(r.Changes, func(c SetChange) bool { return c.Action != SetKeeps && c.Action != SetLeaves })
 }
 
-// SetError says which declaration of a set is refused, and why.
+// SetError says which declaration of a set is refused, and why. It wraps a [*Refusal] where the reason is one.
 type SetError struct {
-	Kind, Name, File string
+	Kind, Name, File string // empty: it is about the set as a whole
 	Err              error
 }
 
 // Error names the file and the declaration.
 func (e *SetError) Error() string {
+	if e.Kind == "" && e.File == "" {
+		return e.Err.Error()
+	}
 	where := e.Kind + " " + e.Name
 	if e.File != "" {
 		where = e.File + ": " + where
 	}
 	return where + ": " + e.Err.Error()
+}
+
+// wrongSet refuses a set as a whole.
+func wrongSet(code effects.Code, format string, args ...any) error {
+	return &SetError{Err: &effects.Refused{Event: "apply", Code: code, Reason: fmt.Sprintf(format, args...)}}
+}
+
+// wrongEntry refuses a declaration for what is wrong with it.
+func wrongEntry(kind, name, file, format string, args ...any) error {
+	return &SetError{Kind: kind, Name: name, File: file, Err: &effects.Refused{Event: "apply", Code: effects.CodeInvalid, Reason: fmt.Sprintf(format, args...)}}
 }
 
 // Unwrap gives the reason.
@@ -136,14 +149,13 @@ const maxSetTries = 5
 // all else as it is, so that a second time does nothing. All of it is decided and stored in one transaction, or
 // nothing is. A pause by hand stays. What runs ends by itself, also if what made it is removed.
 //
-// The error is a [*SetError] where one declaration is refused, and else says what is wrong with the set; nothing is
-// changed then. It is safe for concurrent use: of two sets that are applied at once each is made whole.
+// The error is a [*SetError] where the set or one declaration is refused; nothing is changed then. It is safe for concurrent use: of two sets that are applied at once each is made whole.
 func (s Sets) Apply(ctx context.Context, set string, entries []SetEntry, o SetOptions) (SetResult, error) {
 	if !core.IsGivenName(set) {
-		return SetResult{}, fmt.Errorf("set: %q is no name: use letters, digits, \".\", \"_\" and \"-\", at most %d of them", set, core.MaxGivenName)
+		return SetResult{}, wrongSet(effects.CodeInvalid, "set: %q is no name: use letters, digits, \".\", \"_\" and \"-\", at most %d of them", set, core.MaxGivenName)
 	}
 	if len(entries) > MaxSetEntries {
-		return SetResult{}, fmt.Errorf("set: %d declarations are more than %d: split it", len(entries), MaxSetEntries)
+		return SetResult{}, wrongSet(effects.CodeInvalid, "set: %d declarations are more than %d: split it", len(entries), MaxSetEntries)
 	}
 	entries = slices.Clone(entries)
 	for i := range entries {
@@ -175,7 +187,7 @@ func (s Sets) Apply(ctx context.Context, set string, entries []SetEntry, o SetOp
 		}
 		stale = p.overtaken
 	}
-	return SetResult{}, fmt.Errorf("set: others change what it declares at the same time: try again: %w", stale)
+	return SetResult{}, wrongSet(effects.CodeConflict, "set: others change what it declares at the same time: try again: %s", stale)
 }
 
 // Owned lists what a set owns, or, of an empty name, what all sets do: newest first.
@@ -213,7 +225,7 @@ func (e *SetEntry) own() {
 func (s Sets) check(e SetEntry) error {
 	kind, of, name := e.name()
 	fail := func(format string, args ...any) error {
-		return &SetError{Kind: kind, Name: cmp.Or(name, "?"), File: e.File, Err: fmt.Errorf(format, args...)}
+		return wrongEntry(kind, cmp.Or(name, "?"), e.File, format, args...)
 	}
 	set := 0
 	for _, there := range []bool{e.Recurring != nil, e.Job != nil, e.Queue != nil, e.Worker != nil, e.Calendar != nil, e.Subscriber != nil} {
@@ -255,7 +267,7 @@ func checkTwice(entries []SetEntry) error {
 		}
 		for _, n := range names {
 			if file, twice := seen[key{kind, n, of}]; twice {
-				return &SetError{Kind: kind, Name: name, File: e.File, Err: fmt.Errorf("name: %q of %s/%s is declared twice, the first time in %s", n, of.Namespace, of.Tenant, cmp.Or(file, "the same set"))}
+				return wrongEntry(kind, name, e.File, "name: %q of %s/%s is declared twice, the first time in %s", n, of.Namespace, of.Tenant, cmp.Or(file, "the same set"))
 			}
 			seen[key{kind, n, of}] = e.File
 		}
@@ -443,7 +455,7 @@ func (p *setPlan) recurring(e *SetEntry, c *SetChange) (core.Event, error) {
 		case err != nil:
 			return nil, err
 		case had != nil && former != nil:
-			return nil, fmt.Errorf("was: both %q and %q exist: remove one of them, or take out \"was\"", e.Was, spec.Name)
+			return nil, invalid(had.Ref(), "apply", "was: both %q and %q exist: remove one of them, or take out \"was\"", e.Was, spec.Name)
 		case former != nil:
 			had, c.Was = former, e.Was
 		}
@@ -597,9 +609,9 @@ func (p *setPlan) leave(tx store.ReadTx, entries []SetEntry, declared map[effect
 	switch {
 	case removed == 0:
 	case len(entries) == 0:
-		return fmt.Errorf("prune: the set %q declares nothing, and owns %d: an empty folder removes nothing. Check that the folder is the right one; to remove all, delete them one by one", p.set, owned)
+		return wrongSet(effects.CodeConflict, "prune: the set %q declares nothing, and owns %d: an empty folder removes nothing. Check that the folder is the right one; to remove all, delete them one by one", p.set, owned)
 	case removed*3 > owned && !p.o.Most:
-		return fmt.Errorf("prune: %d of the %d that the set %q owns would be removed, which is more than a third: look at what it would do with a dry run, and say that it may remove most of them", removed, owned, p.set)
+		return wrongSet(effects.CodeConflict, "prune: %d of the %d that the set %q owns would be removed, which is more than a third: look at what it would do with a dry run, and say that it may remove most of them", removed, owned, p.set)
 	}
 	return nil
 }
