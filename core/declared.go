@@ -10,7 +10,7 @@ import (
 )
 
 // Declaration says of an input that it comes from a set of files, which owns what it defines (G17):
-// schedules, jobs, queues, workers, calendars and subscribers.
+// schedules, jobs, queues, semaphores, workers, calendars and subscribers.
 type Declaration struct {
 	// Set is the set's name; empty: whoever edits takes over what a set has declared, and it belongs
 	// to no set any more.
@@ -71,10 +71,18 @@ func defines(e Event) bool {
 	case RecurringUpdate:
 		return !e.Patch.onlyEnables()
 	case RecurringCreate, RecurringDelete, JobApply, JobDelete, QueueCreate, QueueConfigure, QueueDelete, WorkerConfigure, WorkerDelete,
-		CalendarCreate, CalendarUpdate, CalendarDelete, BusSubscribe, BusUnsubscribe:
+		CalendarCreate, CalendarUpdate, CalendarDelete, SemaphoreConfigure, BusSubscribe, BusUnsubscribe:
 		return true
 	}
 	return false
+}
+
+// ends reports whether an event leaves nothing of what it is about, or nothing that is declared.
+func ends(after State, e Event) bool {
+	if c, ok := e.(SemaphoreConfigure); ok && c.Slots == 0 {
+		return true
+	}
+	return RevisionBefore(after, e) == NoRevision
 }
 
 // onlyEnables reports whether a patch does no more than enable or disable.
@@ -115,7 +123,7 @@ func (t *Batch) declare(to effects.Ref, before, after State, e Event) (refused *
 		return &effects.Refused{To: to, Event: e.EventType(), Code: effects.CodeConflict, Reason: had.refusal(by)}, nil
 	}
 	switch {
-	case RevisionBefore(after, e) == NoRevision || by == nil || by.Set == "":
+	case ends(after, e) || by == nil || by.Set == "":
 		if known {
 			r.drop(KindDeclared, ref.ID)
 		}

@@ -52,6 +52,10 @@ func declarations() []struct {
 			"a calendar", core.CalendarRef("n", "t", "c"), "", core.CalendarCreate{Spec: core.CalendarSpec{Namespace: "n", Tenant: "t", Name: "c"}},
 			core.CalendarUpdate{Patch: core.CalendarPatch{Description: &described}}, core.CalendarDelete{}, nil,
 		},
+		{
+			"a semaphore", core.SemaphoreRef("n", "t", "s"), "", core.SemaphoreConfigure{Namespace: "n", Tenant: "t", Name: "s", Slots: 2},
+			core.SemaphoreConfigure{Namespace: "n", Tenant: "t", Name: "s", Slots: 3}, core.SemaphoreConfigure{Namespace: "n", Tenant: "t", Name: "s"}, nil,
+		},
 		{"a subscriber", core.BusRef(), "s", core.BusSubscribe{Subscriber: subscriber}, core.BusSubscribe{Subscriber: subscriber2}, core.BusUnsubscribe{Name: "s"}, nil},
 	}
 }
