@@ -191,6 +191,8 @@ func wantOf(s *Server, e shell.SetEntry) (of shell.Scope, w want) {
 		return shell.Scope{Namespace: e.Calendar.Namespace, Tenant: e.Calendar.Tenant}, want{asked: *e.Calendar}
 	case e.Queue != nil:
 		return shell.Scope{Namespace: e.Queue.Namespace, Tenant: e.Queue.Tenant}, want{}
+	case e.Semaphore != nil:
+		return shell.Scope{Namespace: e.Semaphore.Namespace, Tenant: e.Semaphore.Tenant}, want{}
 	}
 	return shell.Scope{}, want{}
 }
@@ -231,6 +233,10 @@ func (s *Server) setEntry(ctx context.Context, c *call, b *wire.SetEntry) (e she
 		of, err := c.token.homeOf(b.Queue.Namespace, b.Queue.Tenant)
 		e.Queue = &shell.QueueSpec{Namespace: of.Namespace, Tenant: of.Tenant, Name: b.Queue.Name, Config: b.Queue.Config}
 		return e, err
+	case b.Semaphore != nil:
+		of, err := c.token.homeOf(b.Semaphore.Namespace, b.Semaphore.Tenant)
+		e.Semaphore = &shell.SemaphoreSpec{Namespace: of.Namespace, Tenant: of.Tenant, Name: b.Semaphore.Name, Slots: b.Semaphore.Slots}
+		return e, err
 	case b.Worker != nil:
 		of, err := c.token.homeOf(b.Worker.Namespace, b.Worker.Tenant)
 		e.Worker = &core.WorkerSpec{
@@ -258,5 +264,5 @@ func (s *Server) setEntry(ctx context.Context, c *call, b *wire.SetEntry) (e she
 		}
 		return e, err
 	}
-	return e, failf(http.StatusBadRequest, "give one of recurring, job, queue, worker, calendar and subscriber")
+	return e, failf(http.StatusBadRequest, "give one of recurring, job, queue, semaphore, worker, calendar and subscriber")
 }

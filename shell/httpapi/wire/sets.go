@@ -27,6 +27,7 @@ type SetEntry struct {
 	Recurring  *RecurringRequest `json:"recurring,omitempty"`
 	Job        *SetJob           `json:"job,omitempty"`
 	Queue      *SetQueue         `json:"queue,omitempty"`
+	Semaphore  *SetSemaphore     `json:"semaphore,omitempty"`
 	Worker     *SetWorker        `json:"worker,omitempty"`
 	Calendar   *CalendarRequest  `json:"calendar,omitempty"`
 	Subscriber *SetSubscriber    `json:"subscriber,omitempty"`
@@ -44,6 +45,14 @@ type SetQueue struct {
 	Tenant    *string          `json:"tenant,omitempty"`
 	Name      string           `json:"name"`
 	Config    core.QueueConfig `json:"config,omitzero"`
+}
+
+// SetSemaphore is a semaphore as a set declares it.
+type SetSemaphore struct {
+	Namespace *string `json:"namespace,omitempty"`
+	Tenant    *string `json:"tenant,omitempty"`
+	Name      string  `json:"name"`
+	Slots     uint32  `json:"slots"`
 }
 
 // SetWorker is a worker as a set declares it.
@@ -70,7 +79,7 @@ type SetResult struct {
 // SetChange says what applying a set does to one thing.
 type SetChange struct {
 	Action          string         `json:"action" enum:"create,update,adopt,remove,none,leave"`
-	Kind            string         `json:"kind" enum:"recurring,job,queue,worker,calendar,subscriber"`
+	Kind            string         `json:"kind" enum:"recurring,job,queue,semaphore,worker,calendar,subscriber"`
 	Namespace       string         `json:"namespace"` // empty for a subscriber, which belongs to no tenant
 	Tenant          string         `json:"tenant"`
 	Name            string         `json:"name"`
@@ -94,7 +103,7 @@ type SetField struct {
 type Declared struct {
 	Set       string       `json:"set"`
 	File      string       `json:"file"`
-	Kind      string       `json:"kind" enum:"recurring,job,queue,worker,calendar,subscriber"`
+	Kind      string       `json:"kind" enum:"recurring,job,queue,semaphore,worker,calendar,subscriber"`
 	ID        uuid.UUID    `json:"id"`
 	Namespace string       `json:"namespace"`
 	Tenant    string       `json:"tenant"`
