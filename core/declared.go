@@ -31,6 +31,7 @@ type Declared struct {
 	Kind      effects.Kind `json:"kind"`           // of the machine
 	Machine   uuid.UUID    `json:"machine"`        // its id
 	Part      string       `json:"part,omitempty"` // the name of a subscriber of the bus
+	Name      string       `json:"name"`           // for the reader: what the set calls it
 	Set       string       `json:"set"`
 	File      string       `json:"file"`
 	Since     Time         `json:"since"` // when the set began to own it
@@ -105,6 +106,25 @@ func partOf(e Event) string {
 	return ""
 }
 
+// nameOf gives the name by which files declare a machine, or the subscriber that an event is about.
+func nameOf(s State, e Event) string {
+	switch s := s.(type) {
+	case RecurringAction:
+		return s.Name
+	case Job:
+		return s.JobSpec.ID
+	case Queue:
+		return s.Name
+	case Semaphore:
+		return s.Name
+	case Worker:
+		return s.Name
+	case Calendar:
+		return s.Name
+	}
+	return partOf(e)
+}
+
 // declare keeps who owns what an event from outside has defined. refused says of an event that
 // comes from elsewhere than from the owner whose it is.
 func (t *Batch) declare(to effects.Ref, before, after State, e Event) (refused *effects.Refused, err error) {
@@ -130,7 +150,7 @@ func (t *Batch) declare(to effects.Ref, before, after State, e Event) (refused *
 	default:
 		of := ScopeOf(after)
 		is := Declared{
-			ID: ref.ID, Kind: to.Kind, Machine: to.ID, Part: partOf(e), Namespace: of.Namespace, Tenant: of.Tenant,
+			ID: ref.ID, Kind: to.Kind, Machine: to.ID, Part: partOf(e), Name: nameOf(after, e), Namespace: of.Namespace, Tenant: of.Tenant,
 			Set: by.Set, File: by.File, Since: t.clock.Now,
 		}
 		if owned && had.Set == is.Set {

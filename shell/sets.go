@@ -669,7 +669,7 @@ func (p *setPlan) leave(tx store.ReadTx, entries []SetEntry, declared map[effect
 	case len(entries) == 0:
 		return wrongSet(effects.CodeConflict, "prune: the set %q declares nothing, and owns %d: an empty folder removes nothing. Check that the folder is the right one; to remove all, delete them one by one", p.set, owned)
 	case removed*3 > owned && !p.o.Most:
-		return wrongSet(effects.CodeConflict, "prune: %d of the %d that the set %q owns would be removed, which is more than a third: look at what it would do with a dry run, and say that it may remove most of them", removed, owned, p.set)
+		return wrongSet(effects.CodeConflict, "prune: %d of the %d that the set %q owns would be removed, which is more than a third: look at what it would do with a dry run, and say that it may remove most of them (most)", removed, owned, p.set)
 	}
 	return nil
 }

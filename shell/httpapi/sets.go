@@ -58,7 +58,7 @@ func (s *Server) declared() listing[core.Declared, wire.Declared] {
 
 func declaredOf(d core.Declared) wire.Declared {
 	return wire.Declared{
-		Set: d.Set, File: d.File, Kind: kindOfDeclared(d), ID: d.Machine, Namespace: d.Namespace, Tenant: d.Tenant, Name: d.Part, Since: d.Since,
+		Set: d.Set, File: d.File, Kind: kindOfDeclared(d), ID: d.Machine, Namespace: d.Namespace, Tenant: d.Tenant, Name: d.Name, Since: d.Since,
 	}
 }
 

@@ -81,7 +81,7 @@ type recurringTable struct {
 	TZ          string            `toml:"tz,omitempty" doc:"time zone of cron, such as Europe/Berlin; default UTC"`
 	Description string            `toml:"description,omitempty"`
 	Disabled    bool              `toml:"disabled,omitempty" doc:"it does not fire"`
-	Command     []string          `toml:"command,multiline,omitempty" doc:"program and its arguments, without a shell in between"`
+	Command     []string          `toml:"command,omitempty" doc:"program and its arguments, without a shell in between"`
 	Tool        string            `toml:"tool,omitempty" doc:"tool that does the work; default: command, if there is one"`
 	Type        string            `toml:"type,omitempty" doc:"action type, for tools that tell types apart; default: the tool"`
 	Input       map[string]any    `toml:"input,inline,omitempty" doc:"the tool's input"`

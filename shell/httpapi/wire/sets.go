@@ -107,7 +107,7 @@ type Declared struct {
 	ID        uuid.UUID    `json:"id"`
 	Namespace string       `json:"namespace"`
 	Tenant    string       `json:"tenant"`
-	Name      string       `json:"name"`  // of a subscriber; of all else it is that of the thing with the id
+	Name      string       `json:"name"`
 	Since     effects.Time `json:"since"` // when the set began to own it
 }
 
