@@ -104,6 +104,7 @@ func openDaemon(ctx context.Context, c config.Config, program string, log *slog.
 		ScrubRate:              c.Engine.ScrubRecordsPerSecond,
 		HeartbeatEvery:         config.Seconds(c.Engine.HeartbeatSeconds).Truncate(time.Millisecond),
 		ShowCommand:            d.hints.show,
+		ApproveCommand:         d.hints.approve,
 		Logger:                 log,
 	}
 	if o.Secrets, err = c.NamedSecrets(); err != nil {
