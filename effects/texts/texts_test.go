@@ -67,7 +67,7 @@ func TestALongNumberHasACommaForEachThousand(t *testing.T) {
 func TestTheNearestNameIsTheOneThatWasMeant(t *testing.T) {
 	names := []string{"branch", "version", "Target", "a"}
 	for name, want := range map[string]string{
-		"brnch": "branch", "VERSOIN": "version", "target": "Target", "b": "a", "other": "",
+		"brnch": "branch", "VERSIO": "version", "target": "Target", "b": "a", "other": "",
 		"brancheee": "", strings.Repeat("x", 100): "",
 	} {
 		assert.Equal(t, want, texts.Nearest(name, names), name)
