@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -113,7 +114,7 @@ func (im *crontabs) result(read []*crontab) (Result, error) {
 			}
 			r.Made++
 		}
-		r.Files = append(r.Files, File{Name: unique(cmp.Or(plainName(c.source.Name), "crontab"), files) + ".toml", Text: b.Bytes()})
+		r.Files = append(r.Files, File{Name: unique(cmp.Or(plainName(c.source.FileName), plainName(c.source.Name), "crontab"), files) + ".toml", Text: b.Bytes()})
 	}
 	if r.Made > 0 {
 		r.Notes = append(r.Notes, ofAll(read)...)
@@ -155,7 +156,7 @@ func (c *crontab) ofUsers() []Note {
 			what = "lines " + strings.Join(lines, ", ") + " run"
 		}
 		notes = append(notes, Note{Source: c.source.Name, About: "user " + user, Text: fmt.Sprintf(
-			"%s as the user of the daemon here; for another one configure a tool of the type command with run_as = %q, and import with --tool %s=NAME", what, user, user)})
+			"%s as the user of the daemon here; for another one configure a tool of the type command with run_as = %q, and import with --run-as %s=NAME", what, user, user)})
 	}
 	return notes
 }
@@ -250,6 +251,9 @@ func environment(line string) (name, value string, ok bool) {
 	return name, value, true
 }
 
+// secretName finds variables that hold secrets, as far as their names tell.
+var secretName = regexp.MustCompile(`(?i)(PASSWORD|PASSWD|PASSPHRASE|SECRET|TOKEN|API_?KEY|^PGPASS)`)
+
 // set is a line that sets a variable for the lines below.
 func (c *crontab) set(name, value string) {
 	switch name {
@@ -283,6 +287,9 @@ func (c *crontab) set(name, value string) {
 		if strings.HasPrefix(strings.ToUpper(name), "ORRERY_") {
 			c.say(name, "variables that begin with ORRERY_ are set by the daemon: give it another name")
 			return
+		}
+		if secretName.MatchString(name) && value != "" {
+			c.note(name, "it looks like a secret: it stands in the file in clear, and in the database. Let the command read it from a file that it alone can read")
 		}
 		if name == "TZ" {
 			c.note("TZ="+value, "the commands below get it; the times stay those of %s, as in cron", c.zone.Name())

@@ -22,8 +22,10 @@ import (
 
 // A Source is a text that is imported.
 type Source struct {
-	Name string // of the file, for errors, notes, and the names of files
-	Text []byte
+	Name string // of the file, for errors and notes
+	// FileName is what the file that is made of it is called, without its ending. Empty: as the source.
+	FileName string
+	Text     []byte
 	// System: a crontab has a user between the times and the command, as /etc/crontab and the
 	// files of /etc/cron.d have.
 	System bool
