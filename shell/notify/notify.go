@@ -1,9 +1,11 @@
 // Package notify tells people things: it carries out [effects.Notify] by way of
-// channels, which are a webhook, a command, the desktop, the log, or an
-// embedder's own (003 Notify).
+// channels, which are a webhook, Slack, a command, the desktop, the log, e-mail (package mail)
+// or an embedder's own (003 Notify). Package relay has channels tell events of the bus, and
+// delivers later what a channel does not take now.
 //
-// notify.go has the interpreter with its channels by name, and that of the log; webhook.go
-// has the webhook, command.go the command and the desktop.
+// notify.go has the interpreter with its channels by name, and that of the log; message.go
+// what a channel is handed, notice.go what is said of an event, template.go how it is worded;
+// webhook.go has the webhook, slack.go Slack, command.go the command and the desktop.
 package notify
 
 import (
@@ -112,12 +114,20 @@ func (i *Interpreter) Carry(ctx context.Context, ref effects.Ref, e effects.Oute
 		ctx, cancel = context.WithTimeoutCause(ctx, i.limit, fmt.Errorf("it reached the time limit of %v", i.limit))
 		defer cancel()
 	}
-	if err := channel.Notify(ctx, n); err != nil {
+	if err := carry(ctx, channel, ref, n); err != nil {
 		return nil, &Error{Channel: name, Problem: err.Error(), permanent: shell.IsPermanent(err), Err: err}
 	}
 	return json.Marshal(struct {
 		Channel string `json:"channel"`
 	}{name})
+}
+
+// carry has a channel tell what a machine asks for.
+func carry(ctx context.Context, c Channel, ref effects.Ref, n effects.Notify) error {
+	if t, ok := c.(Teller); ok {
+		return t.Tell(ctx, MessageOf(ref, n))
+	}
+	return c.Notify(ctx, n)
 }
 
 // NewLog gives a channel that writes to a log; nil: the default one.
