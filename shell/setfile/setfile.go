@@ -36,6 +36,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -220,12 +221,37 @@ func (l *loader) wrong(d *document, err error) {
 		}
 		return
 	}
-	e := Error{File: d.file.name, Line: 1, Column: 1, Problem: strings.TrimPrefix(err.Error(), "toml: ")}
+	e := Error{File: d.file.name, Line: 1, Column: 1, Problem: inWords(strings.TrimPrefix(err.Error(), "toml: "))}
 	if bad, ok := errors.AsType[*toml.DecodeError](err); ok {
 		e.Line, e.Column = bad.Position()
 		e.Field = strings.Join(bad.Key(), ".")
 	}
 	l.errs = append(l.errs, e)
+}
+
+// mismatch matches what the decoder says of a value of another type.
+var mismatch = regexp.MustCompile(`^cannot decode TOML (\S+) into (?:a )?(?:struct field \S+ of type |Go value of type )?(.+)$`)
+
+// inWords says what is wrong with a value in words of its file, without types of Go.
+func inWords(problem string) string {
+	m := mismatch.FindStringSubmatch(problem)
+	if m == nil {
+		return problem
+	}
+	var want string
+	switch t := strings.TrimPrefix(m[2], "setfile."); {
+	case t == "string", t == "duration", t == "rate":
+		want = "a text, in quotes"
+	case strings.HasPrefix(t, "uint"):
+		want = "a whole number"
+	case t == "bool":
+		want = "true or false"
+	case strings.HasPrefix(t, "[]"):
+		want = "a list of texts"
+	default:
+		want = "a table"
+	}
+	return fmt.Sprintf("it is a TOML %s, want %s", m[1], want)
 }
 
 // runbooksOf notes which files a file names as runbooks.
