@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -31,6 +32,7 @@ type Declared struct {
 	Kind      effects.Kind `json:"kind"`           // of the machine
 	Machine   uuid.UUID    `json:"machine"`        // its id
 	Part      string       `json:"part,omitempty"` // the name of a subscriber of the bus
+	Name      string       `json:"name,omitempty"` // what it is called, of each kind
 	Set       string       `json:"set"`
 	File      string       `json:"file"`
 	Since     Time         `json:"since"` // when the set began to own it
@@ -51,12 +53,14 @@ func (d Declared) Ref() effects.Ref { return refOf(KindDeclared, d.ID) }
 // Deadline is none.
 func (d Declared) Deadline() Time { return 0 }
 
-// SetTerm is the list term of the records of what a set of files owns, see [Declared]; it is one of all tenants.
+// SetTerm is the list term of the records of what a set of files owns, see [Declared]: one of all tenants, and, within
+// a tenant, one of that tenant.
 func SetTerm(set string) string { return "set:" + set }
 
-// Terms gives the list terms: all that is declared, and what its set owns.
+// Terms gives the list terms: all that is declared, and what its set owns, of all tenants and of its own.
 func (d Declared) Terms() []effects.Term {
-	return []effects.Term{{Name: TermAll, At: d.Since}, {Name: SetTerm(d.Set), At: d.Since}}
+	own, ofSet := twoWithin(TermOwn, SetTerm(d.Set), d.scope())
+	return []effects.Term{{Name: TermAll, At: d.Since}, {Name: SetTerm(d.Set), At: d.Since}, {Name: own, At: d.Since}, {Name: ofSet, At: d.Since}}
 }
 
 func (d Declared) scope() Scope { return Scope{d.Namespace, d.Tenant} }
@@ -97,6 +101,23 @@ func partOf(e Event) string {
 	return ""
 }
 
+// declaredName is what files call a machine.
+func declaredName(s State) string {
+	switch s := s.(type) {
+	case RecurringAction:
+		return s.Name
+	case Job:
+		return s.ID
+	case Queue:
+		return s.Name
+	case Worker:
+		return s.Name
+	case Calendar:
+		return s.Name
+	}
+	return ""
+}
+
 // declare keeps who owns what an event from outside has defined. refused says of an event that
 // comes from elsewhere than from the owner whose it is.
 func (t *Batch) declare(to effects.Ref, before, after State, e Event) (refused *effects.Refused, err error) {
@@ -123,7 +144,7 @@ func (t *Batch) declare(to effects.Ref, before, after State, e Event) (refused *
 		of := ScopeOf(after)
 		is := Declared{
 			ID: ref.ID, Kind: to.Kind, Machine: to.ID, Part: partOf(e), Namespace: of.Namespace, Tenant: of.Tenant,
-			Set: by.Set, File: by.File, Since: t.clock.Now,
+			Name: cmp.Or(partOf(e), declaredName(after)), Set: by.Set, File: by.File, Since: t.clock.Now,
 		}
 		if owned && had.Set == is.Set {
 			is.Since = had.Since

@@ -216,7 +216,7 @@ func golden(t *testing.T, name string, lines [][]byte) [][]byte {
 func goldenDeclared() core.Declared {
 	of := effects.Ref{Kind: core.KindRecurring, ID: id(9)}
 	return core.Declared{
-		ID: core.DeclaredRef(of, "").ID, Kind: of.Kind, Machine: of.ID, Namespace: "n", Tenant: "t", Set: "ours", File: "backup.toml", Since: start,
+		ID: core.DeclaredRef(of, "").ID, Kind: of.Kind, Machine: of.ID, Namespace: "n", Tenant: "t", Name: "nightly", Set: "ours", File: "backup.toml", Since: start,
 	}
 }
 

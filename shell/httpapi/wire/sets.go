@@ -69,8 +69,8 @@ type SetResult struct {
 
 // SetChange says what applying a set does to one thing.
 type SetChange struct {
-	Action          string         `json:"action" enum:"create,update,adopt,remove,none,leave"`
-	Kind            string         `json:"kind" enum:"recurring,job,queue,worker,calendar,subscriber"`
+	Action          string         `json:"action"`
+	Kind            string         `json:"kind"`
 	Namespace       string         `json:"namespace"` // empty for a subscriber, which belongs to no tenant
 	Tenant          string         `json:"tenant"`
 	Name            string         `json:"name"`
@@ -94,11 +94,11 @@ type SetField struct {
 type Declared struct {
 	Set       string       `json:"set"`
 	File      string       `json:"file"`
-	Kind      string       `json:"kind" enum:"recurring,job,queue,worker,calendar,subscriber"`
+	Kind      string       `json:"kind"`
 	ID        uuid.UUID    `json:"id"`
 	Namespace string       `json:"namespace"`
 	Tenant    string       `json:"tenant"`
-	Name      string       `json:"name"`  // of a subscriber; of all else it is that of the thing with the id
+	Name      string       `json:"name"`
 	Since     effects.Time `json:"since"` // when the set began to own it
 }
 
