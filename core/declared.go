@@ -52,12 +52,14 @@ func (d Declared) Ref() effects.Ref { return refOf(KindDeclared, d.ID) }
 // Deadline is none.
 func (d Declared) Deadline() Time { return 0 }
 
-// SetTerm is the list term of the records of what a set of files owns, see [Declared]; it is one of all tenants.
+// SetTerm is the list term of the records of what a set of files owns, see [Declared]: one of all tenants, and, within
+// a tenant, one of that tenant.
 func SetTerm(set string) string { return "set:" + set }
 
-// Terms gives the list terms: all that is declared, and what its set owns.
+// Terms gives the list terms: all that is declared, and what its set owns, of all tenants and of its own.
 func (d Declared) Terms() []effects.Term {
-	return []effects.Term{{Name: TermAll, At: d.Since}, {Name: SetTerm(d.Set), At: d.Since}}
+	own, ofSet := twoWithin(TermOwn, SetTerm(d.Set), d.scope())
+	return []effects.Term{{Name: TermAll, At: d.Since}, {Name: SetTerm(d.Set), At: d.Since}, {Name: own, At: d.Since}, {Name: ofSet, At: d.Since}}
 }
 
 func (d Declared) scope() Scope { return Scope{d.Namespace, d.Tenant} }

@@ -171,7 +171,7 @@ var kindTable = []kind{ // read-only: a table
 	record[QueueKey](kind{name: KindQueueKey, scanned: true}),
 	record[QueueDedup](kind{name: KindQueueDedup, passing: always, scanned: true}),
 	record[Named](kind{name: KindName}),
-	record[Declared](kind{name: KindDeclared}),
+	record[Declared](kind{name: KindDeclared, statuses: []string{TermOwn}}),
 	record[PipelineDefinition](kind{name: KindPipelineDefinition, shared: true}),
 	record[PipelineRuns](kind{name: KindPipelineRuns}),
 	record[HistoryPage](kind{name: KindPipelineHistory, passing: always}),

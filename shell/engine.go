@@ -81,7 +81,7 @@ func (e *Engine) Health(ctx context.Context) error { return e.loop.Health(ctx) }
 //
 // When ctx ends first, the event may or may not have been taken.
 func (e *Engine) Send(ctx context.Context, to effects.Ref, ev core.Event) (core.State, error) {
-	return e.loop.Send(ctx, to, ev)
+	return e.loop.Do(ctx, engine.Request{Inputs: []core.Input{inputOf(ctx, to, ev)}, Want: to})
 }
 
 // Subscribe listens to the events for which matches returns true; nil matches

@@ -68,6 +68,10 @@ type SetOptions struct {
 	// Visible says of which tenants the caller may see and remove what the set owns; nil: of all. What belongs to no
 	// tenant is asked for with the zero Scope.
 	Visible func(Scope) bool
+	// Check, if there is one, refuses what applying the set comes to, before it is carried out: the changes of
+	// what is declared stand first, in the order of the declarations. It is asked again if others were quicker,
+	// so that nothing is carried out which it has not seen.
+	Check func([]SetChange) error
 }
 
 // SetAction is what applying a set does to one thing.
@@ -99,6 +103,7 @@ type SetChange struct {
 	After     []core.Time `json:"next_times,omitempty"` // at most [core.NextTimesShown], if they are others than before
 	Ref       effects.Ref `json:"-"`
 	input     *core.Input // nil: nothing is to be done
+	revision  string      // of what the input is planned for
 }
 
 // SetField is a field of a definition that changes. A value that it has not is empty.
@@ -183,6 +188,11 @@ func (s Sets) Apply(ctx context.Context, set string, entries []SetEntry, o SetOp
 			return SetResult{}, err
 		}
 		res := SetResult{Set: set, Changes: p.changes}
+		if o.Check != nil {
+			if err := o.Check(p.changes); err != nil {
+				return SetResult{}, err
+			}
+		}
 		if o.DryRun {
 			return res, nil
 		}
@@ -201,11 +211,11 @@ func (s Sets) Apply(ctx context.Context, set string, entries []SetEntry, o SetOp
 
 // Owned lists what a set owns, or, of an empty name, what all sets do: newest first.
 func (s Sets) Owned(ctx context.Context, set string, p Page) ([]core.Declared, string, error) {
-	term := core.TermAll
+	of := filter{kind: core.KindDeclared}
 	if set != "" {
-		term = core.SetTerm(set)
+		of.also, of.token = []string{core.SetTerm(set)}, core.SetTerm(set)
 	}
-	return page[core.Declared](ctx, s.e.store, newest(core.KindDeclared, term).paged(p), p, nil)
+	return list(ctx, s.e, of, p, func(d core.Declared) bool { return set == "" || d.Set == set })
 }
 
 // Owner reads which set owns a machine; part is the name of a subscriber where the machine is the bus, and else empty.
@@ -436,7 +446,7 @@ func (p *setPlan) plan(i int, e *SetEntry) error {
 		c.Fields = changedFields(core.Definition(before, ev), core.Definition(after, ev))
 	}
 	if c.Action != SetKeeps || owner.File != e.File {
-		c.input = &in
+		c.input, c.revision = &in, revision
 		p.steps = append(p.steps, i)
 	}
 	if c.Action == SetCreates || c.Action == SetUpdates {
@@ -708,7 +718,11 @@ func (p *setPlan) remove(d core.Declared) error {
 	case core.Bus:
 		c.Name, e = d.Part, core.BusUnsubscribe{Name: d.Part}
 	}
-	if e == nil || core.RevisionBefore(s, e) == core.NoRevision {
+	revision := core.NoRevision
+	if e != nil {
+		revision = core.RevisionBefore(s, e)
+	}
+	if revision == core.NoRevision {
 		return nil // what it was about is gone
 	}
 	if p.o.Prune {
@@ -716,7 +730,7 @@ func (p *setPlan) remove(d core.Declared) error {
 		if _, err := p.try(in); err != nil {
 			return &SetError{Kind: c.Kind, Name: c.Name, File: d.File, Err: err}
 		}
-		c.Action, c.input = SetRemoves, &in
+		c.Action, c.input, c.revision = SetRemoves, &in, revision
 		p.steps = append(p.steps, len(p.changes))
 	}
 	p.changes = append(p.changes, c)
@@ -728,7 +742,10 @@ func (p *setPlan) carryOut() (again bool, err error) {
 	if len(p.steps) == 0 {
 		return false, nil
 	}
-	req := engine.Request{Many: &engine.Many{All: true}}
+	req := engine.Request{Many: &engine.Many{All: true, If: func(i int, s core.State) error {
+		c := &p.changes[p.steps[i]]
+		return core.CheckRevision(s, c.Ref, c.input.Event, c.revision, nil)
+	}}}
 	for _, i := range p.steps {
 		req.Inputs = append(req.Inputs, *p.changes[i].input)
 		req.Many.Want = append(req.Many.Want, effects.Ref{})

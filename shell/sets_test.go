@@ -3,6 +3,7 @@ package shell_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -430,6 +431,54 @@ func TestAWrongSetIsRefusedWholeAndSaysWhere(t *testing.T) {
 			require.ErrorContains(t, err, row.want, row.what)
 			assert.Empty(t, definitions(t, e), row.what)
 		}
+	})
+}
+
+// What is carried out is what was planned and checked: if others are quicker, both are done again.
+func TestWhatASetComesToIsCheckedAsItIsCarriedOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(&counting{})})
+		all := setOf(1, 1)
+		of := shell.Scope{Namespace: everyMinute().Namespace, Tenant: everyMinute().Tenant}
+		var planned [][]shell.SetAction
+		check := func(quicker func()) func([]shell.SetChange) error {
+			planned = nil
+			return func(changes []shell.SetChange) error {
+				if planned = append(planned, actions(shell.SetResult{Changes: changes})); len(planned) == 1 {
+					quicker()
+				}
+				return nil
+			}
+		}
+		res, err := e.Sets().Apply(bg(), "ours", all, shell.SetOptions{Check: check(func() {
+			_, err := e.Jobs().Apply(bg(), core.JobSpec{
+				ID: "job-1", Namespace: of.Namespace, Tenant: of.Tenant, PodSpec: json.RawMessage(`{"containers":[{"name":"other","image":"i"}]}`),
+			})
+			require.NoError(t, err)
+		})})
+		require.NoError(t, err)
+		require.Len(t, planned, 2)
+		assert.Equal(t, shell.SetCreates, planned[0][1])
+		assert.Equal(t, shell.SetUpdates, planned[1][1])
+		assert.Equal(t, planned[1], actions(res))
+
+		res, err = e.Sets().Apply(bg(), "ours", setOf(1, 2), shell.SetOptions{Check: check(func() {
+			_, err := e.Subscribers().Send(shell.WithTakeOver(bg()), core.BusUnsubscribe{Name: "subscriber-1"})
+			require.NoError(t, err)
+		})})
+		require.NoError(t, err)
+		require.Len(t, planned, 2)
+		assert.Equal(t, shell.SetUpdates, planned[0][2])
+		assert.Equal(t, shell.SetCreates, actions(res)[2])
+
+		owns := func() int {
+			owned, _, err := e.Sets().Owned(bg(), "ours", shell.Page{Limit: shell.MaxPage})
+			require.NoError(t, err)
+			return len(owned)
+		}
+		_, err = e.Sets().Apply(bg(), "ours", setOf(2, 1), shell.SetOptions{Check: func([]shell.SetChange) error { return errors.New("too many") }})
+		require.EqualError(t, err, "too many")
+		assert.Equal(t, 6, owns(), "nothing was made")
 	})
 }
 

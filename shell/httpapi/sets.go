@@ -5,13 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/core/schedule"
-	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
+	"github.com/orrery-go/orrery/shell/internal/plainjson"
 )
 
 // A set of files may declare anything of the tenants that its token is for. A token that is bound to tools applies
@@ -28,14 +31,24 @@ func mayApplySets(c *call) error {
 	return c.token.notBoundToTools("apply sets of files, which may change what is for other tools")
 }
 
+func maySeeSets(c *call) error {
+	return c.token.notBoundToTools("see what sets of files own, which may be for other tools")
+}
+
+// setKinds are the kinds of what a set declares, as files call them.
+var setKinds = []string{"calendar", "job", "queue", "recurring", "subscriber", "worker"}
+
 // declared says how what sets own is listed.
 func (s *Server) declared() listing[core.Declared, wire.Declared] {
 	return listing[core.Declared, wire.Declared]{
 		params: []string{"set", "kind", "id"},
-		may:    func(c *call) error { return c.token.notBoundToTools("see what sets of files own") },
+		may:    maySeeSets,
 		find: func(q query, _ *shell.Scope) (source[core.Declared], error) {
 			id, err := idOf("id", q.opt("id"))
 			set, kind := q.get("set"), q.get("kind")
+			if kind != "" && !slices.Contains(setKinds, kind) {
+				return source[core.Declared]{}, failf(http.StatusBadRequest, "kind: %q is unknown: use %s", clip(kind), strings.Join(setKinds, ", "))
+			}
 			from := source[core.Declared]{next: func(ctx context.Context, p shell.Page) ([]core.Declared, string, error) {
 				return s.engine.Sets().Owned(ctx, set, p)
 			}}
@@ -80,62 +93,93 @@ func (s *Server) applySet(w http.ResponseWriter, r *http.Request, c *call) error
 	}
 	var body wire.SetRequest
 	if err := s.decode(w, r, &body, false); err != nil {
-		return explainEntry(err, ofTheJob)
+		return explainEntry(err, ofTheSet)
+	}
+	if err := s.chargeSet(w.Header(), c.token, r.ContentLength, len(body.Entries)); err != nil {
+		return err
 	}
 	entries := make([]shell.SetEntry, len(body.Entries))
 	for i := range body.Entries {
 		e, err := s.setEntry(r.Context(), c, &body.Entries[i])
 		if err != nil {
-			return s.ofEntry(c, i, &body.Entries[i], err)
+			return inEntry(c, placeOf(i, &body.Entries[i]), err)
 		}
 		entries[i] = e
 	}
-	set := r.PathValue("name")
-	o := shell.SetOptions{DryRun: true, Prune: body.Prune, Most: body.Most, TakeOver: body.TakeOver, Visible: func(of shell.Scope) bool {
-		if of == (shell.Scope{}) {
-			return c.token.unbound()
+	c.aboutEntries(entries)
+	res, err := s.engine.Sets().Apply(r.Context(), r.PathValue("name"), entries, shell.SetOptions{
+		DryRun: body.DryRun, Prune: body.Prune, Most: body.Most, TakeOver: body.TakeOver,
+		Visible: func(of shell.Scope) bool {
+			if of == (shell.Scope{}) {
+				return c.token.unbound()
+			}
+			return c.token.seesScope(of.Namespace, of.Tenant)
+		},
+		Check: func(changes []shell.SetChange) error {
+			return s.setWithin(r.Context(), c, body.Entries, entries, changes)
+		},
+	})
+	if of, ok := errors.AsType[*shell.SetError](err); ok {
+		return inEntry(c, placeIn(of.File, of.Kind, of.Name), of.Err)
+	}
+	return reply(w, setResult(res), err)
+}
+
+// aboutEntries notes what tenant a set is about, if that is one.
+func (c *call) aboutEntries(entries []shell.SetEntry) {
+	for i, e := range entries {
+		of := tenantOf(e)
+		if i == 0 && of != (shell.Scope{}) {
+			c.about(of.Namespace, of.Tenant)
+		} else if c.of == nil || *c.of != of {
+			c.of = nil
+			return
 		}
-		return c.token.seesScope(of.Namespace, of.Tenant)
-	}}
-	res, err := s.engine.Sets().Apply(r.Context(), set, entries, o)
-	if err == nil {
-		err = s.setWithin(r.Context(), c, body.Entries, entries, res)
 	}
-	if err == nil && !body.DryRun {
-		o.DryRun = false
-		res, err = s.engine.Sets().Apply(r.Context(), set, entries, o)
-	}
-	if err != nil {
-		return setFailure(err)
-	}
-	return writeJSON(w, http.StatusOK, setResult(res))
 }
 
-// ofEntry words why a declaration is refused.
-func (s *Server) ofEntry(c *call, i int, e *wire.SetEntry, err error) error {
+// placeIn says where a set has something: in which file, and of what kind and name it is.
+func placeIn(file, kind, name string) (where string) {
+	if file != "" {
+		where = clip(file) + ": "
+	}
+	if kind != "" {
+		where += kind + " " + clip(name) + ": "
+	}
+	return where
+}
+
+// placeOf is placeIn of the i-th entry, whose kind or name may be missing.
+func placeOf(i int, e *wire.SetEntry) string {
+	kind, name := "", ""
+	switch {
+	case e.Recurring != nil:
+		kind, name = "recurring", e.Recurring.Name
+	case e.Job != nil:
+		kind, name = "job", e.Job.ID
+	case e.Queue != nil:
+		kind, name = "queue", e.Queue.Name
+	case e.Worker != nil:
+		kind, name = "worker", e.Worker.Name
+	case e.Calendar != nil:
+		kind, name = "calendar", e.Calendar.Name
+	case e.Subscriber != nil:
+		kind, name = "subscriber", e.Subscriber.Name
+	}
+	if name == "" {
+		return placeIn(e.File, "", "") + fmt.Sprintf("entries[%d]: ", i)
+	}
+	return placeIn(e.File, kind, name)
+}
+
+// inEntry words why a declaration is refused. What is no fault of the declaration is said as it is.
+func inEntry(c *call, where string, err error) error {
 	f := *told(c, err)
-	f.text = fmt.Sprintf("entries[%d]: %s", i, f.text)
-	if e.File != "" {
-		f.text = fmt.Sprintf("%s: %s", clip(e.File), f.text)
-	}
-	return &f
-}
-
-// setFailure words why a set is refused: with the file and the declaration.
-func setFailure(err error) error {
-	of, ok := errors.AsType[*shell.SetError](err)
-	if !ok {
+	if f.status >= http.StatusInternalServerError {
 		return err
 	}
-	status := http.StatusBadRequest
-	if r, refused := errors.AsType[*effects.Refused](of); refused {
-		status = refusalStatus(r.Code)
-	} else if errors.Is(err, shell.ErrNotFound) {
-		status = http.StatusNotFound
-	}
-	f := failf(status, "%s", oneLine(of.Error()))
-	f.quotes = true
-	return f
+	f.text, f.quotes = where+f.text, true
+	return &f
 }
 
 func setResult(r shell.SetResult) wire.SetResult {
@@ -154,115 +198,191 @@ func setResult(r shell.SetResult) wire.SetResult {
 }
 
 // setWithin refuses what a set would make or change beyond the tenant's limits. What is stored goes on as it is.
-func (s *Server) setWithin(ctx context.Context, c *call, asked []wire.SetEntry, entries []shell.SetEntry, res shell.SetResult) error {
-	schedules := map[shell.Scope]int64{}
+func (s *Server) setWithin(ctx context.Context, c *call, asked []wire.SetEntry, entries []shell.SetEntry, changes []shell.SetChange) error {
+	before := map[shell.Scope]want{}
 	for i, e := range entries {
-		if res.Changes[i].Action == shell.SetKeeps || res.Changes[i].Action == shell.SetAdopts {
+		change := &changes[i]
+		if e.Subscriber != nil || change.Action != shell.SetCreates && change.Action != shell.SetUpdates {
 			continue
 		}
-		of, wants := wantOf(s, e)
-		if (e.Recurring != nil || e.Job != nil) && res.Changes[i].Action == shell.SetCreates {
-			schedules[of]++
-			wants.schedules = schedules[of]
+		of, wants := tenantOf(e), s.wantOf(e)
+		if !movesTimes(change) {
+			wants.schedule = nil
 		}
+		if change.Action == shell.SetCreates && (e.Recurring != nil || e.Job != nil) {
+			wants.schedules = 1
+		}
+		size, err := sizeOf(&asked[i])
+		if err != nil {
+			return err
+		}
+		wants.schedules, wants.bytes = wants.schedules+before[of].schedules, before[of].bytes
 		if err := s.within(ctx, c.token, of, wants); err != nil {
-			return s.ofEntry(c, i, &asked[i], err)
+			return inEntry(c, placeOf(i, &asked[i]), err)
 		}
+		before[of] = want{schedules: wants.schedules, bytes: wants.bytes + size}
 	}
 	return nil
 }
 
-// wantOf says what a declaration asks for of its tenant's limits.
-func wantOf(s *Server, e shell.SetEntry) (of shell.Scope, w want) {
-	switch {
-	case e.Recurring != nil:
-		r := *e.Recurring
-		return shell.Scope{Namespace: r.Namespace, Tenant: r.Tenant}, want{asked: r, schedule: s.cron(schedule.Spec{Expr: r.CronExpr, Zone: r.Timezone, DST: r.DST, DayMatch: r.DayMatch})}
-	case e.Job != nil:
-		j := *e.Job
-		w = want{asked: j}
-		if j.Schedule != "" {
-			w.schedule = s.cron(schedule.Spec{Expr: j.Schedule, Zone: j.Timezone, DST: j.DST, DayMatch: j.DayMatch})
-		}
-		return shell.Scope{Namespace: j.Namespace, Tenant: j.Tenant}, w
-	case e.Worker != nil:
-		return shell.Scope{Namespace: e.Worker.Namespace, Tenant: e.Worker.Tenant}, want{asked: map[string]any{"do": e.Worker.Do}}
-	case e.Calendar != nil:
-		return shell.Scope{Namespace: e.Calendar.Namespace, Tenant: e.Calendar.Tenant}, want{asked: *e.Calendar}
-	case e.Queue != nil:
-		return shell.Scope{Namespace: e.Queue.Namespace, Tenant: e.Queue.Tenant}, want{}
-	case e.Semaphore != nil:
-		return shell.Scope{Namespace: e.Semaphore.Namespace, Tenant: e.Semaphore.Tenant}, want{}
-	}
-	return shell.Scope{}, want{}
+// movesTimes reports whether a change gives a schedule other times.
+func movesTimes(c *shell.SetChange) bool {
+	return c.Action == shell.SetCreates || slices.ContainsFunc(c.Fields, func(f shell.SetField) bool {
+		return slices.Contains([]string{"cron_expr", "schedule", "timezone", "dst", "day_match"}, f.Field)
+	})
 }
 
-// setEntry gives the declaration that was asked for, of what the token may declare.
+// sizeOf is about how many bytes a declaration takes.
+func sizeOf(e *wire.SetEntry) (int64, error) {
+	b, err := plainjson.Marshal(e)
+	return int64(len(b)), err
+}
+
+// tenantOf says whose it is what an entry declares; of a subscriber it is the zero Scope.
+func tenantOf(e shell.SetEntry) (of shell.Scope) {
+	switch {
+	case e.Recurring != nil:
+		of.Namespace, of.Tenant = e.Recurring.Namespace, e.Recurring.Tenant
+	case e.Job != nil:
+		of.Namespace, of.Tenant = e.Job.Namespace, e.Job.Tenant
+	case e.Queue != nil:
+		of.Namespace, of.Tenant = e.Queue.Namespace, e.Queue.Tenant
+	case e.Semaphore != nil:
+		of.Namespace, of.Tenant = e.Semaphore.Namespace, e.Semaphore.Tenant
+	case e.Worker != nil:
+		of.Namespace, of.Tenant = e.Worker.Namespace, e.Worker.Tenant
+	case e.Calendar != nil:
+		of.Namespace, of.Tenant = e.Calendar.Namespace, e.Calendar.Tenant
+	}
+	return of
+}
+
+// wantOf says what an entry asks for of its tenant's limits.
+func (s *Server) wantOf(e shell.SetEntry) want {
+	switch {
+	case e.Recurring != nil:
+		r := e.Recurring
+		return want{asked: *r, schedule: s.cron(schedule.Spec{Expr: r.CronExpr, Zone: r.Timezone, DST: r.DST, DayMatch: r.DayMatch})}
+	case e.Job != nil:
+		j := e.Job
+		return want{asked: *j, schedule: s.cron(schedule.Spec{Expr: j.Schedule, Zone: j.Timezone, DST: j.DST, DayMatch: j.DayMatch})}
+	case e.Worker != nil:
+		return want{asked: map[string]any{"do": e.Worker.Do}}
+	case e.Calendar != nil:
+		return want{asked: *e.Calendar}
+	}
+	return want{}
+}
+
+// setEntry gives the declaration that was asked for, of what the token may declare: as much as it could make by the
+// requests for one.
 func (s *Server) setEntry(ctx context.Context, c *call, b *wire.SetEntry) (e shell.SetEntry, err error) {
 	e.File, e.Was = b.File, b.Was
 	switch {
 	case b.Recurring != nil:
-		of, err := c.token.homeOf(b.Recurring.Namespace, b.Recurring.Tenant)
-		if err != nil {
-			return e, err
-		}
-		asked := *b.Recurring
-		asked.Namespace, asked.Tenant, asked.ActionType = &of.Namespace, &of.Tenant, cmp.Or(asked.ActionType, asked.Provider)
-		spec, err := recurringSpec(&asked)
-		if err == nil {
-			err = s.permitTemplate(ctx, c.token, of.Namespace, of.Tenant, spec.ActionTemplate)
-		}
-		e.Recurring = &spec
-		return e, err
+		e.Recurring, err = s.declaredRecurring(ctx, c, b.Recurring)
 	case b.Job != nil:
-		if err := forJobs(c); err != nil {
-			return e, err
-		}
-		of, err := c.token.homeOf(b.Job.Namespace, b.Job.Tenant)
-		if err != nil {
-			return e, err
-		}
-		asked := b.Job.JobRequest
-		if err := s.podSpecOf(&asked); err != nil {
-			return e, err
-		}
-		spec := jobSpec(&asked, named{Scope: of, name: b.Job.ID})
-		e.Job = &spec
-		return e, s.checkJob(ctx, c.token, spec)
+		e.Job, err = s.declaredJob(ctx, c, b.Job)
 	case b.Queue != nil:
-		of, err := c.token.homeOf(b.Queue.Namespace, b.Queue.Tenant)
+		var of shell.Scope
+		of, err = c.token.homeOf(b.Queue.Namespace, b.Queue.Tenant)
 		e.Queue = &shell.QueueSpec{Namespace: of.Namespace, Tenant: of.Tenant, Name: b.Queue.Name, Config: b.Queue.Config}
-		return e, err
 	case b.Semaphore != nil:
-		of, err := c.token.homeOf(b.Semaphore.Namespace, b.Semaphore.Tenant)
+		var of shell.Scope
+		of, err = c.token.homeOf(b.Semaphore.Namespace, b.Semaphore.Tenant)
 		e.Semaphore = &shell.SemaphoreSpec{Namespace: of.Namespace, Tenant: of.Tenant, Name: b.Semaphore.Name, Slots: b.Semaphore.Slots}
-		return e, err
 	case b.Worker != nil:
-		of, err := c.token.homeOf(b.Worker.Namespace, b.Worker.Tenant)
-		e.Worker = &core.WorkerSpec{
-			Namespace: of.Namespace, Tenant: of.Tenant, Name: b.Worker.Name,
-			Queue: b.Worker.Queue, Concurrency: b.Worker.Concurrency, PollMS: b.Worker.PollMS, Do: b.Worker.Do,
-		}
-		if err == nil {
-			err = s.permitUses(ctx, c.token, of, usesOfWorker(b.Worker.Do))
-		}
-		return e, err
+		e.Worker, err = s.declaredWorker(ctx, c, b.Worker)
 	case b.Calendar != nil:
-		of, err := c.token.homeOf(b.Calendar.Namespace, b.Calendar.Tenant)
+		var of shell.Scope
+		of, err = c.token.homeOf(b.Calendar.Namespace, b.Calendar.Tenant)
 		e.Calendar = &core.CalendarSpec{
 			Namespace: of.Namespace, Tenant: of.Tenant, Name: b.Calendar.Name, Timezone: b.Calendar.Timezone, Description: b.Calendar.Description,
 			Exclude: b.Calendar.Exclude, Include: b.Calendar.Include,
 		}
-		return e, err
 	case b.Subscriber != nil:
-		if !c.token.unbound() {
-			return e, failf(http.StatusForbidden, "subscriber: token: %q is bound to a tenant: subscribers of the bus belong to none", c.token.Name)
-		}
-		e.Subscriber = &core.Subscription{Name: b.Subscriber.Name, Match: b.Subscriber.Match, Do: b.Subscriber.Do}
-		if p := b.Subscriber.Do.StartPipeline; p != nil {
-			err = s.permitUses(ctx, c.token, shell.Scope{}, usesOf("do.start_pipeline.definition", p.Definition, nil))
-		}
-		return e, err
+		e.Subscriber, err = s.declaredSubscriber(ctx, c, b.Subscriber)
 	}
-	return e, failf(http.StatusBadRequest, "give one of recurring, job, queue, semaphore, worker, calendar and subscriber")
+	if n := kindsOf(b); err == nil && n != 1 {
+		err = failf(http.StatusBadRequest, "give one of recurring, job, queue, semaphore, worker, calendar and subscriber, not %d of them", n)
+	}
+	return e, err
 }
+
+// kindsOf counts the kinds of what an entry declares.
+func kindsOf(b *wire.SetEntry) (n int) {
+	for _, given := range []bool{b.Recurring != nil, b.Job != nil, b.Queue != nil, b.Semaphore != nil, b.Worker != nil, b.Calendar != nil, b.Subscriber != nil} {
+		if given {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *Server) declaredRecurring(ctx context.Context, c *call, b *wire.RecurringRequest) (*core.RecurringSpec, error) {
+	of, err := c.token.homeOf(b.Namespace, b.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	asked := *b
+	asked.Namespace, asked.Tenant, asked.ActionType = &of.Namespace, &of.Tenant, cmp.Or(b.ActionType, b.Provider)
+	spec, err := recurringSpec(&asked)
+	if err == nil {
+		err = s.permitTemplate(ctx, c.token, of.Namespace, of.Tenant, spec.ActionTemplate)
+	}
+	return &spec, err
+}
+
+func (s *Server) declaredJob(ctx context.Context, c *call, b *wire.SetJob) (*core.JobSpec, error) {
+	if err := forJobs(c); err != nil {
+		return nil, err
+	}
+	of, err := c.token.homeOf(b.Namespace, b.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	asked := b.JobRequest
+	if err := s.podSpecOf(&asked); err != nil {
+		return nil, err
+	}
+	spec := jobSpec(&asked, named{Scope: of, name: b.ID})
+	return &spec, s.checkJob(ctx, c.token, spec)
+}
+
+func (s *Server) declaredWorker(ctx context.Context, c *call, b *wire.SetWorker) (*core.WorkerSpec, error) {
+	of, err := c.token.homeOf(b.Namespace, b.Tenant)
+	if err == nil {
+		err = s.permitUses(ctx, c.token, of, usesOfWorker(b.Do))
+	}
+	return &core.WorkerSpec{
+		Namespace: of.Namespace, Tenant: of.Tenant, Name: b.Name, Queue: b.Queue, Concurrency: b.Concurrency, PollMS: b.PollMS, Do: b.Do,
+	}, err
+}
+
+func (s *Server) declaredSubscriber(ctx context.Context, c *call, b *wire.SetSubscriber) (*core.Subscription, error) {
+	if !c.token.unbound() {
+		return nil, failf(http.StatusForbidden, "token: %q is bound to namespaces or tenants: subscribers of the bus belong to none", c.token.Name)
+	}
+	if p := b.Do.StartPipeline; p != nil {
+		if err := s.permitUses(ctx, c.token, shell.Scope{}, usesOf("do.start_pipeline.definition", p.Definition, nil)); err != nil {
+			return nil, err
+		}
+	}
+	return &core.Subscription{Name: b.Name, Match: b.Match, Do: b.Do}, nil
+}
+
+// ofTheSet says why some fields of what is stored cannot be declared.
+var ofTheSet = func() map[string]string {
+	out := map[string]string{}
+	for kind, reasons := range map[string]map[string]string{
+		"recurring": decidedHere, "job": ofTheJob, "calendar": ofTheCalendar, "worker": madeHere,
+	} {
+		for name, why := range reasons {
+			out[kind+"."+name] = why
+		}
+	}
+	for _, name := range []string{"namespace", "tenant"} { // which a set names
+		maps.DeleteFunc(out, func(k, _ string) bool { return strings.HasSuffix(k, "."+name) })
+	}
+	return out
+}()

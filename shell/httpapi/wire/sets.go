@@ -78,8 +78,8 @@ type SetResult struct {
 
 // SetChange says what applying a set does to one thing.
 type SetChange struct {
-	Action          string         `json:"action" enum:"create,update,adopt,remove,none,leave"`
-	Kind            string         `json:"kind" enum:"recurring,job,queue,semaphore,worker,calendar,subscriber"`
+	Action          string         `json:"action"`
+	Kind            string         `json:"kind"`
 	Namespace       string         `json:"namespace"` // empty for a subscriber, which belongs to no tenant
 	Tenant          string         `json:"tenant"`
 	Name            string         `json:"name"`
@@ -103,7 +103,7 @@ type SetField struct {
 type Declared struct {
 	Set       string       `json:"set"`
 	File      string       `json:"file"`
-	Kind      string       `json:"kind" enum:"recurring,job,queue,semaphore,worker,calendar,subscriber"`
+	Kind      string       `json:"kind"`
 	ID        uuid.UUID    `json:"id"`
 	Namespace string       `json:"namespace"`
 	Tenant    string       `json:"tenant"`
