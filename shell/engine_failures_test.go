@@ -73,6 +73,37 @@ func TestAFailureSaysWhatFailedAndWhy(t *testing.T) {
 	})
 }
 
+// Who is to approve learns of what, and by which command: in the log, and as an event that can be followed.
+func TestAPhaseThatWaitsForAnApprovalSaysHowItIsApproved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		e, stop := start(t, shell.Options{
+			Store: inMemory(t), Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			ApproveCommand: func(p core.Pipeline) string { return "approve " + p.Phase.Name },
+		})
+		events := e.Subscribe(nil, 100)
+		p, err := e.Pipelines().Create(bg(), core.PipelineSpec{Namespace: "ns", Tenant: "t1", Label: "l", Definition: core.PipelineDef{Name: "p", Phases: []core.PhaseDef{
+			{Name: "a", Approval: &core.ApprovalPhase{Message: "ship it?"}},
+			{Name: "b", Manual: &core.ManualPhase{}},
+		}}})
+		require.NoError(t, err)
+		_, err = e.Pipelines().Send(bg(), p.ID, core.PipelineApprove{Phase: "a", Approved: true})
+		require.NoError(t, err)
+		require.NoError(t, stop())
+		events.Close()
+
+		var told []string
+		for ev := range events.C {
+			if ev.Kind == effects.KindPipelineApproval {
+				told = append(told, string(ev.Data))
+			}
+		}
+		require.Len(t, told, 1, "the phase that waits for something else announces none")
+		assert.JSONEq(t, `{"namespace":"ns","tenant":"t1","label":"l","pipeline":"p","pipeline_id":"`+p.ID.String()+`","phase":"a","message":"ship it?","approve":"approve a"}`, told[0])
+		assert.Contains(t, log.String(), `level=INFO msg=pipeline.approval pipeline_id=`+p.ID.String()+` namespace=ns tenant=t1 label=l pipeline=p approve="approve a" message="ship it?" phase=a`+"\n")
+	})
+}
+
 func label(t *testing.T, ev effects.Event) string {
 	var d struct {
 		Label string `json:"label"`

@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 
 	"github.com/orrery-go/orrery/core"
@@ -31,27 +30,10 @@ func (d *daemon) notifications() (*notify.Interpreter, error) {
 	if d.relay, err = relay.New(relay.Options{Channels: telling, Hints: d.hints.ofEvent, Logger: d.log}); err != nil {
 		return nil, fmt.Errorf("notify: %w", err)
 	}
-	d.notify, err = notify.New(notify.Options{
-		Channels: channels, Default: byDefault, Later: d.relay.Later,
-		Hints: func(ctx context.Context, ref effects.Ref) []notify.Hint { return d.hintsOf(ctx, ref) },
-	})
-	if err != nil {
+	if d.notify, err = notify.New(notify.Options{Channels: channels, Default: byDefault, Later: d.relay.Later}); err != nil {
 		return nil, fmt.Errorf("notify: %w", err)
 	}
 	return d.notify, nil
-}
-
-// hintsOf gives the commands by which the approval is given that a pipeline waits for: its
-// notification says so.
-func (d *daemon) hintsOf(ctx context.Context, ref effects.Ref) []notify.Hint {
-	if ref.Kind != core.KindPipeline {
-		return nil
-	}
-	p, err := d.engine.Pipelines().Get(ctx, ref.ID)
-	if err != nil {
-		return nil // what has to be told is told without them
-	}
-	return d.hints.ofApproval(p)
 }
 
 // runRelay has the channels tell events until ctx ends; then the engine may stop, too.
@@ -80,7 +62,10 @@ func (h hints) ofEvent(ev effects.Event, s core.State) []notify.Hint {
 			add("try it again", h.byID("actions retry", s))
 		}
 	case core.Pipeline:
-		out = append(out, h.ofApproval(s)...)
+		if s.AwaitsApproval() {
+			add("approve", h.approve(s))
+			add("reject", h.reject(s))
+		}
 		if s.Phase.Type == core.PhaseFailure && s.Phase.Recoverable {
 			add("go on at the phase that failed", h.byID("pipeline retry", s))
 		}
@@ -92,19 +77,6 @@ func (h hints) ofEvent(ev effects.Event, s core.State) []notify.Hint {
 		}
 	}
 	return out
-}
-
-// ofApproval gives the commands by which the approval is given that a pipeline waits for; none if
-// it waits for none.
-func (h hints) ofApproval(p core.Pipeline) []notify.Hint {
-	if p.Waiting.For != core.WaitApproval || strings.HasPrefix(p.Phase.Name, "-") { // which would be a flag
-		return nil
-	}
-	id := p.ID.String()
-	return []notify.Hint{
-		{Does: "approve", Line: h.line("pipeline approve", id, p.Phase.Name)},
-		{Does: "reject", Line: h.line("pipeline reject", id, p.Phase.Name)},
-	}
 }
 
 // stopRelayFirst runs the engine for longer than the relay, which gives back what it has in
