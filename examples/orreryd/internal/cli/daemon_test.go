@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"net"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/creack/pty"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -102,17 +104,62 @@ func TestAStopWaitsForWhatRuns(t *testing.T) {
 	assert.Contains(t, string(a.Status.Result), "well done")
 }
 
-func TestAHangupStopsTheDaemonAsCleanlyAsAnyStop(t *testing.T) {
+func TestTheDaemonReadsAgainOnAHangup(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	c := write(t, "orrery.toml", "log_level = 'info'\n")
+	p := start(t, "--db", db, "--config", c)
+	reload := func(config, want string) {
+		require.NoError(t, os.WriteFile(c, []byte(config), 0o600))
+		p.signal(syscall.SIGHUP)
+		await(t, p.errs, want)
+	}
+	reload("log_level = 'debug'\n[engine]\nmax_batch = 7\n", `level=WARN msg="settings have changed .* restart the daemon for them" keys=\[engine.max_batch\]`)
+	await(t, p.errs, `msg=reloaded what=configuration log_level=debug need_restart=1`)
+	p.add("--", "true")
+	await(t, p.errs, `level=DEBUG msg=action\.start`)
+	reload("log_level = 'loud'\n", `level=ERROR msg="could not be reloaded: .*" what=configuration error="log_level: .*loud`)
+	metrics := p.metrics()
+	assert.Contains(t, metrics, `orrery_reload_total{outcome="done",what="configuration"} 1`)
+	assert.Contains(t, metrics, `orrery_reload_total{outcome="failed",what="configuration"} 1`)
+	assert.Contains(t, metrics, `orrery_reload_successful{what="configuration"} 0`)
+	p.add("--", "true")
+	await(t, p.errs, `level=DEBUG msg=action\.start`)
+	p.signal(syscall.SIGTERM)
+	assert.Zero(t, p.code())
+	verified(t, db)
+}
+
+// Who closes the window in which a daemon runs means to end it.
+func TestADaemonWhoseTerminalIsClosedStopsCleanly(t *testing.T) {
 	if signal.Ignored(syscall.SIGHUP) {
-		t.Skip("under nohup the daemon ignores a hangup, as it should")
+		t.Skip("under nohup the daemon survives its terminal, as it should")
 	}
 	t.Parallel()
 	db := database(t)
-	p := start(t, "--db", db)
-	p.signal(syscall.SIGHUP)
-	await(t, p.errs, `msg=stopping`)
-	assert.Zero(t, p.code())
+	cmd := program(t, "orchestrate", "--listen", "127.0.0.1:0", "--db", db)
+	cmd.Dir = t.TempDir()
+	f, err := pty.Start(cmd)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	for s := bufio.NewScanner(f); s.Scan() && !strings.Contains(s.Text(), "orreryd is ready"); {
+	}
+	require.NoError(t, f.Close())
+	require.NoError(t, cmd.Wait(), "it ends with 0")
 	verified(t, db)
+}
+
+func TestAHangupStopsOtherCommands(t *testing.T) {
+	if signal.Ignored(syscall.SIGHUP) {
+		t.Skip("under nohup a command ignores a hangup, as it should")
+	}
+	t.Parallel()
+	p := start(t, "--db", database(t))
+	def := write(t, "p.json", `{"name": "p", "phases": [{"name": "a", "manual": {}}]}`)
+	waits := begin(t, []string{"ORRERY_SERVER=" + p.url}, "pipeline", "start", "--definition", def, "--wait")
+	await(t, waits.errs, "is started")
+	waits.signal(syscall.SIGHUP)
+	assert.Equal(t, exitFailed, waits.code())
 }
 
 func TestAStopSettlesWhatDoesNotEnd(t *testing.T) {

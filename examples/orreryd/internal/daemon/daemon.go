@@ -40,25 +40,29 @@ type daemon struct {
 	audit    *audit.Log // nil: none
 	api      endpoint
 	page     endpoint // of the page, if it has an address of its own
+	reloads  *reloads
+	hangups  <-chan struct{} // tells to read all of reloads again; nil: nothing does
 }
 
-// newLogger writes to w as the configuration says.
-func newLogger(c config.Config, w io.Writer) (*slog.Logger, error) {
-	level, err := config.ParseLogLevel(c.LogLevel)
+// newLogger writes to w as the configuration says; its level may be changed.
+func newLogger(c config.Config, w io.Writer) (*slog.Logger, *slog.LevelVar, error) {
+	is, err := config.ParseLogLevel(c.LogLevel)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	level := new(slog.LevelVar)
+	level.Set(is)
 	o := &slog.HandlerOptions{Level: level}
 	if c.LogFormat == "json" {
-		return slog.New(slog.NewJSONHandler(w, o)), nil
+		return slog.New(slog.NewJSONHandler(w, o)), level, nil
 	}
-	return slog.New(slog.NewTextHandler(w, o)), nil
+	return slog.New(slog.NewTextHandler(w, o)), level, nil
 }
 
 // openDaemon gets everything that a daemon needs: the file, the tools, the
 // address. Nothing runs yet.
 func openDaemon(ctx context.Context, c config.Config, program string, log *slog.Logger) (_ *daemon, err error) {
-	d := &daemon{c: c, log: log, api: endpoint{what: "the HTTP API"}, page: endpoint{what: "the page"}}
+	d := &daemon{c: c, log: log, api: endpoint{what: "the HTTP API"}, page: endpoint{what: "the page"}, reloads: newReloads(log)}
 	d.hints = hints{program: program, server: func() string { return d.api.url() }}
 	defer func() {
 		if err != nil {
@@ -104,6 +108,7 @@ func openDaemon(ctx context.Context, c config.Config, program string, log *slog.
 		ScrubRate:              c.Engine.ScrubRecordsPerSecond,
 		HeartbeatEvery:         config.Seconds(c.Engine.HeartbeatSeconds).Truncate(time.Millisecond),
 		ShowCommand:            d.hints.show,
+		ApproveCommand:         d.hints.approve,
 		Logger:                 log,
 	}
 	if o.Secrets, err = c.NamedSecrets(); err != nil {
@@ -203,6 +208,7 @@ func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
 			})
 		}
 		ready()
+		wg.Go(func() { d.reloads.run(ctx, d.hangups) })
 	} else {
 		cancel()
 	}

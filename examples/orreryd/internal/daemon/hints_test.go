@@ -1,13 +1,17 @@
 package daemon
 
 import (
+	"context"
 	"testing"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
+	"github.com/orrery-go/orrery/shell/notify"
 )
 
 func TestTheCommandThatShowsAMachineCanBeTypedAsItIs(t *testing.T) {
@@ -32,4 +36,32 @@ func TestTheCommandThatShowsAMachineCanBeTypedAsItIs(t *testing.T) {
 	} {
 		assert.Equal(t, want, got)
 	}
+}
+
+func TestTheNoticeOfAnApprovalSaysOfWhatAndHowItIsAnswered(t *testing.T) {
+	var got []effects.Notify
+	n, err := notify.New(notify.Options{Channels: map[string]notify.Channel{"ops": notify.ChannelFunc(func(_ context.Context, n effects.Notify) error {
+		got = append(got, n)
+		return nil
+	})}})
+	require.NoError(t, err)
+	a := approvals{n, hints{program: "orreryd", server: func() string { return config.DefaultServer }}}
+	p := pipelineOf("default", "default")
+	p.Phase = core.Phase{Type: core.PhaseRunning, Name: "it's"}
+	p.Waiting.For = core.WaitApproval
+	other := p
+	other.Waiting.For = core.WaitEffect
+	for _, s := range []core.State{p, other} {
+		_, err := carry(t, a, s, effects.Notify{Title: "T", Message: "ship it?"})
+		require.NoError(t, err)
+	}
+	_, err = carry(t, a, p, effects.Notify{})
+	require.NoError(t, err)
+
+	how := `Phase "it's" of pipeline ` + p.ID.String() + " waits for it.\nApprove: orreryd pipeline approve " + p.ID.String() + ` 'it'\''s'` +
+		"\nReject:  orreryd pipeline reject " + p.ID.String() + ` 'it'\''s'`
+	require.Len(t, got, 3)
+	assert.Equal(t, effects.Notify{Title: "T", Message: "ship it?\n\n" + how}, got[0])
+	assert.Equal(t, effects.Notify{Title: "T", Message: "ship it?"}, got[1], "what a phase notifies of is as it was")
+	assert.Equal(t, how, got[2].Message)
 }

@@ -36,7 +36,7 @@ func (d *daemon) interpreters() (map[string]shell.Interpreter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("notify: %w", err)
 	}
-	out := map[string]shell.Interpreter{effects.LaneNotify: n}
+	out := map[string]shell.Interpreter{effects.LaneNotify: approvals{n, d.hints}}
 	if d.c.Workspace == "" {
 		out[effects.LaneSession], out[effects.LaneGit] = noWorkspace, noWorkspace
 		return out, nil
