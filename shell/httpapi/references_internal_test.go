@@ -134,11 +134,11 @@ var fieldRules = []struct{ rule, fields string }{
 	{"as in a request for each machine of the ids, which is served with all its checks", `Bulk.act Bulk.body Bulk.ids Bulk.status`},
 	{"said to the machine of the path", `
 		Approval.by Approval.comment BreakSlots.reason Checkpoint.message Evaluate.error Evaluate.output Heartbeat.output Heartbeat.progress
-		Heartbeat.session Heartbeat.status Input.text JobPause.reason Pause.reason PhaseComplete.result PhaseFail.error Purge.reason Purge.states Reason.reason Recover.action
+		Heartbeat.session Heartbeat.status Input.text JobPause.reason Pause.reason Silence.reason PhaseComplete.result PhaseFail.error Purge.reason Purge.states Reason.reason Recover.action
 		Recover.message Signal.name Signal.payload TaskComplete.output TaskFail.error`},
 	{"names no machine", `
 		SetEntry.file
-		Recurring.overlap RecurringPatch.missed RecurringPatch.overlap ScheduleOptions.missed
+		AlertRules.channel Recurring.overlap RecurringPatch.missed RecurringPatch.overlap ScheduleOptions.missed
 		Backfill.reason Calendar.description Calendar.name Calendar.timezone CalendarDate.date CalendarDate.name CalendarDate.to CalendarPatch.description
 		CalendarPatch.timezone CalendarWindow.days CalendarWindow.from CalendarWindow.name CalendarWindow.to
 		Action.action_type Action.label Action.labels CancelAction.mode Action.metadata ActionBatch.mode PushBatch.mode ApprovalPhase.channel ApprovalPhase.message CheckpointPhase.message
