@@ -24,7 +24,7 @@ func (a *app) importCommand() *cobra.Command {
 		a.importCrontab(), a.importKubernetes())
 }
 
-// importing are the flags of all imports, and what they do.
+// importingTo are the flags of all imports, and what they do.
 type importingTo struct {
 	a     *app
 	dir   string // --out
