@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -193,14 +194,68 @@ func (e *Engine) published(committed engine.Committed, ev effects.Event) effects
 	if !of.publishes(ev.Kind.Action) {
 		return ev
 	}
-	c := &commit{Committed: committed}
-	s, attrs := c.said(of, ev)
+	s, attrs := (&commit{Committed: committed}).said(of, ev)
 	if a, ok := s.(core.Action); ok {
 		attrs = append(attrs, endAttrs(a)...)
 	}
 	if of.announcesAsk(ev) {
 		attrs = append(append(attrs, slog.String("pipeline_id", ev.Source.ID.String())), e.approveAttrs(s)...)
 	}
+	return withMembers(ev, attrs)
+}
+
+// Detail gives an event that the bus has routed, to a queue say, as a reader wants to be told of it: its data also has
+// what a line of the log says of the machine that has announced it, such as its label, and, of an action that has
+// ended, how, with the end of its output. That is of the machine as it is now: of one that has gone on since, it tells
+// which one it is and not how it has ended. The machine is nil where it does not exist any more.
+func (e *Engine) Detail(ctx context.Context, ev effects.Event) (effects.Event, core.State, error) {
+	ref := effects.Ref{Kind: effects.Kind(ev.Source.Component), ID: ev.Source.ID}
+	of := observersByKind[ref.Kind]
+	if of.attrs == nil || ref.ID == uuid.Nil {
+		return ev, nil, nil
+	}
+	s, err := e.loop.Read(ctx, ref)
+	switch {
+	case errors.Is(notFound(err), ErrNotFound) || err == nil && s == nil:
+		return ev, nil, nil
+	case err != nil:
+		return ev, nil, err
+	}
+	attrs := of.attrs(s)
+	if of.announcesAsk(ev) {
+		attrs = append(append(attrs, slog.String("pipeline_id", ref.ID.String())), e.approveAttrs(s)...)
+	}
+	if a, ok := s.(core.Action); ok && endedThen(a, ev) {
+		attrs = append(attrs, endAttrs(a)...)
+		if output := lastOutput(a); output != "" {
+			attrs = append(attrs, slog.String("output", output))
+		}
+	}
+	return withMembers(ev, attrs), s, nil
+}
+
+// endedThen reports whether the end of an action, or of its last cycle, is the one that an event tells.
+func endedThen(a core.Action, ev effects.Event) bool {
+	if a.Status.Type.Terminal() {
+		return a.UpdatedAt == ev.Timestamp
+	}
+	return a.LastRun != nil && a.LastRun.FinishedAt == ev.Timestamp
+}
+
+// lastOutput is the end of what the last attempt of an action has printed, as far as that is kept.
+func lastOutput(a core.Action) string {
+	attempts := a.Attempts
+	if a.LastRun != nil && !a.Status.Type.Terminal() {
+		attempts = a.LastRun.Attempts
+	}
+	if len(attempts) == 0 {
+		return ""
+	}
+	return attempts[len(attempts)-1].Output
+}
+
+// withMembers adds attributes to the data of an event, where that has no members of their names.
+func withMembers(ev effects.Event, attrs []slog.Attr) effects.Event {
 	members := map[string]any{}
 	for _, a := range attrs {
 		members[a.Key] = a.Value.Any()

@@ -1,9 +1,11 @@
 // Package notify tells people things: it carries out [effects.Notify] by way of
-// channels, which are a webhook, a command, the desktop, the log, or an
-// embedder's own (003 Notify).
+// channels, which are a webhook, Slack, a command, the desktop, the log, e-mail (package mail)
+// or an embedder's own (003 Notify). Package relay has channels tell events of the bus, and
+// delivers later what a channel does not take now.
 //
-// notify.go has the interpreter with its channels by name, and that of the log; webhook.go
-// has the webhook, command.go the command and the desktop.
+// notify.go has the interpreter with its channels by name, and that of the log; message.go
+// what a channel is handed, notice.go what is said of an event, template.go how it is worded;
+// webhook.go has the webhook, slack.go Slack, command.go the command and the desktop.
 package notify
 
 import (
@@ -52,6 +54,12 @@ type Options struct {
 	// TimeLimit bounds one notification. Zero means [DefaultTimeLimit], negative
 	// means none besides the channel's own.
 	TimeLimit time.Duration
+	// Later is handed what a channel cannot take now: with it, a notification is carried out once
+	// it is told or, if Later gives no error, is going to be, as Later of package relay sees to;
+	// nil: it has failed, and the machine's own retries decide.
+	Later func(ctx context.Context, channel string, m Message) error
+	// Hints gives the commands that a notification of a machine ends with; nil: none.
+	Hints func(ctx context.Context, ref effects.Ref) []Hint
 }
 
 // Interpreter carries out notifications. It is safe for concurrent use and needs
@@ -60,11 +68,15 @@ type Interpreter struct {
 	channels  map[string]Channel
 	otherwise string
 	limit     time.Duration
+	later     func(ctx context.Context, channel string, m Message) error
+	hints     func(ctx context.Context, ref effects.Ref) []Hint
 }
 
 // New makes an Interpreter. The error names the option that cannot be right.
 func New(o Options) (*Interpreter, error) {
-	i := &Interpreter{channels: maps.Clone(o.Channels), otherwise: o.Default, limit: cmp.Or(o.TimeLimit, DefaultTimeLimit)}
+	i := &Interpreter{
+		channels: maps.Clone(o.Channels), otherwise: o.Default, limit: cmp.Or(o.TimeLimit, DefaultTimeLimit), later: o.Later, hints: o.Hints,
+	}
 	for _, name := range i.names() {
 		if name == "" {
 			return nil, errors.New("Channels: one has no name")
@@ -92,32 +104,88 @@ func (i *Interpreter) known() string {
 }
 
 // Carry carries out a notification of the machine ref. The result is
-// {"channel":"ops"}. An error that is an [*Error] tells by Permanent whether
-// trying again is pointless; an effect that is no notification is one.
+// {"channel":"ops"}, with "later":true where it was handed to [Options.Later]. An error that is
+// an [*Error] tells by Permanent whether trying again is pointless; an effect that is no
+// notification is one.
 func (i *Interpreter) Carry(ctx context.Context, ref effects.Ref, e effects.Outer) (json.RawMessage, error) {
 	n, ok := e.(effects.Notify)
 	if !ok {
 		return nil, &Error{Problem: fmt.Sprintf("%s asks for %T, which is no notification", ref, e), permanent: true}
 	}
-	name := cmp.Or(n.Channel, i.otherwise)
+	name, channel, err := i.channel(n.Channel)
+	if err != nil {
+		return nil, err
+	}
+	if i.hints != nil {
+		n.Message = withHints(n.Message, i.hints(ctx, ref))
+	}
+	var result struct {
+		Channel string `json:"channel"`
+		Later   bool   `json:"later,omitempty"`
+	}
+	result.Channel = name
+	if err := i.carry(ctx, channel, ref, n); err != nil {
+		permanent := shell.IsPermanent(err)
+		if permanent || i.later == nil || ctx.Err() != nil || i.later(ctx, name, MessageOf(ref, n)) != nil {
+			return nil, &Error{Channel: name, Problem: err.Error(), permanent: permanent, Err: err}
+		}
+		result.Later = true
+	}
+	return json.Marshal(result)
+}
+
+// Test has a channel tell a message, now and once; an empty name is that of the default one. It
+// gives the channel's name.
+func (i *Interpreter) Test(ctx context.Context, name string, m Message) (string, error) {
+	name, channel, err := i.channel(name)
+	if err != nil {
+		return name, err
+	}
+	ctx, cancel := i.limited(ctx)
+	defer cancel()
+	return name, Tell(ctx, channel, m)
+}
+
+// Names are those of all channels, in their order.
+func (i *Interpreter) Names() []string { return i.names() }
+
+// channel gives the channel of a name, or the default one.
+func (i *Interpreter) channel(name string) (string, Channel, error) {
+	name = cmp.Or(name, i.otherwise)
 	channel, ok := i.channels[name]
 	switch {
 	case !ok && name == "":
-		return nil, &Error{Problem: "the notification names no channel, and there is no default one: " + i.known(), permanent: true}
+		return name, nil, &Error{Problem: "the notification names no channel, and there is no default one: " + i.known(), permanent: true}
 	case !ok:
-		return nil, &Error{Channel: name, Problem: "there is no such channel: " + i.known(), permanent: true}
+		return name, nil, &Error{Channel: name, Problem: "there is no such channel: " + i.known(), permanent: true}
 	}
-	if i.limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, i.limit, fmt.Errorf("it reached the time limit of %v", i.limit))
-		defer cancel()
+	return name, channel, nil
+}
+
+// limited bounds one notification.
+func (i *Interpreter) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	if i.limit <= 0 {
+		return ctx, func() {}
 	}
-	if err := channel.Notify(ctx, n); err != nil {
-		return nil, &Error{Channel: name, Problem: err.Error(), permanent: shell.IsPermanent(err), Err: err}
+	return context.WithTimeoutCause(ctx, i.limit, fmt.Errorf("it reached the time limit of %v", i.limit))
+}
+
+// carry has a channel tell what a machine asks for.
+func (i *Interpreter) carry(ctx context.Context, c Channel, ref effects.Ref, n effects.Notify) error {
+	ctx, cancel := i.limited(ctx)
+	defer cancel()
+	if t, ok := c.(Teller); ok {
+		return t.Tell(ctx, MessageOf(ref, n))
 	}
-	return json.Marshal(struct {
-		Channel string `json:"channel"`
-	}{name})
+	return c.Notify(ctx, n)
+}
+
+// withHints adds commands to a message.
+func withHints(message string, hints []Hint) string {
+	for _, h := range hints {
+		message = strings.TrimSpace(message + "\n\nTo " + h.Does + ":\n    " + h.Line)
+	}
+	return message
 }
 
 // NewLog gives a channel that writes to a log; nil: the default one.

@@ -123,6 +123,7 @@ a second signal n.`,
 		&cobra.Group{ID: "client", Title: "With a running daemon:"},
 		&cobra.Group{ID: "file", Title: "With a database file:"},
 		&cobra.Group{ID: "runbook", Title: "With a runbook file:"},
+		&cobra.Group{ID: "import", Title: "From another program:"},
 	)
 	for group, commands := range map[string][]*cobra.Command{
 		"daemon": {a.orchestrateCommand(), a.configCommand(), a.versionCommand()},
@@ -133,6 +134,7 @@ a second signal n.`,
 		},
 		"file":    {a.replayCommand(), a.checkCommand(), a.quarantineCommand(), a.historyCommand(), a.compactCommand(), a.salvageCommand(), a.restoreCommand()},
 		"runbook": {a.runbookCommand()},
+		"import":  {a.importCommand()},
 	} {
 		for _, c := range commands {
 			c.GroupID = group
