@@ -7,6 +7,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/orrery-go/orrery/core"
@@ -115,6 +116,62 @@ type recurringTable struct {
 	BackoffMax     duration `toml:"backoff_max,omitempty"`
 	BackoffJitter  uint32   `toml:"backoff_jitter,omitempty" doc:"percent of the wait that may be cut off"`
 	NoRetry        []string `toml:"no_retry,omitempty" doc:"patterns of reasons after which no attempt follows"`
+
+	Alerts *alertsTable `toml:"alerts,omitempty" doc:"of what there is an alert"`
+}
+
+// alertsTable is the table "alerts" of a schedule: the words of [core.AlertRules.Set].
+type alertsTable struct {
+	Late    string `toml:"late,omitempty" doc:"a time has not begun so long after it, such as 10m"`
+	Missed  bool   `toml:"missed,omitempty" doc:"times passed without a dispatch"`
+	Stale   string `toml:"stale,omitempty" doc:"nothing has succeeded for so long, such as 26h, or since the schedule was made"`
+	Failing uint32 `toml:"failing,omitempty" doc:"so many have failed in a row"`
+	Slow    string `toml:"slow,omitempty" doc:"something runs for longer: 2h, or 3x for three times as long as usual, or both with a comma between"`
+	Channel string `toml:"channel,omitempty" doc:"channel of notifications that is told; default: the daemon's default one"`
+}
+
+func (t *alertsTable) rules(v *values) (r core.AlertRules) {
+	if t == nil {
+		return r
+	}
+	set := func(word, value string) {
+		if value == "" {
+			return
+		}
+		if err := r.Set(word, value); err != nil {
+			v.say("alerts."+word, "%s", err)
+		}
+	}
+	set("late", t.Late)
+	set("stale", t.Stale)
+	for part := range strings.SplitSeq(t.Slow, ",") {
+		set("slow", strings.TrimSpace(part))
+	}
+	if t.Failing > 0 {
+		set("failing", strconv.FormatUint(uint64(t.Failing), 10))
+	}
+	r.Missed, r.Channel = t.Missed, t.Channel
+	return r
+}
+
+func tableOfAlerts(r core.AlertRules) *alertsTable {
+	if r == (core.AlertRules{}) {
+		return nil
+	}
+	t := &alertsTable{Missed: r.Missed, Failing: r.Failing, Channel: r.Channel}
+	var slow []string
+	for _, rule := range r.Words() {
+		switch word, value, _ := strings.Cut(rule, "="); word {
+		case "late":
+			t.Late = value
+		case "stale":
+			t.Stale = value
+		case "slow":
+			slow = append(slow, value)
+		}
+	}
+	t.Slow = strings.Join(slow, ", ")
+	return t
 }
 
 // commandTool is the tool that "command" stands for, and commandInput its input.
@@ -134,7 +191,7 @@ func (t recurringTable) entry(name string, of core.Scope, v *values) shell.SetEn
 			StartsAt: v.time("starts_at", t.StartsAt), MaxExecutions: t.MaxExecutions, JitterSeconds: v.seconds("jitter", t.Jitter),
 			Calendars: t.Calendars, Missed: core.MissedPolicy(v.word("missed", t.Missed, t)), CatchUpSeconds: v.seconds("catch_up", t.CatchUp),
 			CatchUpLimit: t.CatchUpLimit, CatchUpSpacingSeconds: v.seconds("catch_up_spacing", t.CatchUpSpacing),
-			BufferLimit: t.BufferLimit, MaxWaitSeconds: v.seconds("max_wait", t.MaxWait),
+			BufferLimit: t.BufferLimit, MaxWaitSeconds: v.seconds("max_wait", t.MaxWait), Alerts: t.Alerts.rules(v),
 		},
 		Policy: core.RunPolicy{
 			OnInterrupt: core.OnInterrupt(v.word("on_interrupt", t.OnInterrupt, t)), OnFailure: core.OnFailure(v.word("on_failure", t.OnFailure, t)),
@@ -182,6 +239,7 @@ func tableOf(s core.RecurringSpec) recurringTable {
 		DST: string(o.DST), DayMatch: string(o.DayMatch), Calendars: o.Calendars, Overlap: string(s.Overlap), BufferLimit: o.BufferLimit,
 		MaxWait: ofSeconds(o.MaxWaitSeconds), Missed: string(o.Missed), CatchUp: ofSeconds(o.CatchUpSeconds), CatchUpLimit: o.CatchUpLimit,
 		CatchUpSpacing: ofSeconds(o.CatchUpSpacingSeconds), OnFailure: string(p.OnFailure), Timeout: ofMillis(p.TimeoutMS),
+		Alerts: tableOfAlerts(o.Alerts),
 	}
 	if t.Type == t.Tool {
 		t.Type = ""
@@ -372,7 +430,9 @@ func keysAt(path []string) []string {
 		if !ok {
 			return nil
 		}
-		t = f.Type
+		if t = f.Type; t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
 	}
 	if t.Kind() != reflect.Struct {
 		return nil

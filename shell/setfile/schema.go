@@ -42,6 +42,8 @@ func schemaOf(t reflect.Type) map[string]any {
 			s["required"] = required
 		}
 		return s
+	case reflect.Pointer:
+		return schemaOf(t.Elem())
 	case reflect.Map:
 		if t.Elem().Kind() == reflect.Interface {
 			return map[string]any{"type": "object"}

@@ -200,6 +200,9 @@ func TestAWrongFileIsToldWithLineAndKeyAndNothingIsRead(t *testing.T) {
 		{"a part of a second", "[recurring.a]\ncron = \"@daily\"\ncommand = [\"x\"]\njitter = \"5ms\"\n", `5ms is not a whole number of seconds, at least 0`},
 		{"a time", "[recurring.a]\ncron = \"@daily\"\ncommand = [\"x\"]\nends_at = \"tomorrow\"\n", `a.toml:4:1: recurring.a.ends_at: "tomorrow" is no time in RFC 3339`},
 		{"command beside input", "[recurring.a]\ncron = \"@daily\"\ncommand = [\"x\"]\ninput = {a = 1}\n", `a.toml:3:1: recurring.a.command: stands beside an input`},
+		{"an alert", "[recurring.a]\ncron = \"@daily\"\ncommand = [\"x\"]\n[recurring.a.alerts]\nslow = \"fast\"\n", `a.toml:5:1: recurring.a.alerts.slow: "fast" is no length of time in whole seconds`},
+		{"a multiple", "[recurring.a]\ncron = \"@daily\"\ncommand = [\"x\"]\n[recurring.a.alerts]\nslow = \"-2x\"\n", `a.toml:5:1: recurring.a.alerts.slow: "-2x" does not say how many times as long as usual is too long`},
+		{"an unknown alert", "[recurring.a]\ncron = \"@daily\"\ncommand = [\"x\"]\n[recurring.a.alerts]\nslaw = \"2h\"\n", `recurring.a.alerts.slaw: unknown key "slaw": use late, missed, stale, failing, slow, channel`},
 		{"a date in an input", "[recurring.a]\ncron = \"@daily\"\ntool = \"http\"\ninput = {a = [2026-01-01]}\n", `a.toml:4:1: recurring.a.input: input.a[0] is a date or a time, which JSON has not: write it as a text, in quotes`},
 		{"input_json", "[recurring.a]\ncron = \"@daily\"\ntool = \"http\"\ninput_json = \"{\"\n", `a.toml:4:1: recurring.a.input_json: is not valid JSON`},
 		{"a rate", "[queues.a]\nrate = \"many\"\n", `a.toml:2:1: queues.a.rate: "many" is no rate such as "100/1s"`},
@@ -335,6 +338,17 @@ func drawRecurring(t *rapid.T) core.RecurringSpec {
 		s.Calendars = []string{"c", "d"}
 		s.Policy.OnFailure = core.FailureRetry
 		s.Policy.Backoff = &core.Backoff{InitialMS: 1500, FactorPercent: 150, MaxMS: 60_000, JitterPercent: 10, NoRetry: []string{drawText(t, "pattern")}}
+	}
+	if rapid.Bool().Draw(t, "alerts") {
+		times, err := core.ParseMultiplier("1.5")
+		if err != nil {
+			t.Fatal(err)
+		}
+		factors := rapid.SampledFrom([]core.Multiplier{0, times, 2 * times})
+		s.Alerts = core.AlertRules{
+			LateSeconds: seconds.Draw(t, "late"), Missed: rapid.Bool().Draw(t, "missed"), StaleSeconds: seconds.Draw(t, "stale"), Failing: rapid.Uint32Range(0, 3).Draw(t, "failing"),
+			SlowSeconds: seconds.Draw(t, "slow"), SlowFactor: factors.Draw(t, "factor"), Channel: rapid.SampledFrom([]string{"", "ops"}).Draw(t, "channel"),
+		}
 	}
 	return s
 }
