@@ -172,6 +172,9 @@ func (s *Server) putJob(w http.ResponseWriter, r *http.Request, c *call) error {
 		if r.Header.Get("If-Match")+r.Header.Get("If-None-Match") != "" {
 			return failf(http.StatusBadRequest, "If-Match, If-None-Match: a dry run takes no condition")
 		}
+		if err := s.mayPlan(r, before); err != nil {
+			return err
+		}
 		return s.planJob(w, r, before, spec)
 	}
 	j, applied, err := s.engine.Jobs().Configure(r.Context(), spec)
@@ -223,6 +226,21 @@ func (s *Server) checkJob(ctx context.Context, t *Token, spec core.JobSpec) erro
 		return failf(http.StatusBadRequest, "%s", oneLine(err.Error()))
 	}
 	return nil
+}
+
+// mayPlan refuses to plan the change of a job that a set of files owns, unless that is taken over.
+func (s *Server) mayPlan(r *http.Request, before core.Job) error {
+	if before.Key == uuid.Nil || r.Header.Get(takeOverHeader) != "" {
+		return nil
+	}
+	owner, err := s.engine.Sets().Owner(r.Context(), before.Ref(), "")
+	if errors.Is(err, shell.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return failf(http.StatusConflict, "%s", owner.Refusal(nil))
 }
 
 // planJob shows what the job would be: its machine is pure, so that the event can be

@@ -73,6 +73,24 @@ func (s *Server) onRevision(ctx context.Context, rt route, r *http.Request) (con
 	return shell.WithShownRevision(ctx, revision, s.underKey), nil
 }
 
+// takeOverHeader lets an edit change what a set of files owns.
+const takeOverHeader = "Orrery-Take-Over"
+
+// onTakeOver reads whether an edit takes over what a set of files owns. What changes no definition refuses the header, as
+// [Server.onRevision] does.
+func onTakeOver(ctx context.Context, rt route, r *http.Request) (context.Context, error) {
+	given := r.Header.Values(takeOverHeader)
+	switch {
+	case len(given) == 0 || rt.method == http.MethodGet:
+		return ctx, nil
+	case rt.access&edits == 0:
+		return nil, failf(http.StatusBadRequest, "%s: %s %s takes nothing over: only PUT and DELETE of what has an ETag do", takeOverHeader, rt.method, rt.path)
+	case len(given) > 1 || given[0] != "true":
+		return nil, failf(http.StatusBadRequest, "%s: %s is not true: leave it out to change only what no set declares", takeOverHeader, clip(strings.Join(given, ", ")))
+	}
+	return shell.WithTakeOver(ctx), nil
+}
+
 func isRevision(s string) bool {
 	return len(s) == 32 && strings.Trim(s, "0123456789abcdef") == ""
 }

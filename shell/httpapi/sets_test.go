@@ -328,3 +328,73 @@ func TestTheLogOfRequestsHasWhoseSetWasApplied(t *testing.T) {
 	}, auditLog(t, a, "root", ""))
 	assert.NotContains(t, fmt.Sprint(auditEntries(t, a, "root", "")), "a.toml", "a reason that quotes what was sent is not kept")
 }
+
+// Each kind of thing that a set may own: its path, and an edit of it.
+var ownedEdits = []struct{ path, edit string }{
+	{"/v1/recurring/nightly", `{"description":"edited"}`},
+	{"/v1/jobs/report", `{"runner":"kubernetes","schedule":"0 10 * * *","pod_spec":{"containers":[{"name":"c"}]}}`},
+	{"/v1/workers/mailer", `{"queue":"mail","concurrency":3,"do":{"run":{"tool":"echo","input":"${item}"}}}`},
+	{"/v1/queues/mail", `{"concurrency":3}`},
+	{"/v1/subscribers/on-failure", `{"match":{"category":"action"},"do":{"wake_worker":{"namespace":"ns","tenant":"t1","name":"mailer"}}}`},
+	{"/v1/calendars/closed", `{"description":"edited"}`},
+}
+
+func takeOver(r *http.Request) { r.Header.Set("Orrery-Take-Over", "true") }
+
+func TestAnEditChangesWhatASetOwnsOnlyIfItTakesOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := declaredSets(t, httpapi.TenantLimits{})
+		entries := slices.Clone(entryOfEach)
+		entries[0] = nightly("nightly", "") // which names no calendar, so that that can be deleted
+		require.Equal(t, http.StatusOK, a.applySet("root", "", entries...).status)
+		for i, row := range ownedEdits {
+			for _, method := range []string{"PUT", "DELETE"} {
+				var body any
+				if method == "PUT" {
+					body = row.edit
+				}
+				got := a.do(method, row.path, body, bearer("root"))
+				assert.Equal(t, http.StatusConflict, got.status, "%s %s: %s", method, row.path, got.body)
+				assert.Contains(t, got.errorText(), `the set "ours" declares it, in `)
+			}
+			got := a.do("PUT", row.path, row.edit, bearer("root"), takeOver)
+			assert.Equal(t, http.StatusOK, got.status, "%s: %s", row.path, got.body)
+			assert.Len(t, declaredBy(t, a, "root", ""), len(ownedEdits)-i-1, "%s belongs to no set any more", row.path)
+			assert.Equal(t, http.StatusOK, a.do("PUT", row.path, row.edit, bearer("root")).status, "anybody may edit it now")
+		}
+		require.Len(t, changesOf(t, a.applySet("root", "", entries...)), len(ownedEdits), "the set declares them again")
+		assert.Len(t, declaredBy(t, a, "root", ""), len(ownedEdits))
+		for _, row := range ownedEdits {
+			got := a.do("DELETE", row.path, nil, bearer("root"), takeOver)
+			assert.Less(t, got.status, 300, "%s: %s", row.path, got.body)
+		}
+		assert.Empty(t, declaredBy(t, a, "root", ""))
+	})
+}
+
+func TestWhatIsNotTakenOverRefusesToBe(t *testing.T) {
+	a := start(t, setup{api: withJobs})
+	require.Equal(t, http.StatusOK, a.do("POST", "/v1/sets/ours", `{"entries":[{"file":"j.toml","job":{"id":"j","schedule":"0 9 * * *","pod_spec":{"containers":[{}]}}}]}`).status)
+	require.Equal(t, http.StatusOK, a.do("PUT", "/v1/queues/q", `{}`).status)
+	for _, row := range []struct {
+		method, path string
+		body         any
+		header       []string
+		want         string
+	}{
+		{"POST", "/v1/queues/q/pause", nil, []string{"true"}, "Orrery-Take-Over: POST /v1/queues/{name}/pause takes nothing over: only PUT and DELETE of what has an ETag do"},
+		{"POST", "/v1/sets/ours", `{"entries":[]}`, []string{"true"}, "Orrery-Take-Over: POST /v1/sets/{name} takes nothing over: only PUT and DELETE of what has an ETag do"},
+		{"PUT", "/v1/queues/q", `{}`, []string{"yes"}, "Orrery-Take-Over: yes is not true: leave it out to change only what no set declares"},
+		{"DELETE", "/v1/queues/q", nil, []string{"true", "true"}, "Orrery-Take-Over: true, true is not true: leave it out to change only what no set declares"},
+	} {
+		got := a.do(row.method, row.path, row.body, func(r *http.Request) { r.Header["Orrery-Take-Over"] = row.header })
+		assert.Equal(t, http.StatusBadRequest, got.status, "%s %v", row.path, row.header)
+		assert.Equal(t, row.want, got.errorText())
+	}
+	assert.Equal(t, http.StatusOK, a.do("GET", "/v1/queues/q", nil, takeOver).status, "a read changes nothing")
+
+	dry := "/v1/jobs/j?dry_run=true"
+	assert.Equal(t, `the set "ours" declares it, in j.toml: change it there and apply the set, or take it over`, a.do("PUT", dry, plainJobEvery("0 8 * * *")).errorText())
+	assert.Contains(t, a.do("PUT", dry, plainJobEvery("0 8 * * *"), takeOver).body, `"would":"update"`)
+	assert.Len(t, declaredBy(t, a, "", ""), 1, "a dry run takes nothing over")
+}
