@@ -50,7 +50,7 @@ var _ JobService = (*jobs.Service)(nil)
 func (s *Server) jobRoutes() []route {
 	return []route{
 		{"GET", "/v1/jobs", anyToken | lists, s.jobs().page(s, "jobs")},
-		{"GET", "/v1/jobs/{id}", anyToken, s.onJob(s.getJob)},
+		{"GET", "/v1/jobs/{id}", anyToken, serveChange(byJob, shownWith(s.jobDetail, s.ownerOfJob), s.getJob)},
 		{"PUT", "/v1/jobs/{id}", writingToken | edits, s.putJob},
 		{"DELETE", "/v1/jobs/{id}", writingToken | edits, serveBody(s, byJob, true, s.deleteJob)},
 		{"POST", "/v1/jobs/{id}/trigger", writingToken, serveBody(s, byJob, true, s.triggerJob)},
@@ -123,6 +123,11 @@ func (s *Server) jobDetail(ctx context.Context, j core.Job) (wire.Job, error) {
 	return wire.Job{
 		Job: j, Active: append([]core.ActiveRun{}, j.Active...), NextTimes: j.NextTimes(s.now(), calendars), Warnings: j.Warnings(),
 	}, err
+}
+
+func (s *Server) ownerOfJob(ctx context.Context, j *wire.Job) (err error) {
+	j.Declared, err = s.declaredBy(ctx, j.Ref(), "")
+	return err
 }
 
 // putJob makes a job, or gives it a new configuration: what the body leaves out has

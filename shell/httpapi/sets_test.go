@@ -135,6 +135,15 @@ func TestASetOfEachKindIsMadeOnceAndBelongsToItsFiles(t *testing.T) {
 		assert.Equal(t, `kind: "queues" is unknown: use calendar, job, queue, recurring, subscriber, worker`,
 			a.do("GET", "/v1/sets?kind=queues", nil, bearer("root")).errorText())
 
+		for i, row := range ownedEdits {
+			got := a.do("GET", row.path, nil, bearer("root")).body
+			file := []string{"a", "j", "w", "b", "s", "c"}[i]
+			assert.Contains(t, got, fmt.Sprintf(`"declared":{"set":"ours","file":"%s.toml","since":"2000-01-01T00:00:00.000Z"}`, file), row.path)
+			assert.NotContains(t, a.do("GET", row.path[:strings.LastIndexByte(row.path, '/')]+"?namespace=default&tenant=default", nil, bearer("root")).body, `"declared":{`, row.path)
+		}
+		require.Equal(t, http.StatusOK, a.do("PUT", "/v1/queues/other", `{}`, bearer("root")).status)
+		assert.NotContains(t, a.do("GET", "/v1/queues/other", nil, bearer("root")).body, "declared")
+
 		got = a.do("PUT", "/v1/queues/mail", `{}`, bearer("root"))
 		assert.Equal(t, http.StatusConflict, got.status)
 		assert.Equal(t, `the set "ours" declares it, in b.toml: change it there and apply the set, or take it over`, got.errorText())

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 // machine is what the commands about one kind of machine share.
@@ -111,7 +112,26 @@ func (m machine[S]) print(raw json.RawMessage, s S) error {
 	if m.a.form == formName {
 		return m.a.printNames([]string{m.id(s)})
 	}
-	return m.a.print(raw, m.view(s))
+	v := m.view(s)
+	if by := declaredBy(raw); by != "" {
+		v.fields = append(v.fields, [2]string{"declared", by})
+	}
+	return m.a.print(raw, v)
+}
+
+// declaredBy says which set of files owns what an answer shows; "" if none does.
+func declaredBy(raw json.RawMessage) string {
+	var of struct {
+		Declared *wire.DeclaredBy `json:"declared"`
+	}
+	if json.Unmarshal(raw, &of) != nil || of.Declared == nil {
+		return ""
+	}
+	by := "by " + of.Declared.Set
+	if of.Declared.File != "" {
+		by += " in " + of.Declared.File
+	}
+	return by
 }
 
 // saying is the command of a verb whose answer says less than a sentence does.

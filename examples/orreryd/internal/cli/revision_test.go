@@ -70,6 +70,7 @@ func TestWhatASetOwnsIsChangedByWhoTakesItOver(t *testing.T) {
 		{"subscriber", "declare", "q", "--match", `{"category":"b"}`, "--do", `{"push":{"name":"q"}}`}, words("subscriber delete q"),
 	} {
 		apply()
+		assert.Regexp(t, `declared +by ours in a\.toml`, p.ok(row[0], "show", "q"))
 		r := p.do(row...)
 		assert.Equal(t, exitFailed, r.code, "%v: %s", row, r.out)
 		assert.Contains(t, r.err, `the set "ours" declares it, in a.toml`, row)
