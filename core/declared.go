@@ -1,7 +1,6 @@
 package core
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 
@@ -11,7 +10,7 @@ import (
 )
 
 // Declaration says of an input that it comes from a set of files, which owns what it defines (G17):
-// schedules, jobs, queues, workers, calendars and subscribers.
+// schedules, jobs, queues, semaphores, workers, calendars and subscribers.
 type Declaration struct {
 	// Set is the set's name; empty: whoever edits takes over what a set has declared, and it belongs
 	// to no set any more.
@@ -32,7 +31,7 @@ type Declared struct {
 	Kind      effects.Kind `json:"kind"`           // of the machine
 	Machine   uuid.UUID    `json:"machine"`        // its id
 	Part      string       `json:"part,omitempty"` // the name of a subscriber of the bus
-	Name      string       `json:"name,omitempty"` // what it is called, of each kind
+	Name      string       `json:"name"`           // for the reader: what the set calls it
 	Set       string       `json:"set"`
 	File      string       `json:"file"`
 	Since     Time         `json:"since"` // when the set began to own it
@@ -75,10 +74,18 @@ func defines(e Event) bool {
 	case RecurringUpdate:
 		return !e.Patch.onlyEnables()
 	case RecurringCreate, RecurringDelete, JobApply, JobDelete, QueueCreate, QueueConfigure, QueueDelete, WorkerConfigure, WorkerDelete,
-		CalendarCreate, CalendarUpdate, CalendarDelete, BusSubscribe, BusUnsubscribe:
+		CalendarCreate, CalendarUpdate, CalendarDelete, SemaphoreConfigure, BusSubscribe, BusUnsubscribe:
 		return true
 	}
 	return false
+}
+
+// ends reports whether an event leaves nothing of what it is about, or nothing that is declared.
+func ends(after State, e Event) bool {
+	if c, ok := e.(SemaphoreConfigure); ok && c.Slots == 0 {
+		return true
+	}
+	return RevisionBefore(after, e) == NoRevision
 }
 
 // onlyEnables reports whether a patch does no more than enable or disable.
@@ -101,21 +108,23 @@ func partOf(e Event) string {
 	return ""
 }
 
-// declaredName is what files call a machine.
-func declaredName(s State) string {
+// nameOf gives the name by which files declare a machine, or the subscriber that an event is about.
+func nameOf(s State, e Event) string {
 	switch s := s.(type) {
 	case RecurringAction:
 		return s.Name
 	case Job:
-		return s.ID
+		return s.JobSpec.ID
 	case Queue:
+		return s.Name
+	case Semaphore:
 		return s.Name
 	case Worker:
 		return s.Name
 	case Calendar:
 		return s.Name
 	}
-	return ""
+	return partOf(e)
 }
 
 // declare keeps who owns what an event from outside has defined. refused says of an event that
@@ -136,15 +145,15 @@ func (t *Batch) declare(to effects.Ref, before, after State, e Event) (refused *
 		return &effects.Refused{To: to, Event: e.EventType(), Code: effects.CodeConflict, Reason: had.Refusal(by)}, nil
 	}
 	switch {
-	case RevisionBefore(after, e) == NoRevision || by == nil || by.Set == "":
+	case ends(after, e) || by == nil || by.Set == "":
 		if known {
 			r.drop(KindDeclared, ref.ID)
 		}
 	default:
 		of := ScopeOf(after)
 		is := Declared{
-			ID: ref.ID, Kind: to.Kind, Machine: to.ID, Part: partOf(e), Namespace: of.Namespace, Tenant: of.Tenant,
-			Name: cmp.Or(partOf(e), declaredName(after)), Set: by.Set, File: by.File, Since: t.clock.Now,
+			ID: ref.ID, Kind: to.Kind, Machine: to.ID, Part: partOf(e), Name: nameOf(after, e), Namespace: of.Namespace, Tenant: of.Tenant,
+			Set: by.Set, File: by.File, Since: t.clock.Now,
 		}
 		if owned && had.Set == is.Set {
 			is.Since = had.Since

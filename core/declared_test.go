@@ -13,7 +13,7 @@ import (
 
 // declarations are what a set may own: how each is made, changed and ended, and by which name the bus knows it.
 func declarations() []struct {
-	what               string
+	what, name         string
 	to                 effects.Ref
 	part               string
 	make, change, drop core.Event
@@ -31,28 +31,32 @@ func declarations() []struct {
 	subscriber2 := subscriber
 	subscriber2.Match.Action = "failed"
 	return []struct {
-		what               string
+		what, name         string
 		to                 effects.Ref
 		part               string
 		make, change, drop core.Event
 		others             []core.Event
 	}{
 		{
-			"a recurring action", effects.Ref{Kind: core.KindRecurring, ID: id(1)}, "",
+			"a recurring action", "nightly", effects.Ref{Kind: core.KindRecurring, ID: id(1)}, "",
 			core.RecurringCreate{Spec: spec}, core.RecurringUpdate{Patch: core.RecurringPatch{Description: &described}}, core.RecurringDelete{},
 			[]core.Event{core.RecurringPause{}, core.RecurringResume{}, core.RecurringTrigger{}, core.RecurringSkipNext{}, core.RecurringUpdate{Patch: core.RecurringPatch{Enabled: &off}}},
 		},
-		{"a job", core.JobRef("n", "t", "report"), "", core.JobApply{Spec: job}, core.JobApply{Spec: job2}, core.JobDelete{}, []core.Event{core.JobPause{By: "me"}, core.JobResume{}}},
+		{"a job", "report", core.JobRef("n", "t", "report"), "", core.JobApply{Spec: job}, core.JobApply{Spec: job2}, core.JobDelete{}, []core.Event{core.JobPause{By: "me"}, core.JobResume{}}},
 		{
-			"a queue", core.QueueRef("n", "t", "q"), "", core.QueueCreate{Namespace: "n", Tenant: "t", Name: "q"},
+			"a queue", "q", core.QueueRef("n", "t", "q"), "", core.QueueCreate{Namespace: "n", Tenant: "t", Name: "q"},
 			core.QueueConfigure{Config: core.QueueConfig{Concurrency: 3}}, core.QueueDelete{}, []core.Event{core.QueuePause{}, core.QueueResume{}},
 		},
-		{"a worker", core.WorkerRef("n", "t", "w"), "", core.WorkerConfigure{Spec: worker}, core.WorkerConfigure{Spec: worker2}, core.WorkerDelete{}, []core.Event{core.WorkerPause{}, core.WorkerResume{}}},
+		{"a worker", "w", core.WorkerRef("n", "t", "w"), "", core.WorkerConfigure{Spec: worker}, core.WorkerConfigure{Spec: worker2}, core.WorkerDelete{}, []core.Event{core.WorkerPause{}, core.WorkerResume{}}},
 		{
-			"a calendar", core.CalendarRef("n", "t", "c"), "", core.CalendarCreate{Spec: core.CalendarSpec{Namespace: "n", Tenant: "t", Name: "c"}},
+			"a calendar", "c", core.CalendarRef("n", "t", "c"), "", core.CalendarCreate{Spec: core.CalendarSpec{Namespace: "n", Tenant: "t", Name: "c"}},
 			core.CalendarUpdate{Patch: core.CalendarPatch{Description: &described}}, core.CalendarDelete{}, nil,
 		},
-		{"a subscriber", core.BusRef(), "s", core.BusSubscribe{Subscriber: subscriber}, core.BusSubscribe{Subscriber: subscriber2}, core.BusUnsubscribe{Name: "s"}, nil},
+		{
+			"a semaphore", "s", core.SemaphoreRef("n", "t", "s"), "", core.SemaphoreConfigure{Namespace: "n", Tenant: "t", Name: "s", Slots: 2},
+			core.SemaphoreConfigure{Namespace: "n", Tenant: "t", Name: "s", Slots: 3}, core.SemaphoreConfigure{Namespace: "n", Tenant: "t", Name: "s"}, nil,
+		},
+		{"a subscriber", "s", core.BusRef(), "s", core.BusSubscribe{Subscriber: subscriber}, core.BusSubscribe{Subscriber: subscriber2}, core.BusUnsubscribe{Name: "s"}, nil},
 	}
 }
 
@@ -79,6 +83,7 @@ func TestWhatASetDeclaresIsChangedByThatSetAlone(t *testing.T) {
 				own, _ := s.(core.Declared)
 				if own.Set != "" {
 					assert.Equal(t, d.to, own.Of())
+					assert.Equal(t, d.name, own.Name)
 				}
 				return own.Set
 			}

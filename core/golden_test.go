@@ -114,7 +114,9 @@ func goldenStates() []core.State {
 	held, _ := core.Dedup{}.Apply(core.DedupClaim{Create: goldenActionSpec()}, clock)
 	name := core.NamedRef(core.KindRecurring, "notifications", "tenant-1", "weekday-digest")
 	named := goldenRecurring("weekday-digest")
-	out := []core.State{named, core.Named{ID: name.ID, Kind: core.KindRecurring, Name: "weekday-digest", Holder: id(9)}, goldenDeclared(), pending, running, again, bare, completed, failed, cancelled, stopping, waiting, cycled, recurring, fired, paused, whole, closed, full, core.Occurrence{ID: id(6)}, goldenEntryOfLedger(), held}
+	alerting := named
+	alerting.ID, alerting.Name, alerting.Alerts = id(4), "nightly", allAlerts
+	out := []core.State{named, alerting, core.Named{ID: name.ID, Kind: core.KindRecurring, Name: "weekday-digest", Holder: id(9)}, goldenDeclared(), pending, running, again, bare, completed, failed, cancelled, stopping, waiting, cycled, recurring, fired, paused, whole, closed, full, core.Occurrence{ID: id(6)}, goldenEntryOfLedger(), held}
 	for _, kind := range kinds {
 		if k, ok := kits[kind]; ok {
 			out = append(out, k.states()...)

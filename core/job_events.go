@@ -78,6 +78,10 @@ type (
 		Error    string             `json:"error"`
 		RanMS    int64              `json:"ran_ms,omitempty"` // how long its pods ran; 0: none did
 	}
+	// JobRunBegan says that the pod of a run runs. Runs of jobs that have alerts send it.
+	JobRunBegan struct {
+		Run uuid.UUID `json:"run"`
+	}
 )
 
 func (JobApply) jobEvent()    {}
@@ -90,6 +94,7 @@ func (JobSkipNext) jobEvent() {}
 func (JobKill) jobEvent()     {}
 func (JobAdmit) jobEvent()    {}
 func (JobRunEnded) jobEvent() {}
+func (JobRunBegan) jobEvent() {}
 func (ChildEnded) jobEvent()  {}
 
 func (e JobTrigger) owner() Owner { return e.Owner }
@@ -128,6 +133,7 @@ func (JobSkipNext) EventType() string { return "skip_next" }
 func (JobKill) EventType() string     { return "kill" }
 func (JobAdmit) EventType() string    { return "admit" }
 func (JobRunEnded) EventType() string { return "run_ended" }
+func (JobRunBegan) EventType() string { return "run_began" }
 
 func (e JobApply) informed(absences []Absence) Event { return JobApply{e.Spec, absences} }
 func (JobDue) informed(absences []Absence) Event     { return JobDue{absences} }
@@ -156,4 +162,5 @@ func (e JobRunEnded) stored() Event {
 var jobEvents = []eventType{
 	event[JobApply](), event[JobDue](), event[JobTrigger](), event[JobPause](), event[JobResume](), event[JobDelete](),
 	event[JobSkipNext](), event[JobKill](), event[JobAdmit](), event[JobRunEnded](), event[ChildEnded](), event[BackfillTime](),
+	event[JobRunBegan](),
 }

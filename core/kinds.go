@@ -25,6 +25,8 @@ const (
 	KindScheduler    effects.Kind = "scheduler"
 	KindCalendar     effects.Kind = "calendar"
 	KindBackfill     effects.Kind = "backfill"
+	KindAlert        effects.Kind = "alert"
+	KindDigest       effects.Kind = "digest"
 )
 
 // Kinds of what a [Queue] keeps as records of their own. They take no events: the
@@ -162,6 +164,10 @@ var kindTable = []kind{ // read-only: a table
 		name: KindBackfill, events: backfillEvents, due: BackfillDue{}, expire: BackfillExpire{},
 		statuses: statusTerms(BackfillRunning, BackfillCompleted, BackfillCancelled),
 	}),
+	machine[Alert, AlertEvent]("an alert", kind{
+		name: KindAlert, events: alertEvents, due: AlertDue{}, statuses: statusTerms(AlertOpen, AlertQuiet),
+	}),
+	machine[Digest, DigestEvent]("a digest", kind{name: KindDigest, events: digestEvents, due: DigestDue{}, outer: &effectEvents}),
 	machine[Bus, BusEvent]("a bus", kind{name: KindBus, events: busEvents}),
 	machine[Queue, QueueEvent]("a queue", kind{
 		name: KindQueue, events: queueEvents, due: QueueDue{}, statuses: []string{QueueStatusTerm(false), QueueStatusTerm(true)},

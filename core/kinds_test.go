@@ -35,6 +35,8 @@ var wantKinds = []struct {
 	{kind: core.KindSemaphore, due: core.SemaphoreDue{}},
 	{kind: core.KindCalendar},
 	{kind: core.KindBackfill, due: core.BackfillDue{}, expire: core.BackfillExpire{}},
+	{kind: core.KindAlert, due: core.AlertDue{}},
+	{kind: core.KindDigest, due: core.DigestDue{}, outer: "effect"},
 	{kind: core.KindBus},
 	{kind: core.KindQueue, due: core.QueueDue{}},
 	{kind: core.KindQueueItem, scanned: true},

@@ -384,6 +384,11 @@ func (t *pipelineTransition) phase() PhaseDef { return t.Definition.Phases[t.at]
 // waitsFor reports whether a phase runs and waits for that.
 func (t *pipelineTransition) waitsFor(what WaitFor) bool { return t.running() && t.Waiting.For == what }
 
+// AwaitsApproval reports whether the running phase waits for a person who approves it or rejects it.
+func (p Pipeline) AwaitsApproval() bool {
+	return p.Phase.Type == PhaseRunning && p.Waiting.For == WaitApproval
+}
+
 // running reports whether a phase of the definition runs.
 func (t *pipelineTransition) running() bool { return t.at >= 0 && t.Phase.Type == PhaseRunning }
 

@@ -254,9 +254,15 @@ func (t *pipelineTransition) beginSignal(d SignalPhase) outcome {
 	return outcome{result: payload}
 }
 
-// beginApproval waits for a person, and notifies one if the phase says so.
+// approvalRules are the first that announce that a phase waits for an approval.
+const approvalRules = 13
+
+// beginApproval waits for a person: it announces so, and notifies one if the phase says so.
 func (t *pipelineTransition) beginApproval(d ApprovalPhase) outcome {
 	t.Waiting.For, t.Waiting.Name = WaitApproval, d.Message
+	if !t.clock.Rules.before(approvalRules) {
+		t.announce("approval", announcementTexts("phase", t.Phase.Name, "message", d.Message))
+	}
 	if d.Notify {
 		t.request(&t.Pending, effects.Notify{
 			N: t.Pending.next(), Title: "Approval needed: " + t.childLabel(), Message: d.Message, Channel: d.Channel,

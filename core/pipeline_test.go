@@ -3,6 +3,7 @@ package core_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -377,4 +378,20 @@ func TestAPipelineOfAnotherTenantIsAsIfItWereNotThere(t *testing.T) {
 	assert.Equal(t, effects.CodeNotFound, refusal(effs).Code)
 	_, effs = p.Apply(core.PipelineWatch{Owner: owner, Tenant: "a"}, core.Clock{Now: start})
 	assert.Nil(t, refusal(effs))
+}
+
+// Rules before 13 announced no approval: what they have decided is replayed as it was.
+func TestAnApprovalIsAnnouncedByTheRulesOf13(t *testing.T) {
+	for rules, want := range map[core.Rules]bool{12: false, 13: true, 0: true} {
+		p, _ := core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{
+			ID: id(1), Definition: core.PipelineDef{Name: "p", Phases: []core.PhaseDef{{Name: "ask", Approval: &core.ApprovalPhase{Message: "sure?"}}}},
+		}}, core.Clock{Now: start, Rules: rules})
+		p, effs := p.Apply(core.PipelineDue{}, core.Clock{Now: start, Rules: rules})
+		require.True(t, p.AwaitsApproval())
+		announced := slices.ContainsFunc(effs, func(e effects.Effect) bool {
+			emit, ok := e.(effects.Emit)
+			return ok && emit.Event.Kind == effects.KindPipelineApproval
+		})
+		assert.Equal(t, want, announced, "rules %d", rules)
+	}
 }

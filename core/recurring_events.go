@@ -230,6 +230,7 @@ func PatchTo(s RecurringSpec) RecurringPatch {
 			DST: &o.DST, DayMatch: &o.DayMatch, StartsAt: &starts, MaxExecutions: &o.MaxExecutions, JitterSeconds: &o.JitterSeconds,
 			Calendars: &o.Calendars, Missed: &o.Missed, CatchUpSeconds: &o.CatchUpSeconds, CatchUpLimit: &o.CatchUpLimit,
 			CatchUpSpacingSeconds: &o.CatchUpSpacingSeconds, BufferLimit: &o.BufferLimit, MaxWaitSeconds: &o.MaxWaitSeconds,
+			Alerts: &o.Alerts,
 		},
 	}.withoutNilMaps()
 }

@@ -114,7 +114,7 @@ func (c Calendar) definition() any { return c.CalendarSpec }
 
 func (s Semaphore) definition() any {
 	return struct {
-		Total      uint32
-		Configured bool
+		Slots    uint32 `json:"slots"`
+		Declared bool   `json:"declared"`
 	}{s.Total, s.Configured}
 }

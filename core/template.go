@@ -278,10 +278,12 @@ func (x *expander) give(field string, n int, err error) {
 	x.keep(field, err)
 }
 
-// refChecker looks for references that can never be filled in.
+// refChecker looks for references that can never be filled in: to names that are not known. With used it
+// notes the names instead.
 type refChecker struct {
 	firstError
 	known map[string]bool
+	used  map[string]bool
 }
 
 func (x *refChecker) text(field, s string) string {
@@ -337,6 +339,10 @@ func (x *refChecker) reference(ref string) error {
 		return err
 	}
 	name, _, _ := strings.Cut(ref, ".")
+	if x.used != nil {
+		x.used[name] = true
+		return nil
+	}
 	if !x.known[name] {
 		return fmt.Errorf("${%s}: %q is neither an input nor the output of an earlier phase", clip(ref), clip(name))
 	}

@@ -481,6 +481,9 @@ func TestTheHTTPPagesHaveEveryRouteParameterFieldAndStatus(t *testing.T) {
 func TestTheHTTPPageHasEveryMetric(t *testing.T) {
 	names, err := filepath.Glob(filepath.Join(root, "shell", "httpapi", "*.go"))
 	require.NoError(t, err)
+	own, err := filepath.Glob(filepath.Join(root, "examples", "orreryd", "internal", "daemon", "*.go"))
+	require.NoError(t, err)
+	names = append(names, own...)
 	var metrics []string
 	literal := regexp.MustCompile(`"((?:orrery|recurring)_[a-z_]+)", *(?:Help: *)?"`)
 	for _, name := range names {

@@ -6,8 +6,9 @@ package effects
 var (
 	KindPipelineBlocked  = EventKind{Category: "pipeline", Action: "blocked"} // data: reason
 	KindPipelineStarted  = EventKind{Category: "pipeline", Action: "started"}
-	KindPipelinePhase    = EventKind{Category: "pipeline", Action: "phase"} // data: phase
-	KindPipelineRetry    = EventKind{Category: "pipeline", Action: "retry"} // data: phase
+	KindPipelinePhase    = EventKind{Category: "pipeline", Action: "phase"}    // data: phase
+	KindPipelineApproval = EventKind{Category: "pipeline", Action: "approval"} // a phase waits for one; data: phase, message
+	KindPipelineRetry    = EventKind{Category: "pipeline", Action: "retry"}    // data: phase
 	KindPipelineComplete = EventKind{Category: "pipeline", Action: "complete"}
 	KindPipelineFailed   = EventKind{Category: "pipeline", Action: "failed"} // data: phase, error
 
@@ -41,7 +42,7 @@ func Custom(category, action string) EventKind {
 func ReservedCategory(category string) bool {
 	switch category {
 	case "action", "recurring", "occurrence", "dedup", "pipeline", "task", "queue", "strategy",
-		"worker", "lock", "semaphore", "bus", "system", "session", "git", "job", "run", "orchestrator", "scheduler":
+		"worker", "lock", "semaphore", "bus", "system", "session", "git", "job", "run", "orchestrator", "scheduler", "alert":
 		return true
 	}
 	return false
@@ -56,9 +57,10 @@ func Announced() []EventKind {
 		actions  []string
 	}{
 		{"action", []string{"cancelled", "completed", "failed", "retry"}},
+		{"alert", []string{"cleared", "raised", "undelivered"}},
 		{"job", []string{"cancelled", "created", "deleted", "expired", "missed", "paused", "resumed", "run_refused", "skip_next", "skipped", "triggered", "updated"}},
 		{"lock", []string{"acquired", "broken", "expired", "released"}},
-		{"pipeline", []string{"blocked", "cancelled", "checkpoint", "complete", "failed", "phase", "refused", "retry", "signal", "started"}},
+		{"pipeline", []string{"approval", "blocked", "cancelled", "checkpoint", "complete", "failed", "phase", "refused", "retry", "signal", "started"}},
 		{"queue", []string{"complete", "dead", "fail", "push", "ready", "take"}},
 		{"recurring", []string{
 			"cancelled", "created", "deleted", "dispatched", "expired", "missed", "no_next", "paused", "resumed", "skip_next", "skipped", "updated", "wait_expired",

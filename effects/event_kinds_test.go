@@ -11,7 +11,7 @@ import (
 func TestTheKindsOf003AreWrittenAsItWritesThem(t *testing.T) {
 	for want, kind := range map[string]effects.EventKind{
 		"pipeline:started": effects.KindPipelineStarted, "pipeline:phase": effects.KindPipelinePhase,
-		"pipeline:blocked": effects.KindPipelineBlocked, "pipeline:retry": effects.KindPipelineRetry,
+		"pipeline:blocked": effects.KindPipelineBlocked, "pipeline:retry": effects.KindPipelineRetry, "pipeline:approval": effects.KindPipelineApproval,
 		"pipeline:complete": effects.KindPipelineComplete, "pipeline:failed": effects.KindPipelineFailed,
 		"task:started": effects.KindTaskStarted, "task:stuck": effects.KindTaskStuck, "task:recovered": effects.KindTaskRecovered, "task:complete": effects.KindTaskComplete,
 		"task:restarting": effects.KindTaskRestarting, "task:failed": effects.KindTaskFailed,

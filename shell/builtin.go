@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -185,6 +186,11 @@ func (in pipelineInput) with(body json.RawMessage) pipelineInput {
 	return in
 }
 
+// check refuses an input that is misspelt.
+func (in pipelineInput) check(def core.PipelineDef) error {
+	return def.CheckInputs("tool_input.inputs", slices.Collect(maps.Keys(in.Inputs)))
+}
+
 // StoresInput implements [InputStorer].
 func (PipelineTool) StoresInput() {}
 
@@ -200,6 +206,9 @@ func (t PipelineTool) ValidateInput(raw json.RawMessage) error {
 	}
 	if in.PayloadAs != "" {
 		in = in.with(json.RawMessage("null"))
+	}
+	if err := in.check(*in.Definition); err != nil {
+		return err
 	}
 	_, effs := core.Pipeline{}.Apply(core.PipelineCreate{Spec: core.PipelineSpec{
 		ID: uuid.Max, Label: in.Label, Definition: *in.Definition, Context: in.Inputs,
@@ -226,6 +235,8 @@ func (t PipelineTool) Run(ctx context.Context, c Call) (json.RawMessage, error) 
 	if in.Definition != nil {
 		spec.Definition = *in.Definition
 	} else if spec.Definition, spec.Runbook, err = t.load(ctx, Scope{Namespace: c.Namespace, Tenant: c.Tenant}, in.File, in.Pipeline); err != nil {
+		return nil, err
+	} else if err := in.check(spec.Definition); err != nil {
 		return nil, err
 	}
 	p, err := t.start(ctx, c, spec)

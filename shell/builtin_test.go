@@ -137,6 +137,19 @@ func TestAnActionStartsAPipeline(t *testing.T) {
 	}
 }
 
+// What a file declares is known once it is read.
+func TestAnActionWithAMisspeltInputStartsNoPipelineOfAFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		def := manual("p")
+		def.Inputs = []core.InputDef{{Name: "branch"}}
+		load := func(context.Context, string, string) (core.PipelineDef, string, error) { return def, "", nil }
+		e := running(t, shell.Options{Store: inMemory(t), Tools: map[string]shell.Tool{"pipeline": shell.PipelineTool{Load: load}}})
+		a := doing(t, e, core.ActionSpec{Namespace: "n", Tenant: "t", ToolName: "pipeline", ToolInput: json.RawMessage(`{"file":"f.toml","inputs":{"brnch":"main"}}`)})
+		assert.Equal(t, core.StatusFailed, a.Status.Type)
+		assert.Equal(t, `tool_input.inputs.brnch: pipeline "p" declares no input "brnch": did you mean "branch"?`, a.Status.Reason)
+	})
+}
+
 func TestTheBodyOfAWebhookIsAnInputOfThePipeline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := running(t, shell.Options{Store: inMemory(t), Tools: builtIn(), Webhooks: map[string]shell.WebhookRoute{
@@ -216,4 +229,8 @@ func TestInputsOfTheBuiltInToolsAreCheckedBeforeTheActionIsStored(t *testing.T) 
 	def := `{"name":"p","inputs":[{"name":"by","required":true}],"phases":[{"name":"a","manual":{}}]}`
 	require.Error(t, shell.PipelineTool{}.ValidateInput(json.RawMessage(`{"definition":`+def+`}`)))
 	require.NoError(t, shell.PipelineTool{}.ValidateInput(json.RawMessage(`{"definition":`+def+`,"payload_as":"by"}`)), "the webhook will give it")
+	for _, given := range []string{`"inputs":{"bye":"ann"}`, `"payload_as":"bye"`} {
+		err = shell.PipelineTool{}.ValidateInput(json.RawMessage(`{"definition":` + def + `,` + given + `}`))
+		require.EqualError(t, err, `tool_input.inputs.bye: pipeline "p" declares no input "bye": did you mean "by"?`)
+	}
 }

@@ -73,6 +73,37 @@ func TestAFailureSaysWhatFailedAndWhy(t *testing.T) {
 	})
 }
 
+// Who is to approve learns of what, and by which command: in the log, and as an event that can be followed.
+func TestAPhaseThatWaitsForAnApprovalSaysHowItIsApproved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		e, stop := start(t, shell.Options{
+			Store: inMemory(t), Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			ApproveCommand: func(p core.Pipeline) string { return "approve " + p.Phase.Name },
+		})
+		events := e.Subscribe(nil, 100)
+		p, err := e.Pipelines().Create(bg(), core.PipelineSpec{Namespace: "ns", Tenant: "t1", Label: "l", Definition: core.PipelineDef{Name: "p", Phases: []core.PhaseDef{
+			{Name: "a", Approval: &core.ApprovalPhase{Message: "ship it?"}},
+			{Name: "b", Manual: &core.ManualPhase{}},
+		}}})
+		require.NoError(t, err)
+		_, err = e.Pipelines().Send(bg(), p.ID, core.PipelineApprove{Phase: "a", Approved: true})
+		require.NoError(t, err)
+		require.NoError(t, stop())
+		events.Close()
+
+		var told []string
+		for ev := range events.C {
+			if ev.Kind == effects.KindPipelineApproval {
+				told = append(told, string(ev.Data))
+			}
+		}
+		require.Len(t, told, 1, "the phase that waits for something else announces none")
+		assert.JSONEq(t, `{"namespace":"ns","tenant":"t1","label":"l","pipeline":"p","pipeline_id":"`+p.ID.String()+`","phase":"a","message":"ship it?","approve":"approve a"}`, told[0])
+		assert.Contains(t, log.String(), `level=INFO msg=pipeline.approval pipeline_id=`+p.ID.String()+` namespace=ns tenant=t1 label=l pipeline=p approve="approve a" message="ship it?" phase=a`+"\n")
+	})
+}
+
 func label(t *testing.T, ev effects.Event) string {
 	var d struct {
 		Label string `json:"label"`
@@ -81,4 +112,48 @@ func label(t *testing.T, ev effects.Event) string {
 		require.NoError(t, json.Unmarshal(ev.Data, &d))
 	}
 	return d.Label
+}
+
+// What the bus has pushed into a queue is told as it is told at once, as long as the machine has not gone on.
+func TestTheDetailOfAnEventIsThatOfItsMachineUnlessItHasGoneOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tool := func(_ context.Context, c shell.Call) (json.RawMessage, error) {
+			return json.RawMessage(`{"stderr":"no space"}`), fmt.Errorf("no disk on the %d. attempt", c.Attempt)
+		}
+		e := running(t, shell.Options{Store: inMemory(t), Tools: map[string]shell.Tool{"copy": shell.ToolFunc(tool)}})
+		failed := e.Subscribe(func(ev effects.Event) bool { return ev.Kind.Action == "failed" }, 100)
+		defer failed.Close()
+		detail := func(ev effects.Event) (string, core.State) {
+			ev.Data = nil // as it was announced
+			ev, s, err := e.Detail(bg(), ev)
+			require.NoError(t, err)
+			return string(ev.Data), s
+		}
+		retry := core.RunPolicy{OnFailure: core.FailureRetry, MaxAttempts: 2}
+		a, err := e.Actions().Create(bg(), core.ActionSpec{Namespace: "ns", Tenant: "t1", Label: "nightly", ToolName: "copy", Policy: retry})
+		require.NoError(t, err)
+		once := <-failed.C
+		told, s := detail(once)
+		assert.JSONEq(t, `{"namespace":"ns","tenant":"t1","label":"nightly","tool":"copy","attempt":2,"error":"no disk on the 2. attempt","output":"no space"}`, told)
+		assert.Equal(t, a.ID, s.Ref().ID)
+
+		_, err = e.Actions().Create(bg(), core.ActionSpec{Namespace: "ns", Tenant: "t1", Label: "hourly", ToolName: "copy", Recurrence: core.Every(time.Hour), Policy: retry})
+		require.NoError(t, err)
+		first := <-failed.C
+		told, _ = detail(first)
+		assert.JSONEq(t, `{"namespace":"ns","tenant":"t1","label":"hourly","tool":"copy","attempt":2,"error":"no disk on the 2. attempt","output":"no space"}`, told)
+		<-failed.C // an hour later
+		told, _ = detail(first)
+		assert.JSONEq(t, `{"namespace":"ns","tenant":"t1","label":"hourly","tool":"copy"}`, told, "how the cycle after it has ended is not told of this one")
+
+		for _, ev := range []effects.Event{
+			{Kind: effects.Custom("action", "failed"), Source: effects.EventSource{Component: "action", ID: id(99)}},
+			{Kind: effects.Custom("deploy", "done"), Source: effects.EventSource{Component: "ci", ID: a.ID}},
+			{Kind: effects.KindEscalate, Source: effects.EventSource{Component: "action"}},
+		} {
+			told, s := detail(ev)
+			assert.Empty(t, told)
+			assert.Nil(t, s)
+		}
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -26,6 +27,7 @@ type observer struct {
 	idName string                                         // of the machine's id in such a line; empty: KIND_id
 	attrs  func(core.State) []slog.Attr                   // say in such a line which machine it is
 	last   bool                                           // also of one that the batch has deleted: as it was before
+	asks   string                                         // the action by which it announces that it waits for somebody
 	event  func(e *Engine, c *commit, ev effects.Event)   // hears what it announces
 	change func(e *Engine, c *commit, change core.Change) // hears how it changed
 	count  func(s *counts, before, after core.State)      // counts the same
@@ -136,8 +138,29 @@ func (e *Engine) logLine(c *commit, of observer, ev effects.Event, l line) {
 			attrs = append(attrs, slog.String(cmp.Or(of.idName, ev.Source.Component+"_id"), ev.Source.ID.String()))
 		}
 		s, says := c.said(of, ev)
-		return e.withShow(append(attrs, says...), l.level, s)
+		attrs = append(attrs, says...)
+		if of.announcesAsk(ev) {
+			return append(attrs, e.approveAttrs(s)...)
+		}
+		return e.withShow(attrs, l.level, s)
 	})
+}
+
+// announcesAsk reports whether an event says that the machine waits for somebody.
+func (o *observer) announcesAsk(ev effects.Event) bool {
+	return o.asks != "" && ev.Kind.Action == o.asks
+}
+
+// approveAttrs give the command that approves what a machine waits for; nothing if it waits no more.
+func (e *Engine) approveAttrs(s core.State) []slog.Attr {
+	p, ok := s.(core.Pipeline)
+	if !ok || !p.AwaitsApproval() || e.o.ApproveCommand == nil {
+		return nil
+	}
+	if approve := e.o.ApproveCommand(p); approve != "" {
+		return []slog.Attr{slog.String("approve", approve)}
+	}
+	return nil
 }
 
 // said gives the machine that has announced an event, as a line of the log shows it, and the
@@ -162,19 +185,77 @@ func (e *Engine) withShow(attrs []slog.Attr, level slog.Level, s core.State) []s
 	return attrs
 }
 
-// published gives an event as subscribers in this process are told of it: if something has failed or an action has
-// ended, its data also has what the line of the log says, so that nobody has to ask which machine it was and why.
+// published gives an event as subscribers in this process are told of it: if something has failed, waits for an
+// approval, or an action has ended, its data also has what the line of the log says, so that nobody has to ask which
+// machine it was and why.
 // What the bus routes to the subscribers of runbooks is the event as it was announced.
 func (e *Engine) published(committed engine.Committed, ev effects.Event) effects.Event {
 	of := observersByCategory[ev.Kind.Category]
 	if !of.publishes(ev.Kind.Action) {
 		return ev
 	}
-	c := &commit{Committed: committed}
-	s, attrs := c.said(of, ev)
+	s, attrs := (&commit{Committed: committed}).said(of, ev)
 	if a, ok := s.(core.Action); ok {
 		attrs = append(attrs, endAttrs(a)...)
 	}
+	if of.announcesAsk(ev) {
+		attrs = append(append(attrs, slog.String("pipeline_id", ev.Source.ID.String())), e.approveAttrs(s)...)
+	}
+	return withMembers(ev, attrs)
+}
+
+// Detail gives an event that the bus has routed, to a queue say, as a reader wants to be told of it: its data also has
+// what a line of the log says of the machine that has announced it, such as its label, and, of an action that has
+// ended, how, with the end of its output. That is of the machine as it is now: of one that has gone on since, it tells
+// which one it is and not how it has ended. The machine is nil where it does not exist any more.
+func (e *Engine) Detail(ctx context.Context, ev effects.Event) (effects.Event, core.State, error) {
+	ref := effects.Ref{Kind: effects.Kind(ev.Source.Component), ID: ev.Source.ID}
+	of := observersByKind[ref.Kind]
+	if of.attrs == nil || ref.ID == uuid.Nil {
+		return ev, nil, nil
+	}
+	s, err := e.loop.Read(ctx, ref)
+	switch {
+	case errors.Is(notFound(err), ErrNotFound) || err == nil && s == nil:
+		return ev, nil, nil
+	case err != nil:
+		return ev, nil, err
+	}
+	attrs := of.attrs(s)
+	if of.announcesAsk(ev) {
+		attrs = append(append(attrs, slog.String("pipeline_id", ref.ID.String())), e.approveAttrs(s)...)
+	}
+	if a, ok := s.(core.Action); ok && endedThen(a, ev) {
+		attrs = append(attrs, endAttrs(a)...)
+		if output := lastOutput(a); output != "" {
+			attrs = append(attrs, slog.String("output", output))
+		}
+	}
+	return withMembers(ev, attrs), s, nil
+}
+
+// endedThen reports whether the end of an action, or of its last cycle, is the one that an event tells.
+func endedThen(a core.Action, ev effects.Event) bool {
+	if a.Status.Type.Terminal() {
+		return a.UpdatedAt == ev.Timestamp
+	}
+	return a.LastRun != nil && a.LastRun.FinishedAt == ev.Timestamp
+}
+
+// lastOutput is the end of what the last attempt of an action has printed, as far as that is kept.
+func lastOutput(a core.Action) string {
+	attempts := a.Attempts
+	if a.LastRun != nil && !a.Status.Type.Terminal() {
+		attempts = a.LastRun.Attempts
+	}
+	if len(attempts) == 0 {
+		return ""
+	}
+	return attempts[len(attempts)-1].Output
+}
+
+// withMembers adds attributes to the data of an event, where that has no members of their names.
+func withMembers(ev effects.Event, attrs []slog.Attr) effects.Event {
 	members := map[string]any{}
 	for _, a := range attrs {
 		members[a.Key] = a.Value.Any()
@@ -194,7 +275,7 @@ func (o *observer) publishes(action string) bool {
 		_, ends := actionEnds[core.StatusType(action)]
 		return ends
 	}
-	return o.lines[action].level >= slog.LevelWarn
+	return o.lines[action].level >= slog.LevelWarn || o.asks != "" && o.asks == action
 }
 
 // count notes what a batch has announced and changed.

@@ -23,6 +23,7 @@ var pipelineObserver = observer{
 	lines: map[string]line{
 		"started":    {"pipeline.start", slog.LevelInfo},
 		"phase":      {"pipeline.phase", slog.LevelDebug},
+		"approval":   {"pipeline.approval", slog.LevelInfo},
 		"complete":   {"pipeline.complete", slog.LevelInfo},
 		"failed":     {"pipeline.fail", slog.LevelWarn},
 		"blocked":    {"pipeline.block", slog.LevelInfo},
@@ -39,6 +40,7 @@ var pipelineObserver = observer{
 		}
 		return attrs
 	}),
+	asks:  "approval",
 	count: counting((*counts).countPhases),
 }
 

@@ -113,6 +113,10 @@ type Options struct {
 	// they name none. The loop calls it, so it must be quick.
 	ShowCommand func(core.State) string
 
+	// ApproveCommand gives the command that approves what a pipeline waits for, which the line of the log and the
+	// followed event have that say so; "" and nil: they have none. The loop calls it, so it must be quick.
+	ApproveCommand func(core.Pipeline) string
+
 	Clock  Clock        // default SystemClock
 	Logger *slog.Logger // default slog.Default()
 }

@@ -28,7 +28,7 @@ type Sets struct{ e *Engine }
 // Sets gives the calls for sets of declarations.
 func (e *Engine) Sets() Sets { return Sets{e} }
 
-// SetEntry is one declaration of a set: exactly one of Recurring, Job, Queue, Worker, Calendar and Subscriber.
+// SetEntry is one declaration of a set: exactly one of its pointers is set.
 type SetEntry struct {
 	File string // where it stands, for people; it is told by who may not change it
 	Was  string // the name that it had before, of a recurring action; empty: the same
@@ -37,6 +37,7 @@ type SetEntry struct {
 	Recurring  *core.RecurringSpec
 	Job        *core.JobSpec
 	Queue      *QueueSpec
+	Semaphore  *SemaphoreSpec
 	Worker     *core.WorkerSpec
 	Calendar   *core.CalendarSpec
 	Subscriber *core.Subscription
@@ -48,6 +49,14 @@ type QueueSpec struct {
 	Tenant    string           `json:"tenant"`
 	Name      string           `json:"name"`
 	Config    core.QueueConfig `json:"config"`
+}
+
+// SemaphoreSpec says which semaphore has how many slots.
+type SemaphoreSpec struct {
+	Namespace string `json:"namespace"`
+	Tenant    string `json:"tenant"`
+	Name      string `json:"name"`
+	Slots     uint32 `json:"slots"`
 }
 
 // SetOptions say what applying a set may do.
@@ -81,7 +90,7 @@ const (
 // SetChange says what applying a set does to one thing, and why.
 type SetChange struct {
 	Action    SetAction   `json:"action"`
-	Kind      string      `json:"kind"` // "recurring", "job", "queue", "worker", "calendar" or "subscriber"
+	Kind      string      `json:"kind"` // "recurring", "job", "queue", "semaphore", "worker", "calendar" or "subscriber"
 	Namespace string      `json:"namespace,omitempty"`
 	Tenant    string      `json:"tenant,omitempty"`
 	Name      string      `json:"name"`
@@ -231,14 +240,27 @@ func (e *SetEntry) own() {
 	e.Recurring = &r
 }
 
-// check refuses a declaration of what no other call of the engine would take.
+// check refuses a declaration that no engine would take, or that names a tool which this one has not.
 func (s Sets) check(e SetEntry) error {
+	if err := e.check(); err != nil || e.Recurring == nil {
+		return err
+	}
 	kind, of, name := e.name()
+	t := e.Recurring.ActionTemplate
+	if err := s.e.checkTool(recurringRef(e.Recurring.ID), of, "provider", t.Provider, "payload", t.Payload); err != nil {
+		return &SetError{Kind: kind, Name: name, File: e.File, Err: err}
+	}
+	return nil
+}
+
+// check refuses a declaration that is none.
+func (e SetEntry) check() error {
+	kind, _, name := e.name()
 	fail := func(format string, args ...any) error {
 		return wrongEntry(kind, cmp.Or(name, "?"), e.File, format, args...)
 	}
 	set := 0
-	for _, there := range []bool{e.Recurring != nil, e.Job != nil, e.Queue != nil, e.Worker != nil, e.Calendar != nil, e.Subscriber != nil} {
+	for _, there := range []bool{e.Recurring != nil, e.Job != nil, e.Queue != nil, e.Semaphore != nil, e.Worker != nil, e.Calendar != nil, e.Subscriber != nil} {
 		if there {
 			set++
 		}
@@ -252,12 +274,6 @@ func (s Sets) check(e SetEntry) error {
 		return fail("was: a %s cannot be renamed, since its id is made from its name: declare it under the new name, and remove the old one", kind)
 	case e.Was != "" && !core.IsGivenName(e.Was):
 		return fail("was: %q is no name", e.Was)
-	}
-	if r := e.Recurring; r != nil {
-		t := r.ActionTemplate
-		if err := s.e.checkTool(recurringRef(r.ID), of, "provider", t.Provider, "payload", t.Payload); err != nil {
-			return &SetError{Kind: kind, Name: name, File: e.File, Err: err}
-		}
 	}
 	return nil
 }
@@ -294,6 +310,8 @@ func (e SetEntry) name() (kind string, of Scope, name string) {
 		return "job", Scope{Namespace: e.Job.Namespace, Tenant: e.Job.Tenant}, e.Job.ID
 	case e.Queue != nil:
 		return "queue", Scope{Namespace: e.Queue.Namespace, Tenant: e.Queue.Tenant}, e.Queue.Name
+	case e.Semaphore != nil:
+		return "semaphore", Scope{Namespace: e.Semaphore.Namespace, Tenant: e.Semaphore.Tenant}, e.Semaphore.Name
 	case e.Worker != nil:
 		return "worker", Scope{Namespace: e.Worker.Namespace, Tenant: e.Worker.Tenant}, e.Worker.Name
 	case e.Calendar != nil:
@@ -307,7 +325,7 @@ func (e SetEntry) name() (kind string, of Scope, name string) {
 // rank is the order in which declarations are made: what others name comes first. What is removed goes in the
 // opposite order.
 func rank(kind string) int {
-	return slices.Index([]string{"calendar", "queue", "worker", "job", "recurring", "subscriber"}, kind)
+	return slices.Index([]string{"calendar", "queue", "semaphore", "worker", "job", "recurring", "subscriber"}, kind)
 }
 
 // setPlan is what applying a set comes to, as things are in one transaction.
@@ -328,32 +346,65 @@ type setPlan struct {
 func (p *setPlan) make(entries []SetEntry) error {
 	p.now = p.s.e.now()
 	return p.s.e.store.View(p.ctx, func(tx store.ReadTx) error {
-		p.batch = core.NewBatch(storedStates{tx}, core.Clock{Now: p.now}, 1)
-		p.changes = make([]SetChange, len(entries))
-		order := make([]int, len(entries))
-		for i := range order {
-			order[i] = i
-		}
-		slices.SortStableFunc(order, func(a, b int) int {
-			ka, _, _ := entries[a].name()
-			kb, _, _ := entries[b].name()
-			return cmp.Compare(rank(ka), rank(kb))
-		})
-		declared := make(map[effects.Ref]bool, len(entries))
-		for _, i := range order {
-			if err := p.plan(i, &entries[i]); err != nil {
-				return err
-			}
-			c := p.changes[i]
-			part := ""
-			if c.Kind == "subscriber" {
-				part = c.Name
-			}
-			declared[core.DeclaredRef(c.Ref, part)] = true
+		declared, err := p.declare(storedStates{tx}, entries)
+		if err != nil {
+			return err
 		}
 		return p.leave(tx, entries, declared)
 	})
 }
+
+// declare plans all declarations, those first that others name, and gives the records of whose they are.
+func (p *setPlan) declare(l core.Loader, entries []SetEntry) (declared map[effects.Ref]bool, err error) {
+	p.batch = core.NewBatch(l, core.Clock{Now: p.now}, 1)
+	p.changes = make([]SetChange, len(entries))
+	order := make([]int, len(entries))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		ka, _, _ := entries[a].name()
+		kb, _, _ := entries[b].name()
+		return cmp.Compare(rank(ka), rank(kb))
+	})
+	declared = make(map[effects.Ref]bool, len(entries))
+	for _, i := range order {
+		if err := p.plan(i, &entries[i]); err != nil {
+			return nil, err
+		}
+		part := ""
+		if c := p.changes[i]; c.Kind == "subscriber" {
+			part = c.Name
+		}
+		declared[core.DeclaredRef(p.changes[i].Ref, part)] = true
+	}
+	return declared, nil
+}
+
+// CheckSet says what is wrong with declarations by themselves, as if nothing else existed: the error is that of
+// [Sets.Apply]. Which tools there are, and what a runner can run, only an engine knows. now is when they would be applied.
+func CheckSet(entries []SetEntry, now core.Time) error {
+	for _, e := range entries {
+		if err := e.check(); err != nil {
+			return err
+		}
+	}
+	if err := checkTwice(entries); err != nil {
+		return err
+	}
+	p := &setPlan{ctx: context.Background(), set: "check", now: now}
+	_, err := p.declare(noStates{}, entries)
+	return err
+}
+
+// noStates is a store in which nothing is.
+type noStates struct{}
+
+// Load: see [core.Loader].
+func (noStates) Load(effects.Ref) (core.State, error) { return nil, nil }
+
+// Scan: see [core.Loader].
+func (noStates) Scan(effects.Kind, string, core.Cursor, int) ([]core.Cursor, error) { return nil, nil }
 
 // plan plans one declaration.
 func (p *setPlan) plan(i int, e *SetEntry) error {
@@ -432,6 +483,13 @@ func (p *setPlan) event(e *SetEntry, c *SetChange) (core.Event, error) {
 			c.Notes = append(c.Notes, "it is paused, and stays so")
 		}
 		return core.QueueConfigure{Config: q.Config}, err
+	case e.Semaphore != nil:
+		m := e.Semaphore
+		if m.Slots == 0 {
+			return nil, invalid(core.SemaphoreRef(m.Namespace, m.Tenant, m.Name), "apply", "slots: 0 slots are no semaphore: give one at least")
+		}
+		_, err := at(core.SemaphoreRef(m.Namespace, m.Tenant, m.Name))
+		return core.SemaphoreConfigure{Namespace: m.Namespace, Tenant: m.Tenant, Name: m.Name, Slots: m.Slots}, err
 	case e.Worker != nil:
 		s, err := at(core.WorkerRef(e.Worker.Namespace, e.Worker.Tenant, e.Worker.Name))
 		if w, ok := s.(core.Worker); ok && w.Paused {
@@ -621,7 +679,7 @@ func (p *setPlan) leave(tx store.ReadTx, entries []SetEntry, declared map[effect
 	case len(entries) == 0:
 		return wrongSet(effects.CodeConflict, "prune: the set %q declares nothing, and owns %d: an empty folder removes nothing. Check that the folder is the right one; to remove all, delete them one by one", p.set, owned)
 	case removed*3 > owned && !p.o.Most:
-		return wrongSet(effects.CodeConflict, "prune: %d of the %d that the set %q owns would be removed, which is more than a third: look at what it would do with a dry run, and say that it may remove most of them", removed, owned, p.set)
+		return wrongSet(effects.CodeConflict, "prune: %d of the %d that the set %q owns would be removed, which is more than a third: look at what it would do with a dry run, and say that it may remove most of them (most)", removed, owned, p.set)
 	}
 	return nil
 }
@@ -651,6 +709,8 @@ func (p *setPlan) remove(d core.Declared) error {
 		c.Name, e = s.ID, core.JobDelete{Reason: fmt.Sprintf("the set %q does not declare it any more", p.set), Drain: true}
 	case core.Queue:
 		c.Name, e = s.Name, core.QueueDelete{}
+	case core.Semaphore:
+		c.Name, e = s.Name, core.SemaphoreConfigure{Namespace: s.Namespace, Tenant: s.Tenant, Name: s.Name}
 	case core.Worker:
 		c.Name, e = s.Name, core.WorkerDelete{Drain: true}
 	case core.Calendar:

@@ -44,6 +44,7 @@ func setOf(n, v int) []shell.SetEntry {
 			Do: core.WorkerDo{Run: &core.ToolRun{Tool: "count", Input: json.RawMessage(`{}`)}},
 		}},
 		{File: file, Queue: &shell.QueueSpec{Namespace: ns, Tenant: tenant, Name: queue, Config: core.QueueConfig{Concurrency: uint32(v + 1)}}},
+		{File: file, Semaphore: &shell.SemaphoreSpec{Namespace: ns, Tenant: tenant, Name: fmt.Sprintf("semaphore-%d", n), Slots: uint32(v + 1)}},
 		{File: file, Calendar: &core.CalendarSpec{Namespace: ns, Tenant: tenant, Name: fmt.Sprintf("calendar-%d", n), Description: fmt.Sprintf("version %d", v)}},
 	}
 }
@@ -63,7 +64,7 @@ func TestASetIsMadeOnceAndASecondTimeDoesNothing(t *testing.T) {
 		e := running(t, shell.Options{Store: st, Tools: tools(&counting{})})
 		dry, err := e.Sets().Apply(bg(), "ours", setOf(1, 1), shell.SetOptions{DryRun: true})
 		require.NoError(t, err)
-		assert.Equal(t, allOf(shell.SetCreates, 6), actions(dry))
+		assert.Equal(t, allOf(shell.SetCreates, 7), actions(dry))
 		assert.False(t, dry.Applied)
 		owned, _, err := e.Sets().Owned(bg(), "ours", shell.Page{})
 		require.NoError(t, err)
@@ -71,20 +72,20 @@ func TestASetIsMadeOnceAndASecondTimeDoesNothing(t *testing.T) {
 
 		res, err := e.Sets().Apply(bg(), "ours", setOf(1, 1), shell.SetOptions{})
 		require.NoError(t, err)
-		assert.Equal(t, allOf(shell.SetCreates, 6), actions(res))
+		assert.Equal(t, allOf(shell.SetCreates, 7), actions(res))
 		assert.True(t, res.Applied)
 		assert.Len(t, res.Changes[0].After, core.NextTimesShown)
 		seq := lastSeq(t, st)
 
 		res, err = e.Sets().Apply(bg(), "ours", setOf(1, 1), shell.SetOptions{Prune: true})
 		require.NoError(t, err)
-		assert.Equal(t, allOf(shell.SetKeeps, 6), actions(res))
+		assert.Equal(t, allOf(shell.SetKeeps, 7), actions(res))
 		assert.False(t, res.Changed())
 		assert.Equal(t, seq, lastSeq(t, st), "nothing is journaled")
 
 		res, err = e.Sets().Apply(bg(), "ours", setOf(1, 2), shell.SetOptions{})
 		require.NoError(t, err)
-		assert.Equal(t, allOf(shell.SetUpdates, 6), actions(res))
+		assert.Equal(t, allOf(shell.SetUpdates, 7), actions(res))
 		assert.Equal(t, []shell.SetField{
 			{Field: "cron_expr", Before: json.RawMessage(`"1 * * * *"`), After: json.RawMessage(`"2 * * * *"`)},
 			{Field: "description", Before: json.RawMessage(`"version 1"`), After: json.RawMessage(`"version 2"`)},
@@ -93,7 +94,7 @@ func TestASetIsMadeOnceAndASecondTimeDoesNothing(t *testing.T) {
 		assert.NotEqual(t, res.Changes[0].Before, res.Changes[0].After)
 		owned, _, err = e.Sets().Owned(bg(), "", shell.Page{})
 		require.NoError(t, err)
-		assert.Len(t, owned, 6)
+		assert.Len(t, owned, 7)
 	})
 }
 
@@ -133,6 +134,11 @@ func definitions(t testing.TB, e *shell.Engine) map[string]string {
 	for _, w := range workers {
 		out["worker "+w.Name] = string(core.Definition(w, nil))
 	}
+	semaphores, _, err := e.Semaphores().List(bg(), shell.MachineFilter{}, p)
+	require.NoError(t, err)
+	for _, m := range semaphores {
+		out["semaphore "+m.Name] = string(core.Definition(m, nil))
+	}
 	calendars, _, err := e.Calendars().List(bg(), shell.MachineFilter{}, p)
 	require.NoError(t, err)
 	for _, c := range calendars {
@@ -170,8 +176,8 @@ func TestASetAfterAnotherOneIsAsIfItHadBeenTheFirst(test *testing.T) {
 				v := rapid.IntRange(0, 2).Draw(t, name)
 				all := setOf(n, v)
 				kinds := rapid.SliceOfDistinct(rapid.IntRange(0, len(all)-1), rapid.ID[int]).Draw(t, name)
-				if slices.Contains(kinds, 0) && !slices.Contains(kinds, 5) {
-					kinds = append(kinds, 5) // its calendar
+				if slices.Contains(kinds, 0) && !slices.Contains(kinds, 6) {
+					kinds = append(kinds, 6) // its calendar
 				}
 				for _, k := range kinds {
 					out = append(out, all[k])
@@ -226,7 +232,7 @@ func TestWhatASetOwnsIsChangedByThatSetAlone(t *testing.T) {
 
 		_, err = e.Sets().Apply(bg(), "theirs", setOf(1, 2), shell.SetOptions{})
 		require.EqualError(t, err, `f1.toml: calendar calendar-1: the set "ours" declares it, in f1.toml: take it out there, or let "theirs" take it over`)
-		assert.Len(t, ownedBy(t, e, "ours"), 6, "nothing was changed")
+		assert.Len(t, ownedBy(t, e, "ours"), 7, "nothing was changed")
 	})
 }
 
@@ -244,15 +250,15 @@ func TestASetTakesOverWhatItIsToldTo(t *testing.T) {
 		require.NoError(t, err)
 		res, err := e.Sets().Apply(bg(), "theirs", setOf(1, 2), shell.SetOptions{TakeOver: true})
 		require.NoError(t, err)
-		assert.Equal(t, allOf(shell.SetUpdates, 6), actions(res))
+		assert.Equal(t, allOf(shell.SetUpdates, 7), actions(res))
 		assert.Equal(t, []string{`taken over from the set "ours"`}, res.Changes[0].Notes)
 		assert.Empty(t, ownedBy(t, e, "ours"))
-		assert.Len(t, ownedBy(t, e, "theirs"), 6)
+		assert.Len(t, ownedBy(t, e, "theirs"), 7)
 
 		of := shell.Scope{Namespace: everyMinute().Namespace, Tenant: everyMinute().Tenant}
 		_, err = e.Queues().Configure(shell.WithTakeOver(bg()), of.Namespace, of.Tenant, "queue-1", core.QueueConfig{})
 		require.NoError(t, err, "who edits takes it over")
-		assert.Len(t, ownedBy(t, e, "theirs"), 5)
+		assert.Len(t, ownedBy(t, e, "theirs"), 6)
 		_, err = e.Queues().Configure(bg(), of.Namespace, of.Tenant, "queue-1", core.QueueConfig{Concurrency: 9})
 		require.NoError(t, err, "it is nobody's now")
 	})
@@ -267,30 +273,30 @@ func TestPruningTouchesOnlyItsSetAndNeverMostOfItUnseen(t *testing.T) {
 		_, err = e.Sets().Apply(bg(), "theirs", setOf(5, 1), shell.SetOptions{})
 		require.NoError(t, err)
 
-		res, err := e.Sets().Apply(bg(), "ours", four[6:], shell.SetOptions{})
+		res, err := e.Sets().Apply(bg(), "ours", four[7:], shell.SetOptions{})
 		require.NoError(t, err)
-		assert.Equal(t, allOf(shell.SetLeaves, 6), actions(res)[18:], "without prune they stay")
+		assert.Equal(t, allOf(shell.SetLeaves, 7), actions(res)[21:], "without prune they stay")
 		assert.False(t, res.Changed())
-		res, err = e.Sets().Apply(bg(), "ours", four[6:], shell.SetOptions{Prune: true})
+		res, err = e.Sets().Apply(bg(), "ours", four[7:], shell.SetOptions{Prune: true})
 		require.NoError(t, err)
-		assert.Equal(t, allOf(shell.SetRemoves, 6), actions(res)[18:])
-		assert.Len(t, ownedBy(t, e, "ours"), 18)
-		assert.Len(t, ownedBy(t, e, "theirs"), 6)
+		assert.Equal(t, allOf(shell.SetRemoves, 7), actions(res)[21:])
+		assert.Len(t, ownedBy(t, e, "ours"), 21)
+		assert.Len(t, ownedBy(t, e, "theirs"), 7)
 
 		_, err = e.Sets().Apply(bg(), "ours", nil, shell.SetOptions{Prune: true, Most: true})
-		require.ErrorContains(t, err, `prune: the set "ours" declares nothing, and owns 18: an empty folder removes nothing`)
-		_, err = e.Sets().Apply(bg(), "ours", four[13:], shell.SetOptions{Prune: true})
-		require.ErrorContains(t, err, `prune: 7 of the 18 that the set "ours" owns would be removed, which is more than a third`)
-		_, err = e.Sets().Apply(bg(), "ours", four[12:], shell.SetOptions{Prune: true})
+		require.ErrorContains(t, err, `prune: the set "ours" declares nothing, and owns 21: an empty folder removes nothing`)
+		_, err = e.Sets().Apply(bg(), "ours", four[15:], shell.SetOptions{Prune: true})
+		require.ErrorContains(t, err, `prune: 8 of the 21 that the set "ours" owns would be removed, which is more than a third`)
+		_, err = e.Sets().Apply(bg(), "ours", four[14:], shell.SetOptions{Prune: true})
 		require.NoError(t, err, "a third")
-		_, err = e.Sets().Apply(bg(), "ours", four[18:], shell.SetOptions{Prune: true, Most: true, DryRun: true})
+		_, err = e.Sets().Apply(bg(), "ours", four[21:], shell.SetOptions{Prune: true, Most: true, DryRun: true})
 		require.NoError(t, err)
-		assert.Len(t, ownedBy(t, e, "ours"), 12)
+		assert.Len(t, ownedBy(t, e, "ours"), 14)
 
 		none := func(shell.Scope) bool { return false }
-		res, err = e.Sets().Apply(bg(), "ours", four[18:], shell.SetOptions{Prune: true, Visible: none})
+		res, err = e.Sets().Apply(bg(), "ours", four[21:], shell.SetOptions{Prune: true, Visible: none})
 		require.NoError(t, err)
-		assert.Len(t, res.Changes, 6, "who does not see it removes nothing")
+		assert.Len(t, res.Changes, 7, "who does not see it removes nothing")
 	})
 }
 
@@ -410,7 +416,7 @@ func TestAWrongSetIsRefusedWholeAndSaysWhere(t *testing.T) {
 			{"a set without a name", "", nil, `set: "" is no name: use letters, digits, ".", "_" and "-", at most 128 of them`},
 			{"an unknown tool", "ours", func(e []shell.SetEntry) []shell.SetEntry { e[0].Recurring.ActionTemplate.Provider = "nope"; return e }, `f1.toml: recurring recurring-1: provider: "nope" is unknown: use one of count`},
 			{"a wrong cron", "ours", func(e []shell.SetEntry) []shell.SetEntry { e[0].Recurring.CronExpr = "61 * * * *"; return e }, "f1.toml: recurring recurring-1: "},
-			{"a calendar that nobody declares", "ours", func(e []shell.SetEntry) []shell.SetEntry { return e[:5] }, `calendar "calendar-1"`},
+			{"a calendar that nobody declares", "ours", func(e []shell.SetEntry) []shell.SetEntry { return e[:6] }, `calendar "calendar-1"`},
 			{"one without a name", "ours", func(e []shell.SetEntry) []shell.SetEntry { e[0].Recurring.Name = ""; return e }, "f1.toml: recurring ?: name: must not be empty"},
 			{"one that is declared twice", "ours", func(e []shell.SetEntry) []shell.SetEntry { e[1] = e[0]; return e }, `f1.toml: recurring recurring-1: name: "recurring-1" of notifications/tenant-1 is declared twice, the first time in f1.toml`},
 			{"one of two kinds", "ours", func(e []shell.SetEntry) []shell.SetEntry { e[0].Job = e[1].Job; return e }, "a declaration is of one kind, not of 2"},

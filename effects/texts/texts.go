@@ -90,6 +90,30 @@ func Distance(a, b string) int {
 	return row[len(b)]
 }
 
+// Nearest gives the name that was probably meant by a misspelt one: at most two letters differ, in whatever case they
+// are; empty if none is so near, and where there are so many names that the search would take long.
+func Nearest(name string, names []string) string {
+	best, distance := "", 3
+	if len(name) > maxNear || len(names) > maxNearNames {
+		return ""
+	}
+	for _, n := range names {
+		if len(n) > maxNear || len(n)-len(name) > 2 || len(name)-len(n) > 2 {
+			continue
+		}
+		if d := Distance(strings.ToLower(name), strings.ToLower(n)); d < distance && d < max(len(n), 2) {
+			best, distance = n, d
+		}
+	}
+	return best
+}
+
+// What [Nearest] looks at.
+const (
+	maxNear      = 64   // bytes of a name
+	maxNearNames = 1000 // names
+)
+
 // Thousands writes a number with a comma for each thousand.
 func Thousands(n int) string {
 	s := strconv.Itoa(n)

@@ -63,3 +63,14 @@ func TestALongNumberHasACommaForEachThousand(t *testing.T) {
 		assert.Equal(t, want, texts.Thousands(n))
 	}
 }
+
+func TestTheNearestNameIsTheOneThatWasMeant(t *testing.T) {
+	names := []string{"branch", "version", "Target", "a"}
+	for name, want := range map[string]string{
+		"brnch": "branch", "VERSIO": "version", "target": "Target", "b": "a", "other": "",
+		"brancheee": "", strings.Repeat("x", 100): "",
+	} {
+		assert.Equal(t, want, texts.Nearest(name, names), name)
+	}
+	assert.Empty(t, texts.Nearest("x", make([]string, 1001)))
+}

@@ -66,6 +66,13 @@ func TestAStreamOfEventsEndsWithItsToken(t *testing.T) {
 	})
 }
 
+func TestAMisspeltInputOfAPipelineIsNamedWithWhatWasMeant(t *testing.T) {
+	a := start(t, setup{})
+	r := a.do("POST", "/v1/pipelines", `{"definition": {"name": "p", "inputs": [{"name": "branch", "required": true}], "phases": [{"name": "x", "manual": {}}]}, "context": {"brnch": "main"}}`)
+	assert.Equal(t, http.StatusBadRequest, r.status)
+	assert.Equal(t, `context.brnch: pipeline "p" declares no input "brnch": did you mean "branch"?`, r.errorText())
+}
+
 func TestAToolMayBeNamedByTheContextAndOneThatIsNotThereIsNamedWhereverItStands(t *testing.T) {
 	a := start(t, setup{})
 	r := a.do("POST", "/v1/pipelines", `{"definition": {"name": "p", "inputs": [{"name": "t"}], "phases": [{"name": "x", "run": {"tool": "${t}"}}]}, "context": {"t": "echo"}}`)

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -33,7 +34,7 @@ type metrics struct {
 	handler  http.Handler
 }
 
-func (s *Server) initMetrics() {
+func (s *Server) initMetrics() error {
 	counterVec := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
@@ -56,11 +57,17 @@ func (s *Server) initMetrics() {
 		collector{s.collectEngine, s.collectConns, s.collectQueues, s.collectRunbooks, s.collectJobs, s.collectSchedules, s.collectAudit, s.collectTenants, s.collectLog, s.collectWebhooks},
 		s.observeRuns(),
 	)
+	for i, c := range s.o.Metrics {
+		if err := s.registry.Register(c); err != nil {
+			return fmt.Errorf("httpapi: Options.Metrics[%d]: %w", i, err)
+		}
+	}
 	m.handler = promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{
 		ErrorLog:      slog.NewLogLogger(s.log.Handler(), slog.LevelError),
 		ErrorHandling: promhttp.ContinueOnError,
 	})
 	s.metrics = m
+	return nil
 }
 
 func (m *metrics) observe(route string, status int, took time.Duration) {

@@ -128,6 +128,8 @@ type Options struct {
 	Limits Limits
 	// Settings gives the settings in force as text, without secrets, for admins (default: nothing is shown).
 	Settings func() string
+	// Metrics are the program's own, which are served with those of the API and the engine. Names that collide are an error.
+	Metrics []prometheus.Collector
 	// Clock tells when tokens expire and how long replayed webhooks are
 	// remembered (default [shell.SystemClock]). The timestamps of Standard
 	// Webhooks are always compared with the machine's clock.
@@ -200,7 +202,9 @@ func New(o Options) (*Server, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	s.initMetrics()
+	if err := s.initMetrics(); err != nil {
+		return nil, err
+	}
 	s.handler = s.middleware(s.mux())
 	return s, nil
 }

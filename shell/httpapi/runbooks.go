@@ -54,8 +54,12 @@ func (s *Server) createPipeline(r *http.Request, c *call, b *wire.PipelineReques
 		if err := b.Definition.CheckGiven(); err != nil { // before what is large is compiled
 			return failf(http.StatusBadRequest, "definition.%s", oneLine(err.Error()))
 		}
-		if err := b.Definition.ValidateWith(slices.Sorted(maps.Keys(b.Context))...); err != nil {
+		given := slices.Sorted(maps.Keys(b.Context))
+		if err := b.Definition.ValidateWith(given...); err != nil {
 			return failf(http.StatusBadRequest, "definition: %s", oneLine(err.Error())) // the machine reports the same fault, but not the field
+		}
+		if err := b.Definition.CheckInputs("context", given); err != nil {
+			return failf(http.StatusBadRequest, "%s", oneLine(err.Error()))
 		}
 		dependsOn, err = s.dependencies(r.Context(), c, b.DependsOn)
 		return err

@@ -37,7 +37,7 @@ func maySeeSets(c *call) error {
 }
 
 // setKinds are the kinds of what a set declares, as files call them.
-var setKinds = []string{"calendar", "job", "queue", "recurring", "subscriber", "worker"}
+var setKinds = []string{"calendar", "job", "queue", "recurring", "semaphore", "subscriber", "worker"}
 
 // declared says how what sets own is listed.
 func (s *Server) declared() listing[core.Declared, wire.Declared] {
@@ -180,6 +180,8 @@ func placeOf(i int, e *wire.SetEntry) string {
 		kind, name = "job", e.Job.ID
 	case e.Queue != nil:
 		kind, name = "queue", e.Queue.Name
+	case e.Semaphore != nil:
+		kind, name = "semaphore", e.Semaphore.Name
 	case e.Worker != nil:
 		kind, name = "worker", e.Worker.Name
 	case e.Calendar != nil:
@@ -268,6 +270,8 @@ func tenantOf(e shell.SetEntry) (of shell.Scope) {
 		of.Namespace, of.Tenant = e.Job.Namespace, e.Job.Tenant
 	case e.Queue != nil:
 		of.Namespace, of.Tenant = e.Queue.Namespace, e.Queue.Tenant
+	case e.Semaphore != nil:
+		of.Namespace, of.Tenant = e.Semaphore.Namespace, e.Semaphore.Tenant
 	case e.Worker != nil:
 		of.Namespace, of.Tenant = e.Worker.Namespace, e.Worker.Tenant
 	case e.Calendar != nil:
@@ -306,6 +310,10 @@ func (s *Server) setEntry(ctx context.Context, c *call, b *wire.SetEntry) (e she
 		var of shell.Scope
 		of, err = c.token.homeOf(b.Queue.Namespace, b.Queue.Tenant)
 		e.Queue = &shell.QueueSpec{Namespace: of.Namespace, Tenant: of.Tenant, Name: b.Queue.Name, Config: b.Queue.Config}
+	case b.Semaphore != nil:
+		var of shell.Scope
+		of, err = c.token.homeOf(b.Semaphore.Namespace, b.Semaphore.Tenant)
+		e.Semaphore = &shell.SemaphoreSpec{Namespace: of.Namespace, Tenant: of.Tenant, Name: b.Semaphore.Name, Slots: b.Semaphore.Slots}
 	case b.Worker != nil:
 		e.Worker, err = s.declaredWorker(ctx, c, b.Worker)
 	case b.Calendar != nil:
@@ -319,14 +327,14 @@ func (s *Server) setEntry(ctx context.Context, c *call, b *wire.SetEntry) (e she
 		e.Subscriber, err = s.declaredSubscriber(ctx, c, b.Subscriber)
 	}
 	if n := kindsOf(b); err == nil && n != 1 {
-		err = failf(http.StatusBadRequest, "give one of recurring, job, queue, worker, calendar and subscriber, not %d of them", n)
+		err = failf(http.StatusBadRequest, "give one of recurring, job, queue, semaphore, worker, calendar and subscriber, not %d of them", n)
 	}
 	return e, err
 }
 
 // kindsOf counts the kinds of what an entry declares.
 func kindsOf(b *wire.SetEntry) (n int) {
-	for _, given := range []bool{b.Recurring != nil, b.Job != nil, b.Queue != nil, b.Worker != nil, b.Calendar != nil, b.Subscriber != nil} {
+	for _, given := range []bool{b.Recurring != nil, b.Job != nil, b.Queue != nil, b.Semaphore != nil, b.Worker != nil, b.Calendar != nil, b.Subscriber != nil} {
 		if given {
 			n++
 		}

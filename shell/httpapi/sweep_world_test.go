@@ -273,8 +273,10 @@ var sweepBodies = map[string]string{
 	"bulkStrategies":     `{"act":"cancel","ids":["{id}"]}`,
 	"bulkJobs":           `{"act":"pause","ids":["{job}"]}`,
 	"bulkRuns":           `{"act":"cancel","ids":["{id}"]}`,
-	"createRecurring":    `{"namespace":"ns","tenant":"{tenant}","cron_expr":"0 9 * * *","provider":"{tool}","action_type":"x","payload":{"v":"{secret}"},"description":"{secret}"}`,
+	"createRecurring":    `{"namespace":"ns","tenant":"{tenant}","cron_expr":"0 9 * * *","provider":"{tool}","action_type":"x","payload":{"v":"{secret}"},"description":"{secret}","alerts":{"failing":3}}`,
 	"updateRecurring":    `{"timezone":"Europe/Berlin"}`,
+	"silenceRecurring":   `{"until":"2090-01-01T00:00:00Z"}`,
+	"silenceJob":         `{"until":"2090-01-01T00:00:00Z"}`,
 	"putQueue":           `{}`,
 	"takeItems":          `{"holder":"h"}`,
 	"pushItem":           `{"data":"{secret}"}`,
@@ -309,5 +311,5 @@ var sweepBodies = map[string]string{
 	"breakSemaphore":     `{"token":{token}}`,
 	"putSubscriber":      `{"match":{"category":"x"},"do":{"push":{"namespace":"ns","tenant":"{tenant}","name":"{secret}"}}}`,
 	"publishEvent":       `{"kind":{"category":"deploys","action":"wanted"},"data":1}`,
-	"putJob":             `{"name":"{secret}","schedule":"0 3 * * *","pod_spec":{"containers":[{"name":"{secret}"}]}}`,
+	"putJob":             `{"name":"{secret}","schedule":"0 3 * * *","alerts":{"failing":3,"channel":"{secret}"},"pod_spec":{"containers":[{"name":"{secret}"}]}}`,
 }

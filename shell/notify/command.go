@@ -38,7 +38,8 @@ type CommandOptions struct {
 
 // Command is a channel that runs a program. It reads the title, an empty line and
 // the message, and has them as ORRERY_TITLE and ORRERY_MESSAGE, besides
-// ORRERY_SOUND, which is true or false. Exit code 0 is a success.
+// ORRERY_SOUND, which is true or false, ORRERY_ID, which is the same for what is told
+// again, and ORRERY_EVENT, such as action:failed, or empty. Exit code 0 is a success.
 //
 // The program runs in a process group of its own, which is killed when it has
 // reached its time limit or the engine stops. What it leaves behind otherwise is
@@ -50,7 +51,7 @@ type Command struct {
 	inherit []string
 	timeout time.Duration
 	// arguments gives further ones for a notification; nil: none.
-	arguments func(n effects.Notify) []string
+	arguments func(n Message) []string
 }
 
 const (
@@ -88,6 +89,11 @@ func NewCommand(o CommandOptions) (*Command, error) {
 
 // Notify runs the program and waits for its end.
 func (c *Command) Notify(ctx context.Context, n effects.Notify) error {
+	return c.Tell(ctx, Message{Title: n.Title, Text: n.Message, Sound: n.Sound})
+}
+
+// Tell runs the program and waits for its end.
+func (c *Command) Tell(ctx context.Context, n Message) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("it reached its time limit of %v", c.timeout))
 	defer cancel()
 	argv := c.argv
@@ -97,7 +103,7 @@ func (c *Command) Notify(ctx context.Context, n effects.Notify) error {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir = c.dir
 	cmd.Env = c.environ(n)
-	cmd.Stdin = strings.NewReader(n.Title + "\n\n" + n.Message + "\n")
+	cmd.Stdin = strings.NewReader(n.Title + "\n\n" + n.Text + "\n")
 	var output words
 	cmd.Stdout, cmd.Stderr = &output, &output
 	cmd.WaitDelay = time.Second // a child that keeps the output open holds nobody up
@@ -133,14 +139,19 @@ func notStarted(program string, err error) error {
 }
 
 // environ gives the program's whole environment. Later entries win.
-func (c *Command) environ(n effects.Notify) []string {
+func (c *Command) environ(n Message) []string {
 	env := inherit.Environ(c.inherit)
 	for _, name := range slices.Sorted(maps.Keys(c.env)) {
 		env = append(env, name+"="+c.env[name])
 	}
+	event := ""
+	if n.Event != nil {
+		event = n.Event.Kind.String()
+	}
 	return append(env,
+		"ORRERY_ID="+envText(n.ID), "ORRERY_EVENT="+envText(event),
 		"ORRERY_TITLE="+envText(n.Title),
-		"ORRERY_MESSAGE="+envText(n.Message),
+		"ORRERY_MESSAGE="+envText(n.Text),
 		fmt.Sprintf("ORRERY_SOUND=%t", n.Sound),
 	)
 }
@@ -188,7 +199,7 @@ func NewDesktop() (*Command, error) {
 	return nil, ErrNoDesktop
 }
 
-func newDesktop(argv []string, arguments func(effects.Notify) []string) (*Command, error) {
+func newDesktop(argv []string, arguments func(Message) []string) (*Command, error) {
 	c, err := NewCommand(CommandOptions{Argv: argv})
 	if err != nil {
 		return nil, err
@@ -199,13 +210,13 @@ func newDesktop(argv []string, arguments func(effects.Notify) []string) (*Comman
 }
 
 // plain gives title and message after "--", so that neither is an option.
-func plain(n effects.Notify) []string {
+func plain(n Message) []string {
 	title := cmp.Or(envText(n.Title), "Orrery") // a notification must have one
-	return []string{"--", title, envText(n.Message)}
+	return []string{"--", title, envText(n.Text)}
 }
 
-func notifySend(n effects.Notify) []string {
-	n.Message = strings.ReplaceAll(n.Message, `\`, `\\`) // it reads escapes in the message
+func notifySend(n Message) []string {
+	n.Text = strings.ReplaceAll(n.Text, `\`, `\\`) // it reads escapes in the message
 	args := plain(n)
 	if n.Sound {
 		args = append([]string{"--hint=string:sound-name:message-new-instant"}, args...)

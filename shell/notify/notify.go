@@ -1,9 +1,11 @@
 // Package notify tells people things: it carries out [effects.Notify] by way of
-// channels, which are a webhook, a command, the desktop, the log, or an
-// embedder's own (003 Notify).
+// channels, which are a webhook, Slack, a command, the desktop, the log, e-mail (package mail)
+// or an embedder's own (003 Notify). Package relay has channels tell events of the bus, and
+// delivers later what a channel does not take now.
 //
-// notify.go has the interpreter with its channels by name, and that of the log; webhook.go
-// has the webhook, command.go the command and the desktop.
+// notify.go has the interpreter with its channels by name, and that of the log; message.go
+// what a channel is handed, notice.go what is said of an event, template.go how it is worded;
+// webhook.go has the webhook, slack.go Slack, command.go the command and the desktop.
 package notify
 
 import (
@@ -52,6 +54,10 @@ type Options struct {
 	// TimeLimit bounds one notification. Zero means [DefaultTimeLimit], negative
 	// means none besides the channel's own.
 	TimeLimit time.Duration
+	// Later is handed what a channel cannot take now: with it, a notification is carried out once
+	// it is told or, if Later gives no error, is going to be, as Later of package relay sees to;
+	// nil: it has failed, and the machine's own retries decide.
+	Later func(ctx context.Context, channel string, m Message) error
 }
 
 // Interpreter carries out notifications. It is safe for concurrent use and needs
@@ -60,11 +66,14 @@ type Interpreter struct {
 	channels  map[string]Channel
 	otherwise string
 	limit     time.Duration
+	later     func(ctx context.Context, channel string, m Message) error
 }
 
 // New makes an Interpreter. The error names the option that cannot be right.
 func New(o Options) (*Interpreter, error) {
-	i := &Interpreter{channels: maps.Clone(o.Channels), otherwise: o.Default, limit: cmp.Or(o.TimeLimit, DefaultTimeLimit)}
+	i := &Interpreter{
+		channels: maps.Clone(o.Channels), otherwise: o.Default, limit: cmp.Or(o.TimeLimit, DefaultTimeLimit), later: o.Later,
+	}
 	for _, name := range i.names() {
 		if name == "" {
 			return nil, errors.New("Channels: one has no name")
@@ -92,32 +101,94 @@ func (i *Interpreter) known() string {
 }
 
 // Carry carries out a notification of the machine ref. The result is
-// {"channel":"ops"}. An error that is an [*Error] tells by Permanent whether
-// trying again is pointless; an effect that is no notification is one.
+// {"channel":"ops"}, with "later":true where it was handed to [Options.Later]. An error that is
+// an [*Error] tells by Permanent whether trying again is pointless; an effect that is no
+// notification is one.
 func (i *Interpreter) Carry(ctx context.Context, ref effects.Ref, e effects.Outer) (json.RawMessage, error) {
 	n, ok := e.(effects.Notify)
 	if !ok {
 		return nil, &Error{Problem: fmt.Sprintf("%s asks for %T, which is no notification", ref, e), permanent: true}
 	}
-	name := cmp.Or(n.Channel, i.otherwise)
+	var result struct {
+		Channel string `json:"channel"`
+		Later   bool   `json:"later,omitempty"`
+	}
+	var err error
+	if result.Channel, result.Later, err = i.say(ctx, n, MessageOf(ref, n)); err != nil {
+		return nil, err
+	}
+	return json.Marshal(result)
+}
+
+// Say carries out a notification that no machine waits for. The key, with what is said, names it:
+// who says it again under the same one says the same.
+func (i *Interpreter) Say(ctx context.Context, key string, n effects.Notify) error {
+	m := MessageOf(effects.Ref{}, n)
+	m.ID = digest("key", key, m.ID)
+	_, _, err := i.say(ctx, n, m)
+	return err
+}
+
+// say has the channel of a notification tell it, now or later.
+func (i *Interpreter) say(ctx context.Context, n effects.Notify, m Message) (name string, later bool, err error) {
+	name, channel, err := i.channel(n.Channel)
+	if err != nil {
+		return name, false, err
+	}
+	if err := i.carry(ctx, channel, n, m); err != nil {
+		permanent := shell.IsPermanent(err)
+		if permanent || i.later == nil || ctx.Err() != nil || i.later(ctx, name, m) != nil {
+			return name, false, &Error{Channel: name, Problem: err.Error(), permanent: permanent, Err: err}
+		}
+		return name, true, nil
+	}
+	return name, false, nil
+}
+
+// Test has a channel tell a message, now and once; an empty name is that of the default one. It
+// gives the channel's name.
+func (i *Interpreter) Test(ctx context.Context, name string, m Message) (string, error) {
+	name, channel, err := i.channel(name)
+	if err != nil {
+		return name, err
+	}
+	ctx, cancel := i.limited(ctx)
+	defer cancel()
+	return name, Tell(ctx, channel, m)
+}
+
+// Names are those of all channels, in their order.
+func (i *Interpreter) Names() []string { return i.names() }
+
+// channel gives the channel of a name, or the default one.
+func (i *Interpreter) channel(name string) (string, Channel, error) {
+	name = cmp.Or(name, i.otherwise)
 	channel, ok := i.channels[name]
 	switch {
 	case !ok && name == "":
-		return nil, &Error{Problem: "the notification names no channel, and there is no default one: " + i.known(), permanent: true}
+		return name, nil, &Error{Problem: "the notification names no channel, and there is no default one: " + i.known(), permanent: true}
 	case !ok:
-		return nil, &Error{Channel: name, Problem: "there is no such channel: " + i.known(), permanent: true}
+		return name, nil, &Error{Channel: name, Problem: "there is no such channel: " + i.known(), permanent: true}
 	}
-	if i.limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, i.limit, fmt.Errorf("it reached the time limit of %v", i.limit))
-		defer cancel()
+	return name, channel, nil
+}
+
+// limited bounds one notification.
+func (i *Interpreter) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	if i.limit <= 0 {
+		return ctx, func() {}
 	}
-	if err := channel.Notify(ctx, n); err != nil {
-		return nil, &Error{Channel: name, Problem: err.Error(), permanent: shell.IsPermanent(err), Err: err}
+	return context.WithTimeoutCause(ctx, i.limit, fmt.Errorf("it reached the time limit of %v", i.limit))
+}
+
+// carry has a channel tell what is asked for.
+func (i *Interpreter) carry(ctx context.Context, c Channel, n effects.Notify, m Message) error {
+	ctx, cancel := i.limited(ctx)
+	defer cancel()
+	if t, ok := c.(Teller); ok {
+		return t.Tell(ctx, m)
 	}
-	return json.Marshal(struct {
-		Channel string `json:"channel"`
-	}{name})
+	return c.Notify(ctx, n)
 }
 
 // NewLog gives a channel that writes to a log; nil: the default one.

@@ -226,3 +226,102 @@ func TestWrongOptionsOfAWebhookAreRefusedByName(t *testing.T) {
 		assert.ErrorContains(t, err, want)
 	}
 }
+
+func TestWhatAChannelCannotTakeNowIsToldLater(t *testing.T) {
+	for name, row := range map[string]struct {
+		err   error
+		later error
+		want  string // the result
+	}{
+		"it is taken":                      {nil, errors.New("not asked"), `{"channel":"ops"}`},
+		"it is down":                       {errors.New("connection refused"), nil, `{"channel":"ops","later":true}`},
+		"it will never take it":            {shell.Permanent(errors.New("no_service")), nil, ""},
+		"it is down, and so is what waits": {errors.New("connection refused"), errors.New("stopping"), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var later []notify.Message
+			i, err := notify.New(notify.Options{
+				Channels: map[string]notify.Channel{"ops": notify.ChannelFunc(func(context.Context, effects.Notify) error { return row.err })},
+				Later: func(_ context.Context, channel string, m notify.Message) error {
+					assert.Equal(t, "ops", channel)
+					later = append(later, m)
+					return row.later
+				},
+			})
+			require.NoError(t, err)
+			res, err := i.Carry(t.Context(), sender, stuck)
+			if row.want == "" {
+				require.ErrorContains(t, err, `notify channel "ops": `+row.err.Error())
+				assert.Equal(t, shell.IsPermanent(row.err), shell.IsPermanent(err))
+				return
+			}
+			require.NoError(t, err)
+			assert.JSONEq(t, row.want, string(res))
+			if row.err != nil {
+				require.Len(t, later, 1)
+				assert.Equal(t, "Task stuck", later[0].Title)
+				assert.Equal(t, "merge <main> & more", later[0].Text)
+				assert.True(t, later[0].Sound)
+			}
+		})
+	}
+	i, err := notify.New(notify.Options{
+		Channels: map[string]notify.Channel{"ops": notify.ChannelFunc(func(context.Context, effects.Notify) error { return errors.New("no") })},
+		Later:    func(context.Context, string, notify.Message) error { return nil },
+	})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = i.Carry(ctx, sender, stuck)
+	require.Error(t, err, "the engine stops: the effect is carried out again")
+}
+
+func TestWhatIsSaidAgainUnderTheSameKeyIsTheSame(t *testing.T) {
+	var ids []string
+	i, err := notify.New(notify.Options{
+		Channels: map[string]notify.Channel{"ops": notify.ChannelFunc(func(context.Context, effects.Notify) error { return errors.New("down") })},
+		Later: func(_ context.Context, _ string, m notify.Message) error {
+			ids = append(ids, m.ID)
+			return nil
+		},
+	})
+	require.NoError(t, err)
+	for _, key := range []string{"run 1", "run 1", "run 2"} {
+		require.NoError(t, i.Say(t.Context(), key, stuck))
+	}
+	require.Len(t, ids, 3)
+	assert.Equal(t, ids[0], ids[1])
+	assert.NotEqual(t, ids[0], ids[2], "the same words about another run")
+	lost := stuck
+	lost.Channel = "pager"
+	require.ErrorContains(t, i.Say(t.Context(), "run 1", lost), `there is no such channel`)
+}
+
+func TestAWebhookTellsProgramsWhichEventItIs(t *testing.T) {
+	url, _, bodies := server(t, func(http.ResponseWriter, *http.Request) {})
+	ev := event("action", "failed", `{"label":"nightly"}`)
+	m, err := (*notify.Templates)(nil).Message(ev, notify.NoticeOf(ev, notify.Hint{Does: "show it", Line: "orreryd actions show 1"}))
+	require.NoError(t, err)
+	require.NoError(t, webhook(t, notify.WebhookOptions{URL: url}).Tell(t.Context(), m))
+	var body struct {
+		ID       string
+		Title    string
+		Event    effects.Event
+		Commands []notify.Hint
+	}
+	require.NoError(t, json.Unmarshal(<-bodies, &body))
+	assert.Equal(t, m.ID, body.ID)
+	assert.Equal(t, `Action "nightly" failed`, body.Title)
+	assert.Equal(t, ev, body.Event)
+	assert.Equal(t, []notify.Hint{{Does: "show it", Line: "orreryd actions show 1"}}, body.Commands)
+}
+
+func TestAWebhookIsLeftAloneForAsLongAsItAsks(t *testing.T) {
+	url, _, _ := server(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "7")
+		w.WriteHeader(http.StatusServiceUnavailable)
+	})
+	wait, asked := notify.RetryDelay(webhook(t, notify.WebhookOptions{URL: url}).Notify(t.Context(), stuck))
+	assert.True(t, asked)
+	assert.Equal(t, 7*time.Second, wait)
+}

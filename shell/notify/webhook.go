@@ -11,6 +11,7 @@ import (
 
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/retryafter"
 	"github.com/orrery-go/orrery/shell/internal/webhook"
 )
 
@@ -27,7 +28,8 @@ type WebhookOptions struct {
 	Transport http.RoundTripper
 }
 
-// Webhook is a channel that posts {"title":…,"message":…,"sound":…} as JSON. An
+// Webhook is a channel that posts {"title":…,"message":…,"sound":…} as JSON; with "id", which is
+// the same for what comes again, and, of an event, "event" and "commands". An
 // answer from 200 to 299 is a success. Redirects are not followed. Most answers
 // from 400 to 499 say that it will never work; after others it may be tried
 // again.
@@ -66,15 +68,28 @@ func NewWebhook(o WebhookOptions) (*Webhook, error) {
 
 // Notify posts the notification.
 func (w *Webhook) Notify(ctx context.Context, n effects.Notify) error {
+	return w.Tell(ctx, Message{Title: n.Title, Text: n.Message, Sound: n.Sound})
+}
+
+// Tell posts a message.
+func (w *Webhook) Tell(ctx context.Context, m Message) error {
 	body, err := json.Marshal(struct {
-		Title   string `json:"title"`
-		Message string `json:"message"`
-		Sound   bool   `json:"sound"`
-	}{n.Title, n.Message, n.Sound})
+		ID       string         `json:"id,omitempty"`
+		Title    string         `json:"title"`
+		Message  string         `json:"message"`
+		Sound    bool           `json:"sound"`
+		Event    *effects.Event `json:"event,omitempty"`
+		Commands []Hint         `json:"commands,omitempty"`
+	}{m.ID, m.Title, m.Text, m.Sound, m.Event, m.Commands})
 	if err != nil {
 		return shell.Permanent(fmt.Errorf("encode the notification: %w", err))
 	}
-	p := w.post
+	return deliver(ctx, w.post, body)
+}
+
+// deliver posts a body once. The error says whether trying again is pointless, and for how
+// long the server asks to be left alone.
+func deliver(ctx context.Context, p webhook.Post, body []byte) error {
 	p.Body = body
 	a, err := p.Do(ctx)
 	if err != nil || a.OK() { // what it says then matters to nobody
@@ -86,6 +101,9 @@ func (w *Webhook) Notify(ctx context.Context, n effects.Notify) error {
 	}
 	if a.Final(false) { // it has no key
 		return shell.Permanent(err)
+	}
+	if wait, ok := retryafter.Of(a.Header, time.Now()); ok {
+		return shell.RetryAfter(err, wait)
 	}
 	return err
 }

@@ -360,15 +360,10 @@ func appendJSON(b *bytes.Buffer, n *node) (*node, string) {
 
 // didYouMean suggests the name that was probably meant, or else all if they are few.
 func didYouMean(name string, names []string, list bool) string {
-	best, distance := "", 3
 	if len(names) > maxList {
 		return "" // it would take long, for each that is wrong
 	}
-	for _, n := range names {
-		if d := editDistance(strings.ToLower(name), strings.ToLower(n)); d < distance && d < max(len(n), 2) {
-			best, distance = n, d
-		}
-	}
+	best := texts.Nearest(name, names)
 	switch {
 	case best != "":
 		return fmt.Sprintf(": did you mean %q?", best)
@@ -379,12 +374,4 @@ func didYouMean(name string, names []string, list bool) string {
 		}
 	}
 	return ""
-}
-
-// editDistance counts the letters to change; a lot if the lengths differ much.
-func editDistance(a, b string) int {
-	if len(a) > 64 || len(b) > 64 || len(a)-len(b) > 2 || len(b)-len(a) > 2 {
-		return 99
-	}
-	return texts.Distance(a, b)
 }

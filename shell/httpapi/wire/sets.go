@@ -27,6 +27,7 @@ type SetEntry struct {
 	Recurring  *RecurringRequest `json:"recurring,omitempty"`
 	Job        *SetJob           `json:"job,omitempty"`
 	Queue      *SetQueue         `json:"queue,omitempty"`
+	Semaphore  *SetSemaphore     `json:"semaphore,omitempty"`
 	Worker     *SetWorker        `json:"worker,omitempty"`
 	Calendar   *CalendarRequest  `json:"calendar,omitempty"`
 	Subscriber *SetSubscriber    `json:"subscriber,omitempty"`
@@ -44,6 +45,14 @@ type SetQueue struct {
 	Tenant    *string          `json:"tenant,omitempty"`
 	Name      string           `json:"name"`
 	Config    core.QueueConfig `json:"config,omitzero"`
+}
+
+// SetSemaphore is a semaphore as a set declares it.
+type SetSemaphore struct {
+	Namespace *string `json:"namespace,omitempty"`
+	Tenant    *string `json:"tenant,omitempty"`
+	Name      string  `json:"name"`
+	Slots     uint32  `json:"slots"`
 }
 
 // SetWorker is a worker as a set declares it.
@@ -112,6 +121,12 @@ type DeclaredBy struct {
 // WorkerDetail is the answer to GET /v1/workers/{name}.
 type WorkerDetail struct {
 	core.Worker
+	Declared *DeclaredBy `json:"declared,omitempty"` // the set that owns it
+}
+
+// SemaphoreDetail is the answer to GET /v1/semaphores/{name}.
+type SemaphoreDetail struct {
+	core.Semaphore
 	Declared *DeclaredBy `json:"declared,omitempty"` // the set that owns it
 }
 

@@ -42,6 +42,8 @@ type app struct {
 	token   string // --token
 	ca      string // --ca
 	started bool   // a command was found and its arguments are well formed
+
+	hangups *hangups
 }
 
 // exitError is an error that decides the exit code.
@@ -60,9 +62,9 @@ func usagef(format string, args ...any) error {
 
 // Main is the whole program but for the process around it; it gives the exit code.
 func Main(args []string, env func(string) string, in io.Reader, out, stderr io.Writer) int {
-	ctx, stop := untilSignal(stderr)
+	a := &app{in: in, out: out, err: stderr, env: env, hangups: newHangups(stderr)}
+	ctx, stop := untilSignal(stderr, a.hangups)
 	defer stop()
-	a := &app{in: in, out: out, err: stderr, env: env}
 	root := a.rootCommand()
 	root.SetArgs(args)
 	root.SetIn(in)
@@ -121,6 +123,7 @@ a second signal n.`,
 		&cobra.Group{ID: "client", Title: "With a running daemon:"},
 		&cobra.Group{ID: "file", Title: "With a database file:"},
 		&cobra.Group{ID: "runbook", Title: "With a runbook file:"},
+		&cobra.Group{ID: "import", Title: "From another program:"},
 	)
 	for group, commands := range map[string][]*cobra.Command{
 		"daemon": {a.orchestrateCommand(), a.configCommand(), a.versionCommand()},
@@ -128,9 +131,11 @@ a second signal n.`,
 			a.actionsCommand(), a.recurringCommand(), a.queueCommand(), a.jobCommand(), a.runCommand(), a.webhookCommand(), a.backupCommand(),
 			a.pipelineCommand(), a.taskCommand(), a.strategyCommand(), a.workerCommand(),
 			a.auditCommand(), a.limitsCommand(), a.runnersCommand(), a.lockCommand(), a.semaphoreCommand(), a.calendarsCommand(), a.occurrencesCommand(), a.backfillCommand(), a.eventsCommand(), a.subscriberCommand(),
+			a.applyCommand(), a.diffCommand(), a.exportCommand(), a.setsCommand(),
 		},
 		"file":    {a.replayCommand(), a.checkCommand(), a.quarantineCommand(), a.historyCommand(), a.compactCommand(), a.salvageCommand(), a.restoreCommand()},
 		"runbook": {a.runbookCommand()},
+		"import":  {a.importCommand()},
 	} {
 		for _, c := range commands {
 			c.GroupID = group
@@ -175,16 +180,14 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 // timeout(1) and some shells send it to the process and to its group.
 const sameSignal = 300 * time.Millisecond
 
-// untilSignal gives a context that ends with the first SIGINT, SIGTERM or SIGHUP (unless
-// nohup has it ignored); the second one ends the process at once.
-func untilSignal(stderr io.Writer) (context.Context, func()) {
+// untilSignal gives a context that ends with the first SIGINT, SIGTERM or SIGHUP that is one to stop;
+// the second one ends the process at once.
+func untilSignal(stderr io.Writer, h *hangups) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	if !signal.Ignored(syscall.SIGHUP) { // the settings are read once, at the start: there is no reload
-		signal.Notify(signals, syscall.SIGHUP)
-	}
-	var wg sync.WaitGroup
+	var hup, wg sync.WaitGroup
+	hup.Go(func() { h.forward(signals) })
 	wg.Go(func() {
 		if s := secondSignal(ctx, signals, cancel, time.Now); s != nil {
 			text.Sayf(stderr, "orreryd: %s again: ending at once\n", s)
@@ -197,7 +200,9 @@ func untilSignal(stderr io.Writer) (context.Context, func()) {
 	})
 	return ctx, func() {
 		signal.Stop(signals)
+		h.stop()
 		cancel()
+		hup.Wait()
 		close(signals)
 		wg.Wait()
 	}

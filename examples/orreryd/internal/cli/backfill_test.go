@@ -15,7 +15,7 @@ func TestABackfillIsPlannedMadeShownAndListed(t *testing.T) {
 	t.Parallel()
 	p := start(t, "--db", database(t))
 	var added struct {
-		ID string `json:"recurring_id"`
+		ID string `json:"id"`
 	}
 	require.NoError(t, json.Unmarshal([]byte(p.ok("recurring", "add", "--json", "--cron", "0 9 * * *", "--description", "report", "--", "true")), &added))
 	day := func(back int) string {

@@ -3,16 +3,19 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/creack/pty"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -102,17 +105,106 @@ func TestAStopWaitsForWhatRuns(t *testing.T) {
 	assert.Contains(t, string(a.Status.Result), "well done")
 }
 
-func TestAHangupStopsTheDaemonAsCleanlyAsAnyStop(t *testing.T) {
+func TestTheDaemonReadsAgainOnAHangup(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	c := write(t, "orrery.toml", "log_level = 'info'\n")
+	p := start(t, "--db", db, "--config", c)
+	reload := func(config, want string) {
+		require.NoError(t, os.WriteFile(c, []byte(config), 0o600))
+		p.signal(syscall.SIGHUP)
+		await(t, p.errs, want)
+	}
+	reload("log_level = 'debug'\n[engine]\nmax_batch = 7\n", `level=WARN msg="settings have changed .* restart the daemon for them" keys=\[engine.max_batch\]`)
+	await(t, p.errs, `msg=reloaded what=configuration log_level=debug need_restart=1`)
+	p.add("--", "true")
+	await(t, p.errs, `level=DEBUG msg=action\.start`)
+	reload("log_level = 'loud'\n", `level=ERROR msg="could not be reloaded: .*" what=configuration error="log_level: .*loud`)
+	metrics := p.metrics()
+	assert.Contains(t, metrics, `orrery_reload_total{outcome="done",what="configuration"} 1`)
+	assert.Contains(t, metrics, `orrery_reload_total{outcome="failed",what="configuration"} 1`)
+	assert.Contains(t, metrics, `orrery_reload_successful{what="configuration"} 0`)
+	p.add("--", "true")
+	await(t, p.errs, `level=DEBUG msg=action\.start`)
+	p.signal(syscall.SIGTERM)
+	assert.Zero(t, p.code())
+	verified(t, db)
+}
+
+func TestTheDaemonAppliesItsFilesAtTheStartAndOnAHangup(t *testing.T) {
+	t.Parallel()
+	db, dir := database(t), t.TempDir()
+	file := filepath.Join(dir, "ops.toml")
+	say := func(text string) { require.NoError(t, os.WriteFile(file, []byte(text), 0o600)) }
+	const two = "[recurring.a]\ncron = \"@daily\"\ncommand = [\"true\"]\n[semaphores.s]\nslots = 2\n[semaphores.u]\nslots = 2\n"
+	say(two)
+	p := start(t, "--db", db, "--apply", dir)
+	await(t, p.errs, `msg="declared in files" set=daemon does=create kind=recurring namespace=default tenant=default name=a file=ops\.toml`)
+	await(t, p.errs, `msg=read what=set set=daemon dir=\S+ created=3 changed=0 removed=0 unchanged=0`)
+	names := func() string {
+		lines := strings.Fields(p.ok("sets", "list", "-o", "name"))
+		slices.Sort(lines)
+		return strings.Join(lines, " ")
+	}
+	assert.Equal(t, "a s u", names())
+
+	say(two + "[semaphores.v]\nslots = \"many\"\n")
+	p.signal(syscall.SIGHUP)
+	await(t, p.errs, `level=ERROR msg="could not be reloaded: .*" what=set error="ops\.toml:9:9: semaphores\.v\.slots: it is a TOML string, want a whole number"`)
+	assert.Equal(t, "a s u", names(), "what was there goes on")
+	assert.Contains(t, p.metrics(), `orrery_reload_successful{what="set"} 0`)
+
+	say("")
+	p.signal(syscall.SIGHUP)
+	await(t, p.errs, `what=set error="prune: the set .*daemon.* declares nothing, and owns 3: an empty folder removes nothing`)
+	assert.Equal(t, "a s u", names())
+
+	say(strings.Replace(two, "[semaphores.u]", "[semaphores.v]", 1))
+	p.signal(syscall.SIGHUP)
+	await(t, p.errs, `msg=reloaded what=set set=daemon dir=\S+ created=1 changed=0 removed=1 unchanged=2`)
+	assert.Equal(t, "a s v", names())
+	assert.Contains(t, p.metrics(), `orrery_reload_successful{what="set"} 1`)
+	p.signal(syscall.SIGTERM)
+	assert.Zero(t, p.code())
+	verified(t, db)
+
+	say("no = toml = at all")
+	p = start(t, "--db", db, "--apply", dir)
+	await(t, p.errs, `level=ERROR msg="could not be read: what the database has goes on" what=set error="ops\.toml:1:6: `)
+	assert.Equal(t, "a s v", names())
+	assert.Contains(t, p.metrics(), `orrery_reload_successful{what="set"} 0`)
+}
+
+// Who closes the window in which a daemon runs means to end it.
+func TestADaemonWhoseTerminalIsClosedStopsCleanly(t *testing.T) {
 	if signal.Ignored(syscall.SIGHUP) {
-		t.Skip("under nohup the daemon ignores a hangup, as it should")
+		t.Skip("under nohup the daemon survives its terminal, as it should")
 	}
 	t.Parallel()
 	db := database(t)
-	p := start(t, "--db", db)
-	p.signal(syscall.SIGHUP)
-	await(t, p.errs, `msg=stopping`)
-	assert.Zero(t, p.code())
+	cmd := program(t, "orchestrate", "--listen", "127.0.0.1:0", "--db", db)
+	cmd.Dir = t.TempDir()
+	f, err := pty.Start(cmd)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	for s := bufio.NewScanner(f); s.Scan() && !strings.Contains(s.Text(), "orreryd is ready"); {
+	}
+	require.NoError(t, f.Close())
+	require.NoError(t, cmd.Wait(), "it ends with 0")
 	verified(t, db)
+}
+
+func TestAHangupStopsOtherCommands(t *testing.T) {
+	if signal.Ignored(syscall.SIGHUP) {
+		t.Skip("under nohup a command ignores a hangup, as it should")
+	}
+	t.Parallel()
+	p := start(t, "--db", database(t))
+	def := write(t, "p.json", `{"name": "p", "phases": [{"name": "a", "manual": {}}]}`)
+	waits := begin(t, []string{"ORRERY_SERVER=" + p.url}, "pipeline", "start", "--definition", def, "--wait")
+	await(t, waits.errs, "is started")
+	waits.signal(syscall.SIGHUP)
+	assert.Equal(t, exitFailed, waits.code())
 }
 
 func TestAStopSettlesWhatDoesNotEnd(t *testing.T) {

@@ -37,7 +37,8 @@ type listing[S any] struct {
 	fails  bool // it takes --failed-since
 	inLine bool // it has an order of its own, which cannot be turned around
 
-	lines bool // with --json it prints one element a line
+	lines bool        // with --json it prints one element a line
+	json  func(S) any // what --json prints of an element; nil: what the API answers
 
 	none   string         // printed if the list is empty; %s: the tenant, and the namespace
 	name   func(S) string // what other commands take for it: its id or its name
@@ -219,7 +220,14 @@ func (l listing[S]) answered(a *app, args []string, raws []json.RawMessage, list
 		out.names[i] = l.name(v)
 	}
 	out.json = func() error {
-		if !l.lines {
+		switch {
+		case l.json != nil:
+			elements := make([]any, len(list)) // an empty list is [] and not null
+			for i, v := range list {
+				elements[i] = l.json(v)
+			}
+			return a.printJSON(map[string]any{l.field: elements, "next_page_token": next})
+		case !l.lines:
 			return a.printJSON(map[string]any{l.field: raws, "next_page_token": next})
 		}
 		if err := a.printLines(raws); err != nil {

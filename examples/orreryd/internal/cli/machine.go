@@ -167,9 +167,7 @@ func (m machine[S]) sending(v verb, send sender) *cobra.Command {
 	var takeOver bool
 	if v.edits() {
 		cmd.Flags().StringVar(&match, "if-match", "", "refuse it unless the `REVISION` is still the one that show -o revision gave")
-		if m.path != semaphoresPath { // which no set declares
-			cmd.Flags().BoolVar(&takeOver, "take-over", false, takeOverUsage)
-		}
+		cmd.Flags().BoolVar(&takeOver, "take-over", false, takeOverUsage)
 	}
 	cmd.RunE = m.a.withClient(func(ctx context.Context, c *client, args []string) error {
 		r, err := m.request(v, args) // refuses wrong flags before the daemon is asked

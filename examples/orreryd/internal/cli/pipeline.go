@@ -147,16 +147,7 @@ func (a *app) pipelineList() *cobra.Command {
 
 // pipelineAnswers are the commands by which people and programs answer a phase that waits.
 func pipelineAnswers(m machine[core.Pipeline]) []*cobra.Command {
-	verdict := func(name, short string, approved bool) verb {
-		return verb{
-			use: name + " ID PHASE", short: short, args: idAnd("PHASE"), path: "approve",
-			fields: []field{
-				argument("phase"), constant("approved", approved), textField("by", "`name` of who decided (default the token's)"),
-				textField("comment", "`text` that says why"),
-			},
-		}
-	}
-	return m.verbs(
+	return append(m.verbs(
 		verb{
 			use: "signal ID NAME", short: "Answer a phase that waits for a signal, now or later", args: idAnd("NAME"), path: "signal",
 			fields: []field{argument("name"), jsonField("payload", "`JSON` that becomes the phase's result; @FILE or - for stdin")},
@@ -165,8 +156,6 @@ func pipelineAnswers(m machine[core.Pipeline]) []*cobra.Command {
 			use: "checkpoint ID MESSAGE", short: "Note how far a pipeline has come", args: idAnd("MESSAGE"), path: "checkpoint",
 			fields: []field{argument("message")},
 		},
-		verdict("approve", "Give an approval that a phase waits for", true),
-		verdict("reject", "Refuse an approval: the phase fails", false),
 		verb{
 			use: "complete ID PHASE", short: "Say that a phase is done that waits for an answer from outside", args: idAnd("PHASE"), path: "phases/{}/complete",
 			fields: []field{jsonField("result", "`JSON` that becomes the phase's result; @FILE or - for stdin")},
@@ -175,7 +164,8 @@ func pipelineAnswers(m machine[core.Pipeline]) []*cobra.Command {
 			use: "fail ID PHASE", short: "Say that a phase failed that waits for an answer from outside", args: idAnd("PHASE"), path: "phases/{}/fail",
 			fields: []field{textField("error", "`text` that says why"), boolField("permanent", "no retry can help")},
 		},
-	)
+	), pipelineVerdict(m, "approve", "Give an approval that a phase waits for", true),
+		pipelineVerdict(m, "reject", "Refuse an approval: the phase fails", false))
 }
 
 // idAnd are the arguments of commands about a part of something.

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects/texts"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
@@ -115,13 +116,20 @@ func checkInputs(def core.PipelineDef, given map[string]json.RawMessage) error {
 	var declared []string
 	for _, in := range def.Inputs {
 		names, declared = append(names, in.Name), append(declared, in.Name)
-		if _, ok := given[in.Name]; !ok && in.Required {
-			return usagef("pipeline %q needs an input: give --input %s=VALUE", text.Clip(def.Name, 60), text.Clean(in.Name))
-		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
-		if !slices.Contains(names, name) {
-			return usagef("--input: pipeline %q has no input %q: it has %s", text.Clip(def.Name, 60), text.Clip(name, 60), text.Clean(cmp.Or(strings.Join(declared, ", "), "none")))
+		if slices.Contains(names, name) {
+			continue
+		}
+		has := "it has " + text.Clean(cmp.Or(strings.Join(declared, ", "), "none"))
+		if meant := texts.Nearest(name, declared); meant != "" {
+			has = fmt.Sprintf("did you mean %q?", meant)
+		}
+		return usagef("--input: pipeline %q has no input %q: %s", text.Clip(def.Name, 60), text.Clip(name, 60), has)
+	}
+	for _, in := range def.Inputs {
+		if _, ok := given[in.Name]; !ok && in.Required {
+			return usagef("pipeline %q needs an input: give --input %s=VALUE", text.Clip(def.Name, 60), text.Clean(in.Name))
 		}
 	}
 	return nil

@@ -168,8 +168,7 @@ or 7 (years last); try one with: orreryd recurring preview --cron "0 9 * * MON-F
 			}
 		}
 		var created wire.RecurringCreated
-		raw, err := c.json(ctx, q, &created)
-		if err != nil {
+		if _, err := c.json(ctx, q, &created); err != nil {
 			return err
 		}
 		r.a.warn(created.Warnings)
@@ -177,6 +176,10 @@ or 7 (years last); try one with: orreryd recurring preview --cron "0 9 * * MON-F
 		next := timeText(created.NextExecution)
 		if !created.Enabled {
 			next = "none: it is disabled"
+		}
+		raw, err := json.Marshal(newRecurringAdded(q.fields, created))
+		if err != nil {
+			return fmt.Errorf("print JSON: %w", err)
 		}
 		return r.a.print(raw, view{fields: [][2]string{
 			{"id", created.RecurringID.String()}, {"cron", created.CronExpr}, {"in words", inWords(created.CronExpr, created.Timezone, schedule.DayMatch(days))}, {"next", next},
@@ -303,6 +306,7 @@ func (r *recurring) list() *cobra.Command {
 		path:    r.path, field: "recurring_actions", scope: r.scope, none: "no recurring actions of tenant %s in namespace %s",
 		filters: append([]filter{switchedBy("enabled")}, ofSchedules()...),
 		name:    func(s wire.RecurringSummary) string { return s.ID.String() },
+		json:    func(s wire.RecurringSummary) any { return newRecurringListed(s) },
 		header:  []string{"ID", "STATE", "CRON:30", "ZONE:24", "TOOL:20", "NEXT (UTC)", "LAST (UTC)", "RUNS", "NAME:40"},
 		row: func(s wire.RecurringSummary) []string {
 			state := "enabled"

@@ -48,7 +48,7 @@ func TestWhatASetOwnsIsChangedByWhoTakesItOver(t *testing.T) {
 		body := `{"entries":[
 			{"file":"a.toml","recurring":{"name":"q","cron_expr":"0 3 * * *","provider":"command","payload":{"argv":["true"]}}},
 			{"file":"a.toml","job":{"id":"q","pod_spec":{"containers":[{"name":"main","image":"none","command":["true"]}]}}},
-			{"file":"a.toml","queue":{"name":"q"}},
+			{"file":"a.toml","queue":{"name":"q"}}, {"file":"a.toml","semaphore":{"name":"q","slots":1}},
 			{"file":"a.toml","worker":{"name":"q","queue":"q","do":{"run":{"tool":"command","input":{"argv":["true"]}}}}},
 			{"file":"a.toml","calendar":{"name":"q"}},
 			{"file":"a.toml","subscriber":{"name":"q","match":{"category":"a"},"do":{"push":{"name":"q"}}}}
@@ -66,6 +66,7 @@ func TestWhatASetOwnsIsChangedByWhoTakesItOver(t *testing.T) {
 		words("job apply -f " + job), words("job delete q"),
 		words(`worker declare q --queue q --concurrency 2 --do {"run":{"tool":"command","input":{"argv":["true"]}}}`), words("worker delete q"),
 		words("queue declare q --concurrency 2"), words("queue delete q"),
+		words("semaphore declare q --slots 2"), words("semaphore declare q --slots 0"),
 		words("calendars update q --description edited"), words("calendars delete q"),
 		{"subscriber", "declare", "q", "--match", `{"category":"b"}`, "--do", `{"push":{"name":"q"}}`}, words("subscriber delete q"),
 	} {
@@ -76,6 +77,5 @@ func TestWhatASetOwnsIsChangedByWhoTakesItOver(t *testing.T) {
 		assert.Contains(t, r.err, `the set "ours" declares it, in a.toml`, row)
 		p.ok(append([]string{row[0], row[1], "--take-over"}, row[2:]...)...)
 	}
-	assert.Contains(t, p.do("semaphore", "declare", "s", "--take-over").err, "--take-over")
 	assert.Contains(t, p.do(words("recurring add --name x --cron @daily --take-over -- true")...).err, "--take-over is about the one that --replace changes, which is missing")
 }

@@ -38,6 +38,52 @@ func (p *process) steps(id string, list []step) {
 	}
 }
 
+// What a script reads of one answer it reads of the others by the same name.
+func TestRecurringAddListAndShowPrintTheSameMembersAsJSON(t *testing.T) {
+	t.Parallel()
+	p := start(t, "--db", database(t))
+	read := func(args ...string) (v map[string]any) {
+		require.NoError(t, json.Unmarshal([]byte(p.ok(append(args, "--json")...)), &v))
+		return v
+	}
+	assert.Equal(t, []any{}, read("recurring", "list")["recurring_actions"])
+	added := read("recurring", "add", "--name", "nightly", "--cron", "0 9 1 1 *", "--tz", "Europe/Berlin", "--description", "d", "--tool", "command", "--input", `{"argv":["sleep","100"]}`)
+	id, _ := added["id"].(string)
+	shown := read("recurring", "show", id)
+	list, _ := read("recurring", "list")["recurring_actions"].([]any)
+	require.Len(t, list, 1)
+	listed, _ := list[0].(map[string]any)
+	assert.Equal(t, "command", listed["action_template"].(map[string]any)["provider"])
+	within(t, "add", shown, added)
+	within(t, "list", shown, listed)
+	for _, name := range []string{"id", "name", "namespace", "tenant", "cron_expr", "timezone", "enabled", "next_execution_at"} {
+		assert.Contains(t, added, name)
+	}
+	replaced := read("recurring", "add", "--replace", "--name", "nightly", "--cron", "0 9 1 1 *", "--tz", "Europe/Berlin", "--tool", "command", "--input", `{"argv":["true"]}`)
+	assert.Equal(t, id, replaced["id"])
+
+	p.ok("recurring", "trigger", id, "--payload", `{"argv":["sleep","100"]}`)
+	list, _ = read("recurring", "list")["recurring_actions"].([]any)
+	require.Len(t, list, 1)
+	listed, _ = list[0].(map[string]any)
+	assert.InDelta(t, 1, listed["running_count"], 0)
+	assert.NotContains(t, listed, "running", "in show, this lists them")
+}
+
+// within holds that a part has no member that the whole has not got, nor with another value.
+func within(t *testing.T, of string, whole, part map[string]any) {
+	t.Helper()
+	for name, v := range part {
+		inner, isObject := v.(map[string]any)
+		outer, has := whole[name].(map[string]any)
+		if isObject && has {
+			within(t, of+" "+name, outer, inner)
+			continue
+		}
+		assert.Equal(t, whole[name], v, "%s: %s", of, name)
+	}
+}
+
 func TestTheCommandsOfRecurringActionsSayPoliciesPausesAndNextTimes(t *testing.T) {
 	t.Parallel()
 	p := start(t, "--db", database(t))

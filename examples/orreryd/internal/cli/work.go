@@ -134,6 +134,7 @@ func (w *work) newInput(a *app, argv []string) (json.RawMessage, error) {
 	case len(argv) > 0 && w.given("input"):
 		return nil, usagef("give either --input or a command after --, not both")
 	case len(argv) > 0:
+		a.warnOfShell(argv)
 		return text.PlainJSON(map[string][]string{"argv": argv}) // of the tool "command"
 	case w.given("input"):
 		return a.needJSON("input", w.input)

@@ -95,8 +95,8 @@ func TestWorkersInOtherLanguagesDoWhatIsPushed(t *testing.T) {
 	}
 }
 
-// beats counts the signs of life that the daemon has taken.
-func (p *process) beats() int {
+// metrics gives what a scrape reads.
+func (p *process) metrics() string {
 	p.t.Helper()
 	req, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, p.url+"/metrics", nil)
 	require.NoError(p.t, err)
@@ -105,9 +105,15 @@ func (p *process) beats() int {
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(resp.Body)
 	require.NoError(p.t, err)
+	return string(body)
+}
+
+// beats counts the signs of life that the daemon has taken.
+func (p *process) beats() int {
+	p.t.Helper()
 	all := 0
-	for _, m := range regexp.MustCompile(`orrery_http_requests_total\{route="POST \S+/(?:heartbeat|extend)",status="200"\} (\d+)`).FindAllSubmatch(body, -1) {
-		n, err := strconv.Atoi(string(m[1]))
+	for _, m := range regexp.MustCompile(`orrery_http_requests_total\{route="POST \S+/(?:heartbeat|extend)",status="200"\} (\d+)`).FindAllStringSubmatch(p.metrics(), -1) {
+		n, err := strconv.Atoi(m[1])
 		require.NoError(p.t, err)
 		all += n
 	}

@@ -21,6 +21,8 @@ import (
 	"github.com/orrery-go/orrery/shell/audit"
 	"github.com/orrery-go/orrery/shell/constraints"
 	"github.com/orrery-go/orrery/shell/jobs"
+	"github.com/orrery-go/orrery/shell/notify"
+	"github.com/orrery-go/orrery/shell/notify/relay"
 	"github.com/orrery-go/orrery/shell/session"
 	"github.com/orrery-go/orrery/store/bolt"
 )
@@ -38,27 +40,33 @@ type daemon struct {
 	jobs     *jobs.Service
 	engine   *shell.Engine
 	audit    *audit.Log // nil: none
+	notify   *notify.Interpreter
+	relay    *relay.Relay
 	api      endpoint
 	page     endpoint // of the page, if it has an address of its own
+	reloads  *reloads
+	hangups  <-chan struct{} // tells to read all of reloads again; nil: nothing does
 }
 
-// newLogger writes to w as the configuration says.
-func newLogger(c config.Config, w io.Writer) (*slog.Logger, error) {
-	level, err := config.ParseLogLevel(c.LogLevel)
+// newLogger writes to w as the configuration says; its level may be changed.
+func newLogger(c config.Config, w io.Writer) (*slog.Logger, *slog.LevelVar, error) {
+	is, err := config.ParseLogLevel(c.LogLevel)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	level := new(slog.LevelVar)
+	level.Set(is)
 	o := &slog.HandlerOptions{Level: level}
 	if c.LogFormat == "json" {
-		return slog.New(slog.NewJSONHandler(w, o)), nil
+		return slog.New(slog.NewJSONHandler(w, o)), level, nil
 	}
-	return slog.New(slog.NewTextHandler(w, o)), nil
+	return slog.New(slog.NewTextHandler(w, o)), level, nil
 }
 
 // openDaemon gets everything that a daemon needs: the file, the tools, the
 // address. Nothing runs yet.
 func openDaemon(ctx context.Context, c config.Config, program string, log *slog.Logger) (_ *daemon, err error) {
-	d := &daemon{c: c, log: log, api: endpoint{what: "the HTTP API"}, page: endpoint{what: "the page"}}
+	d := &daemon{c: c, log: log, api: endpoint{what: "the HTTP API"}, page: endpoint{what: "the page"}, reloads: newReloads(log)}
 	d.hints = hints{program: program, server: func() string { return d.api.url() }}
 	defer func() {
 		if err != nil {
@@ -104,6 +112,7 @@ func openDaemon(ctx context.Context, c config.Config, program string, log *slog.
 		ScrubRate:              c.Engine.ScrubRecordsPerSecond,
 		HeartbeatEvery:         config.Seconds(c.Engine.HeartbeatSeconds).Truncate(time.Millisecond),
 		ShowCommand:            d.hints.show,
+		ApproveCommand:         d.hints.approve,
 		Logger:                 log,
 	}
 	if o.Secrets, err = c.NamedSecrets(); err != nil {
@@ -170,14 +179,17 @@ func redo(c *config.Config) bolt.Redo {
 func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var wg sync.WaitGroup
-	var engineErr, jobsErr, storeErr error
+	var wg, relayed sync.WaitGroup
+	var engineErr, jobsErr, storeErr, relayErr error
 	served := make([]error, len(d.endpoints()))
 	engineDone := make(chan struct{})
+	relayed.Add(1)
+	engineCtx, stopEngine := stopRelayFirst(ctx, &relayed)
+	defer stopEngine()
 	wg.Go(func() {
 		defer close(engineDone)
 		defer cancel() // an engine that ends takes the rest with it
-		engineErr = d.engine.Run(ctx)
+		engineErr = d.engine.Run(engineCtx)
 	})
 	wg.Go(func() {
 		defer cancel()
@@ -192,10 +204,18 @@ func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
 	})
 	startErr := d.awaitEngine(ctx)
 	if startErr == nil {
+		wg.Go(func() {
+			defer cancel()
+			defer relayed.Done()
+			relayErr = d.runRelay(ctx)
+		})
 		if err := d.sweepSessions(ctx); err != nil {
 			d.log.Warn("could not end the sessions that no task wants: they may go on", "error", err)
 		}
 		d.warnOfJobs(ctx)
+		if d.c.Apply.Dir != "" {
+			d.reloads.first(ctx, "set", d.applySet)
+		}
 		for i, e := range d.endpoints() {
 			wg.Go(func() {
 				defer cancel()
@@ -203,7 +223,9 @@ func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
 			})
 		}
 		ready()
+		wg.Go(func() { d.reloads.run(ctx, d.hangups) })
 	} else {
+		relayed.Done()
 		cancel()
 	}
 	<-ctx.Done()
@@ -219,7 +241,7 @@ func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
 	if engineErr == nil && !errors.Is(startErr, context.Canceled) && !errors.Is(startErr, shell.ErrStopped) {
 		engineErr = startErr // the other errors mean a stop before the start
 	}
-	return errors.Join(storeErr, engineErr, jobsErr, errors.Join(served...), err)
+	return errors.Join(storeErr, engineErr, jobsErr, relayErr, errors.Join(served...), err)
 }
 
 // watchStore waits until the store has failed for good, or ctx has ended. What a disk that

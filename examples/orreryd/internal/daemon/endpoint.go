@@ -120,6 +120,7 @@ func (d *daemon) addTLS() error {
 	if err != nil {
 		return err
 	}
+	d.reloads.add("certificate", pair.reload)
 	for _, e := range d.endpoints() {
 		e.server.TLSConfig, e.tls = pair.config(), true
 	}

@@ -1,8 +1,6 @@
 package daemon
 
 import (
-	"strings"
-
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
@@ -43,8 +41,22 @@ func (h hints) show(s core.State) string {
 	return ""
 }
 
+// approve gives the command that approves what a pipeline waits for. It names the phase: typed once more, or late, it
+// approves no other one.
+func (h hints) approve(p core.Pipeline) string { return h.answer("pipeline approve", p) }
+
+// reject gives the command that refuses the same.
+func (h hints) reject(p core.Pipeline) string { return h.answer("pipeline reject", p) }
+
+// answer is a command that answers the phase at which a pipeline stands.
+func (h hints) answer(verb string, p core.Pipeline) string {
+	return h.line(verb, []string{p.ID.String(), p.Phase.Name})
+}
+
 // byID is a command about a machine that its id names.
-func (h hints) byID(verb string, s core.State) string { return h.line(verb, s.Ref().ID.String()) }
+func (h hints) byID(verb string, s core.State) string {
+	return h.line(verb, []string{s.Ref().ID.String()})
+}
 
 // scoped is a command about a machine that has its name within a tenant.
 func (h hints) scoped(verb, name, namespace, tenant string) string {
@@ -55,26 +67,13 @@ func (h hints) scoped(verb, name, namespace, tenant string) string {
 	if tenant != config.DefaultScope {
 		flags = append(flags, "--tenant="+tenant)
 	}
-	return h.line(verb, name, flags...)
+	return h.line(verb, []string{name}, flags...)
 }
 
-// line is a command line, as a shell reads it. A name that looks like a flag is none: whoever may name a queue must not
-// choose the server that a pasted command talks to.
-func (h hints) line(verb, name string, flags ...string) string {
+// line is a command line, as a shell reads it.
+func (h hints) line(verb string, names []string, flags ...string) string {
 	if server := h.server(); server != config.DefaultServer {
 		flags = append(flags, "--server="+server)
 	}
-	words := []string{h.program, verb}
-	if strings.HasPrefix(name, "-") {
-		flags = append(flags, "--")
-	} else {
-		words = append(words, text.ShellWord(name))
-	}
-	for _, f := range flags {
-		words = append(words, text.ShellWord(f))
-	}
-	if strings.HasPrefix(name, "-") {
-		words = append(words, text.ShellWord(name))
-	}
-	return strings.Join(words, " ")
+	return text.CommandLine(h.program+" "+verb, names, flags...)
 }

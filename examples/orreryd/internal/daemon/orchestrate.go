@@ -18,6 +18,10 @@ type Terminal struct {
 	Demo bool
 	// Command is how this program is called, for what the demonstration says to type next.
 	Command string
+	// Reload tells the daemon to read again what it can while it runs. Nil: nothing does.
+	Reload <-chan struct{}
+	// Config reads the settings again. Nil: they are not.
+	Config func() (config.Config, error)
 	// NotifySocket is systemd's, empty without systemd.
 	NotifySocket string
 }
@@ -27,7 +31,7 @@ func Orchestrate(ctx context.Context, c config.Config, t Terminal) (err error) {
 	if err := config.CheckListen(c); err != nil {
 		return err
 	}
-	log, err := newLogger(c, t.Err)
+	log, level, err := newLogger(c, t.Err)
 	if err != nil {
 		return err
 	}
@@ -42,6 +46,9 @@ func Orchestrate(ctx context.Context, c config.Config, t Terminal) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
+	if d.hangups = t.Reload; t.Config != nil {
+		d.reloads.add("configuration", d.reloadConfig(t.Config, level))
+	}
 	var show *demo
 	if t.Demo {
 		show = newDemo(d.engine, t.Out, t.Command, len(c.Tokens) > 0)

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
@@ -63,6 +64,21 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		c.log.Error("the certificate cannot be read again; the one from before is served", "cert", c.cert, "error", err)
 	}
 	return c.current, nil
+}
+
+// reload reads the files again, whenever they were changed. On an error the certificate from before is served.
+func (c *certificate) reload(context.Context) ([]slog.Attr, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	changed, err := c.changed()
+	if err == nil {
+		err = c.load(changed)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("http.tls: %w", err)
+	}
+	c.looked = c.now()
+	return []slog.Attr{slog.String("cert", c.cert)}, nil
 }
 
 // changed gives when the files were changed.

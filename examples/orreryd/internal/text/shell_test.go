@@ -20,3 +20,13 @@ func TestAShellReadsAWordAsItWas(t *testing.T) {
 	}
 	assert.Equal(t, "http://127.0.0.1:7460", ShellWord("http://127.0.0.1:7460"), "what needs no quotes has none")
 }
+
+func TestANameThatLooksLikeAFlagIsNoneInACommandLine(t *testing.T) {
+	for want, names := range map[string][]string{
+		"do it a 'b c' --x=1":       {"a", "b c"},
+		"do it --x=1 -- a --evil":   {"a", "--evil"},
+		"do it --x=1 -- '-e $HOME'": {"-e $HOME"},
+	} {
+		assert.Equal(t, want, CommandLine("do it", names, "--x=1"))
+	}
+}

@@ -1,0 +1,160 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
+)
+
+// reloader is something that the daemon reads again while it runs.
+type reloader struct {
+	what string // as the log and the metrics name it
+	// reload reads it again, and puts it in the place of what was there: as a whole, or, with an error, not at all. It
+	// gives what the line of the log says of it.
+	reload func(ctx context.Context) ([]slog.Attr, error)
+}
+
+// reloads are all that the daemon reads again, in the order in which it does.
+type reloads struct {
+	log *slog.Logger
+	now func() time.Time
+
+	mu   sync.Mutex // guards what follows
+	list []reloader
+	past map[string]pastReloads
+}
+
+// pastReloads are those of one reloader.
+type pastReloads struct {
+	done, failed uint64
+	fails        bool      // the last one did
+	succeeded    time.Time // when the last one did that succeeded; the reading at the start is one
+}
+
+func newReloads(log *slog.Logger) *reloads {
+	return &reloads{log: log, now: time.Now, past: map[string]pastReloads{}}
+}
+
+// add adds something that was read just now, and is to be read again.
+func (r *reloads) add(what string, reload func(context.Context) ([]slog.Attr, error)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.list = append(r.list, reloader{what, reload})
+	r.past[what] = pastReloads{succeeded: r.now()}
+}
+
+// run reads all again whenever it is told to, until ctx ends.
+func (r *reloads) run(ctx context.Context, told <-chan struct{}) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-told:
+			r.all(ctx)
+		}
+	}
+}
+
+// all reads all again. What one of them refuses, it keeps as it was; the others are read all the same.
+func (r *reloads) all(ctx context.Context) {
+	r.mu.Lock()
+	list := slices.Clone(r.list)
+	r.mu.Unlock()
+	r.log.Info("reloading", "count", len(list))
+	for _, l := range list {
+		r.one(ctx, l, "reloaded", "could not be reloaded: what was read before stays in force")
+	}
+}
+
+// first reads something for the first time, and again with all.
+func (r *reloads) first(ctx context.Context, what string, reload func(context.Context) ([]slog.Attr, error)) {
+	r.add(what, reload)
+	r.one(ctx, reloader{what, reload}, "read", "could not be read: what the database has goes on")
+}
+
+// one reads something again, and says what came of it.
+func (r *reloads) one(ctx context.Context, l reloader, done, failed string) {
+	says, err := l.reload(ctx)
+	if err != nil {
+		r.log.Error(failed, "what", l.what, "error", err)
+	} else {
+		r.log.LogAttrs(ctx, slog.LevelInfo, done, append([]slog.Attr{slog.String("what", l.what)}, says...)...)
+	}
+	r.note(l.what, err == nil)
+}
+
+func (r *reloads) note(what string, succeeded bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.past[what]
+	if p.fails = !succeeded; succeeded {
+		p.done, p.succeeded = p.done+1, r.now()
+	} else {
+		p.failed++
+	}
+	r.past[what] = p
+}
+
+// The metrics of reloads.
+var (
+	descReloads         = prometheus.NewDesc("orrery_reload_total", "How often something was read again, on SIGHUP: done, or failed.", []string{"what", "outcome"}, nil)
+	descReloadSucceeded = prometheus.NewDesc("orrery_reload_successful", "1 if the last reload succeeded, or there was none yet; 0: what was read before is still in force.", []string{"what"}, nil)
+	descReloadTime      = prometheus.NewDesc("orrery_reload_success_timestamp_seconds", "When what is in force was read.", []string{"what"}, nil)
+)
+
+// Describe implements [prometheus.Collector].
+func (r *reloads) Describe(ch chan<- *prometheus.Desc) {
+	ch <- descReloads
+	ch <- descReloadSucceeded
+	ch <- descReloadTime
+}
+
+// Collect implements [prometheus.Collector].
+func (r *reloads) Collect(ch chan<- prometheus.Metric) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, what := range slices.Sorted(maps.Keys(r.past)) {
+		p, succeeded := r.past[what], 1.0
+		if p.fails {
+			succeeded = 0
+		}
+		ch <- prometheus.MustNewConstMetric(descReloads, prometheus.CounterValue, float64(p.done), what, "done")
+		ch <- prometheus.MustNewConstMetric(descReloads, prometheus.CounterValue, float64(p.failed), what, "failed")
+		ch <- prometheus.MustNewConstMetric(descReloadSucceeded, prometheus.GaugeValue, succeeded, what)
+		ch <- prometheus.MustNewConstMetric(descReloadTime, prometheus.GaugeValue, float64(p.succeeded.UnixMilli())/1000, what)
+	}
+}
+
+// reloadConfig reads the settings again. The level of the log changes at once; which other settings have changed, the
+// log says: they need a restart.
+func (d *daemon) reloadConfig(load func() (config.Config, error), level *slog.LevelVar) func(context.Context) ([]slog.Attr, error) {
+	return func(context.Context) ([]slog.Attr, error) {
+		c, err := load()
+		if err == nil {
+			err = config.CheckListen(c)
+		}
+		if err != nil {
+			return nil, err
+		}
+		l, err := config.ParseLogLevel(c.LogLevel)
+		if err != nil {
+			return nil, err
+		}
+		level.Set(l)
+		says := []slog.Attr{slog.String("log_level", c.LogLevel)}
+		began := d.c
+		began.LogLevel = c.LogLevel
+		if changed := config.Changed(began, c); len(changed) > 0 {
+			d.log.Warn("settings have changed that are read at the start alone: restart the daemon for them", "keys", changed)
+			says = append(says, slog.Int("need_restart", len(changed)))
+		}
+		return says, nil
+	}
+}

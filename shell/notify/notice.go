@@ -1,0 +1,320 @@
+package notify
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/effects/texts"
+)
+
+// Notice is what a template says of an event: what happened, when, why, what it printed, and
+// which commands show and act. Any event has one, also of kinds that this package does not know.
+type Notice struct {
+	ID   string    // of the event
+	Kind string    // "action:failed"
+	At   time.Time // UTC
+	// What is a sentence without a full stop: Action "nightly" failed.
+	What string
+	// Why is the error, the reason or the message, or empty.
+	Why string
+	// Output is the end of what it printed, or empty.
+	Output string
+	// Name is what it is called, or its id.
+	Name              string
+	Namespace, Tenant string // empty where the event does not say
+	// Resolved says that something that was wrong is right again.
+	Resolved bool
+	// Count is how many things the event speaks of, 1 if it does not say; Names are some of them.
+	Count int
+	Names []string
+	// Facts are the further members of the event's data, in a fixed order.
+	Facts    []Fact
+	Commands []Hint
+
+	members map[string]json.RawMessage
+}
+
+// Fact is a member of an event's data.
+type Fact struct{ Name, Value string }
+
+// Data gives a member of the event's data as a text, empty if there is none of that name.
+// Templates say {{.Data "phase"}}.
+func (n Notice) Data(name string) string { return member(n.members, name) }
+
+// Scope is "namespace/tenant", or empty where the event does not say whose it is.
+func (n Notice) Scope() string {
+	if n.Namespace == "" && n.Tenant == "" {
+		return ""
+	}
+	return n.Namespace + "/" + n.Tenant
+}
+
+// Bounds of what a notice holds.
+const (
+	maxWhy     = 2000 // bytes of Why
+	maxOutput  = 2000 // bytes of Output, from its end
+	maxFact    = 300  // bytes of the value of a fact
+	maxFacts   = 12
+	maxNames   = 10
+	maxName    = 120
+	maxMention = 300 // bytes of what is said in one line
+)
+
+// nouns are what the machines are called, by the category of what they announce.
+var nouns = map[string]string{
+	"action": "Action", "recurring": "Recurring action", "pipeline": "Pipeline", "task": "Task", "strategy": "Strategy", "queue": "Queue",
+	"worker": "Worker", "lock": "Lock", "semaphore": "Semaphore", "job": "Job", "run": "Run", "orchestrator": "Run",
+}
+
+// verbs say what happened where the action's name does not read as a verb.
+var verbs = map[string]string{
+	"action:retry": "failed and is tried again", "pipeline:retry": "is tried again", "pipeline:complete": "is complete", "pipeline:approval": "waits for an approval",
+	"pipeline:blocked": "waits for other pipelines", "pipeline:phase": "has entered a phase", "pipeline:refused": "was not made", "pipeline:signal": "got a signal",
+	"pipeline:checkpoint": "has come to a checkpoint", "task:stuck": "is stuck", "task:restarting": "is being restarted", "task:complete": "is complete",
+	"task:input_lost": "has lost its input", "strategy:exhausted": "has no approach left", "strategy:fallback": "tries another approach", "strategy:success": "succeeded",
+	"queue:dead": "has given up an item", "queue:fail": "has an item that failed", "job:run_refused": "could not start a run", "job:missed": "has missed its time",
+	"recurring:missed": "has missed its time", "recurring:no_next": "has no next time", "recurring:wait_expired": "has waited for its turn too long",
+	"run:orphaned": "is orphaned, nothing is heard of it", "run:constraint_violated": "violates a constraint", "run:constraint_error": "has a constraint that could not be checked",
+	"run:cleanup_abandoned": "was not cleaned up", "run:cleanup_failed": "could not be cleaned up yet", "run:action_refused": "has an action that was refused",
+	"action:refused": "was not made", "task:refused": "was not made", "strategy:refused": "was not made", "run:refused": "was not made",
+}
+
+// passive are the actions that somebody else does to a machine.
+var passive = []string{
+	"acquired", "broken", "cancelled", "configured", "created", "deleted", "dispatched", "paused", "released", "resumed", "skipped", "triggered", "updated",
+}
+
+// alerts say what is wrong, by the kind of an alert.
+var alerts = map[string]string{
+	"late": "is late", "missed": "has missed its time", "stale": "has not succeeded for too long", "failing": "keeps failing", "slow": "is slow",
+}
+
+// spokenMembers are the members that a notice has fields for, or that say no more than those.
+var spokenMembers = []string{"namespace", "tenant", "label", "name", "job_id", "error", "reason", "message", "output", "names", "show", "approve", "commands"}
+
+// spokenOf are such members of what is announced in one category.
+var spokenOf = map[string][]string{"alert": {"kind", "of", "count"}, "pipeline": {"phase", "pipeline_id"}}
+
+// NoticeOf gives the notice of an event. What says more of it than the event has, such as the
+// label, the error and the output of an action that failed, stands in the event's data, as
+// [shell.Engine.Subscribe] adds it.
+func NoticeOf(ev effects.Event, commands ...Hint) Notice {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(ev.Data, &members) != nil {
+		members = nil // no object
+	}
+	n := Notice{
+		ID: ev.ID.String(), Kind: ev.Kind.String(), At: ev.Timestamp.Std().UTC(),
+		Namespace: line(member(members, "namespace")), Tenant: line(member(members, "tenant")),
+		Why:    texts.Bound(firstOf(members, "error", "reason", "message"), maxWhy),
+		Output: tail(member(members, "output")), Commands: slices.Clone(commands), members: members, Count: 1,
+	}
+	if c, err := strconv.Atoi(member(members, "count")); err == nil && c > 0 {
+		n.Count = c
+	}
+	n.Names = names(members["names"])
+	n.Name = cmp.Or(line(firstOf(members, "label", "name", "job_id")), identity(ev.Source.ID))
+	n.say(ev)
+	n.Facts = facts(members, slices.Concat(spokenMembers, spokenOf[ev.Kind.Category]))
+	return n
+}
+
+// say sets What, and whether it is a good thing.
+func (n *Notice) say(ev effects.Event) {
+	category, action := ev.Kind.Category, ev.Kind.Action
+	switch {
+	case category == "alert":
+		n.sayAlert(action)
+		return
+	case ev.Kind == effects.KindEscalate:
+		n.What = "Somebody is needed"
+		return
+	}
+	n.Resolved = ev.Kind == effects.KindTaskRecovered
+	verb := cmp.Or(verbs[ev.Kind.String()], spelled(action))
+	if slices.Contains(passive, action) {
+		verb = "was " + verb
+	}
+	noun, known := nouns[category]
+	if !known {
+		noun = capital(spelled(category))
+	}
+	subject := noun
+	if n.Name != "" {
+		subject += " " + strconv.Quote(n.Name)
+	}
+	if phase := n.Data("phase"); phase != "" && category == "pipeline" {
+		verb += " in phase " + strconv.Quote(line(phase))
+	}
+	if !known { // "deploy done": what a runbook announces says by itself what it is
+		n.What = strings.TrimSpace(noun + " " + spelled(action))
+		if n.Name != "" {
+			n.What += ": " + n.Name
+		}
+		return
+	}
+	n.What = subject + " " + verb
+}
+
+// sayAlert sets What of an alert that was raised or cleared, of one thing or a group.
+func (n *Notice) sayAlert(action string) {
+	n.Resolved = action == "cleared"
+	wrong := cmp.Or(alerts[n.Data("kind")], spelled(n.Data("kind")))
+	subject := "Schedule " + strconv.Quote(n.Name)
+	if noun := nouns[n.Data("of")]; noun != "" {
+		subject = noun + " " + strconv.Quote(n.Name)
+	}
+	if many := max(n.Count, len(n.Names)); many > 1 {
+		n.Count = many
+		subject = texts.Thousands(many) + " schedules"
+		wrong = strings.NewReplacer("is ", "are ", "has ", "have ", "its ", "their ", "keeps ", "keep ").Replace(wrong)
+	} else if len(n.Names) == 1 {
+		subject = "Schedule " + strconv.Quote(n.Names[0])
+	}
+	switch {
+	case wrong == "":
+		n.What = fmt.Sprintf("%s: alert %s", subject, spelled(action))
+	case n.Resolved:
+		n.What = fmt.Sprintf("Resolved: %s %s", subject, wrong)
+	default:
+		n.What = subject + " " + wrong
+	}
+}
+
+// facts are the members that are not spoken of elsewhere.
+func facts(members map[string]json.RawMessage, spoken []string) []Fact {
+	var out []Fact
+	for _, name := range sortedKeys(members) {
+		if slices.Contains(spoken, name) {
+			continue
+		}
+		if v := line(member(members, name)); v != "" && v != "null" {
+			out = append(out, Fact{Name: line(spelled(name)), Value: texts.Bound(v, maxFact)})
+		}
+		if len(out) == maxFacts {
+			break
+		}
+	}
+	return out
+}
+
+// names gives the first of a list of names.
+func names(raw json.RawMessage) (out []string) {
+	var list []any
+	if json.Unmarshal(raw, &list) != nil {
+		return nil
+	}
+	for _, v := range list {
+		if s, ok := v.(string); ok && len(out) < maxNames {
+			out = append(out, texts.Bound(line(s), maxName))
+		}
+	}
+	return out
+}
+
+// member gives a member as text; what is no text, in its JSON form.
+func member(members map[string]json.RawMessage, name string) string {
+	raw, ok := members[name]
+	if !ok || string(raw) == "null" {
+		return ""
+	}
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return texts.Valid(text)
+	}
+	var out bytes.Buffer
+	if json.Compact(&out, raw) != nil {
+		return ""
+	}
+	return texts.Valid(out.String())
+}
+
+// firstOf gives the first of the members that says something.
+func firstOf(members map[string]json.RawMessage, among ...string) string {
+	for _, name := range among {
+		if v := strings.TrimSpace(member(members, name)); v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+func identity(id uuid.UUID) string {
+	if id == uuid.Nil {
+		return ""
+	}
+	return id.String()
+}
+
+// spelled makes a name of the machines' readable: "input_lost" is "input lost".
+func spelled(name string) string { return strings.ReplaceAll(name, "_", " ") }
+
+func capital(s string) string {
+	r, size := utf8.DecodeRuneInString(s)
+	if size == 0 {
+		return s
+	}
+	return string(unicode.ToUpper(r)) + s[size:]
+}
+
+// line makes one line of a text, without what a terminal or a mail program takes for a command.
+func line(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || isBidi(r) {
+			return ' '
+		}
+		return r
+	}, texts.Valid(s))
+	return texts.Bound(strings.TrimSpace(s), maxMention)
+}
+
+// isBidi reports whether a character reorders those beside it, so that a text reads as what it
+// is not.
+func isBidi(r rune) bool { return r >= 0x202A && r <= 0x202E || r >= 0x2066 && r <= 0x2069 }
+
+// escapes are sequences by which programs colour what they print, and the like (ECMA-48).
+var escapes = regexp.MustCompile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)|[@-Z\\\\-_])")
+
+// plainText keeps lines and tabs, and takes out all other control characters.
+func plainText(s string) string {
+	s = strings.ReplaceAll(escapes.ReplaceAllString(texts.Valid(s), ""), "\r\n", "\n")
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return r
+		case r == '\r':
+			return '\n'
+		case unicode.IsControl(r) || isBidi(r):
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// tail gives the end of what something printed, in whole lines where that can be.
+func tail(s string) string {
+	s = strings.TrimSpace(plainText(s))
+	if len(s) <= maxOutput {
+		return s
+	}
+	s = texts.Tail(s, maxOutput)
+	if i := strings.IndexByte(s, '\n'); i >= 0 && i < maxOutput/4 {
+		s = s[i+1:]
+	}
+	return "…\n" + s
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

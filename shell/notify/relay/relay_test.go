@@ -1,0 +1,484 @@
+package relay_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/notify"
+	"github.com/orrery-go/orrery/shell/notify/relay"
+	"github.com/orrery-go/orrery/shell/replay"
+	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/bolt"
+	"github.com/orrery-go/orrery/store/memory"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// people are told messages, unless they cannot be reached.
+type people struct {
+	mu    sync.Mutex
+	down  func(m notify.Message) error // nil: they can be reached
+	tries []time.Time
+	told  []notify.Message
+	at    []time.Time
+}
+
+func (p *people) Notify(ctx context.Context, n effects.Notify) error {
+	return p.Tell(ctx, notify.Message{Title: n.Title, Text: n.Message})
+}
+
+func (p *people) Tell(_ context.Context, m notify.Message) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tries = append(p.tries, time.Now())
+	if p.down != nil {
+		if err := p.down(m); err != nil {
+			return err
+		}
+	}
+	p.told, p.at = append(p.told, m), append(p.at, time.Now())
+	return nil
+}
+
+func (p *people) set(down func(notify.Message) error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.down = down
+}
+
+func (p *people) titles() (out []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, m := range p.told {
+		out = append(out, m.Title)
+	}
+	return out
+}
+
+var errDown = errors.New("connection refused")
+
+func down(notify.Message) error { return errDown }
+
+// daemon is an engine with a relay.
+type daemon struct {
+	*shell.Engine
+	relay *relay.Relay
+	stop  func()
+}
+
+// begin runs an engine and a relay until stop is called, which it may be twice.
+func begin(t *testing.T, st store.Store, o relay.Options) *daemon {
+	t.Helper()
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	e, err := shell.New(shell.Options{Store: st, Tools: map[string]shell.Tool{"fail": shell.ToolFunc(fail)}, Logger: slog.New(slog.DiscardHandler), TickRate: time.Hour})
+	require.NoError(t, err)
+	r, err := relay.New(o)
+	require.NoError(t, err)
+	engineCtx, stopEngine := context.WithCancel(context.Background())
+	ctx, stopRelay := context.WithCancel(context.Background())
+	var engine, relaying sync.WaitGroup
+	engine.Go(func() { assert.NoError(t, e.Run(engineCtx)) })
+	relaying.Go(func() { assert.NoError(t, r.Run(ctx, e)) })
+	stop := sync.OnceFunc(func() {
+		stopRelay()
+		relaying.Wait()
+		stopEngine()
+		engine.Wait()
+	})
+	t.Cleanup(stop)
+	d := &daemon{e, r, stop}
+	synctest.Wait()
+	return d
+}
+
+func fail(_ context.Context, c shell.Call) (json.RawMessage, error) {
+	return json.RawMessage(`{"exit_code":1,"stderr":"no space left\n"}`), fmt.Errorf("%s failed", c.Label)
+}
+
+// failing has an action fail.
+func (d *daemon) failing(t *testing.T, tenant, label string) core.Action {
+	t.Helper()
+	a, err := d.Actions().Create(t.Context(), core.ActionSpec{
+		Namespace: "shop", Tenant: tenant, Label: label, ToolName: "fail", Policy: core.RunPolicy{OnFailure: core.FailureRetry, MaxAttempts: 2, Backoff: &core.Backoff{InitialMS: 1}},
+	})
+	require.NoError(t, err)
+	_, err = d.Actions().Wait(t.Context(), a.ID)
+	require.NoError(t, err)
+	return a
+}
+
+func (d *daemon) publish(t *testing.T, action, data string) {
+	t.Helper()
+	_, err := d.Subscribers().Send(t.Context(), core.BusPublish{Kind: effects.Custom("alert", action), Source: effects.EventSource{Component: "test"}, Data: json.RawMessage(data)})
+	require.NoError(t, err)
+}
+
+func inMemory(t *testing.T) store.Store {
+	t.Helper()
+	st := memory.New()
+	t.Cleanup(func() {
+		rep, err := replay.Verify(context.Background(), st, replay.Options{})
+		require.NoError(t, err)
+		assert.Empty(t, rep.Divergences)
+		require.NoError(t, st.Close())
+	})
+	return st
+}
+
+func ops(p *people, events ...string) map[string]relay.Channel {
+	return map[string]relay.Channel{"ops": {Channel: p, Events: events}}
+}
+
+func TestAFailureIsToldWithWhatWhyItsOutputAndTheCommands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &people{}
+		d := begin(t, inMemory(t), relay.Options{Channels: ops(p, "action:failed"), Hints: func(_ effects.Event, s core.State) []notify.Hint {
+			return []notify.Hint{{Does: "show it", Line: "orreryd actions show " + s.Ref().ID.String()}}
+		}})
+		a := d.failing(t, "eu", "nightly")
+		synctest.Wait()
+		require.Len(t, p.told, 1)
+		m := p.told[0]
+		assert.Equal(t, `Action "nightly" failed`, m.Title)
+		for _, want := range []string{"Why: nightly failed\n", "Tenant: shop/eu\n", "Attempt: 2\n", "Tool: fail\n", "Its output:\n    no space left\n", "To show it:\n    orreryd actions show " + a.ID.String()} {
+			assert.Contains(t, m.Text, want)
+		}
+		assert.Equal(t, "action:failed", m.Event.Kind.String())
+		assert.Equal(t, relay.Stats{Told: 1}, d.relay.Stats()["ops"])
+		d.failing(t, "eu", "again")
+		synctest.Wait()
+		require.Len(t, p.told, 2)
+		assert.NotEqual(t, p.told[0].ID, p.told[1].ID)
+	})
+}
+
+func TestAChannelThatIsDownForAnHourIsToldOnceAndInOrderSoonAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, other := &people{down: down}, &people{}
+		channels := ops(p, "alert:*")
+		channels["dev"] = relay.Channel{Channel: other, Events: []string{"alert:*"}}
+		d := begin(t, inMemory(t), relay.Options{Channels: channels, Patience: 3 * time.Hour})
+		for i := range 20 {
+			d.publish(t, []string{"raised", "cleared"}[i%2], fmt.Sprintf(`{"kind":"late","name":"s%d"}`, i))
+		}
+		synctest.Wait()
+		assert.Len(t, other.told, 20, "another channel waits for nothing")
+		<-time.After(time.Hour)
+		assert.Empty(t, p.told)
+		assert.LessOrEqual(t, len(p.tries), 20, "who is down is not hammered at")
+		p.set(nil)
+		back := time.Now()
+		<-time.After(5*time.Minute + time.Second)
+		require.Len(t, p.told, 20)
+		assert.Equal(t, other.titles(), p.titles(), "in the order in which it happened")
+		assert.LessOrEqual(t, p.at[19].Sub(back), 5*time.Minute)
+		<-time.After(24 * time.Hour)
+		assert.Len(t, p.told, 20, "once")
+		q, err := d.Queues().Get(t.Context(), relay.Namespace, relay.Tenant, "ops")
+		require.NoError(t, err)
+		assert.Zero(t, q.Ready+q.Delayed+q.InFlight+q.Dead)
+	})
+}
+
+func TestWhatAChannelDidNotTakeIsToldByTheNextProcess(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "orrery.db")
+	synctest.Test(t, func(t *testing.T) {
+		open := func() store.Store {
+			st, err := bolt.Open(path, bolt.Options{})
+			require.NoError(t, err)
+			return st
+		}
+		p := &people{down: down}
+		st := open()
+		d := begin(t, st, relay.Options{Channels: ops(p, "alert:*")})
+		d.publish(t, "raised", `{"kind":"late","name":"a"}`)
+		d.publish(t, "cleared", `{"kind":"late","name":"a"}`)
+		<-time.After(10 * time.Minute)
+		begun := time.Now()
+		d.stop()
+		assert.LessOrEqual(t, time.Since(begun), 2*time.Second)
+		require.NoError(t, st.Close())
+
+		st = open()
+		p.set(nil)
+		d = begin(t, st, relay.Options{Channels: ops(p, "alert:*")})
+		<-time.After(time.Minute)
+		assert.Equal(t, []string{`Schedule "a" is late`, `Resolved: Schedule "a" is late`}, p.titles())
+		d.stop()
+		require.NoError(t, st.Close())
+	})
+}
+
+func TestWhatMayHaveBeenToldIsToldAgainUnderTheSameID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ids []string
+		p := &people{}
+		p.down = func(m notify.Message) error {
+			if ids = append(ids, m.ID+" "+m.At.String()); len(ids) < 3 {
+				return errors.New("the connection broke off before the answer")
+			}
+			return nil
+		}
+		d := begin(t, inMemory(t), relay.Options{Channels: ops(p, "alert:*")})
+		d.publish(t, "raised", `{"kind":"late","name":"a"}`)
+		<-time.After(time.Hour)
+		require.Len(t, ids, 3)
+		assert.Equal(t, ids[0], ids[1])
+		assert.Equal(t, ids[0], ids[2])
+	})
+}
+
+func TestAServerIsLeftAloneForAsLongAsItAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &people{}
+		p.down = func(notify.Message) error {
+			if len(p.tries) == 1 {
+				return shell.RetryAfter(errors.New("429"), 17*time.Minute)
+			}
+			return nil
+		}
+		d := begin(t, inMemory(t), relay.Options{Channels: ops(p, "alert:*")})
+		d.publish(t, "raised", `{"kind":"late","name":"a"}`)
+		<-time.After(time.Hour)
+		require.Len(t, p.tries, 2)
+		assert.Equal(t, 17*time.Minute, p.tries[1].Sub(p.tries[0]))
+	})
+}
+
+func TestAMessageThatIsNeverTakenHoldsTheOthersUpForItsPatienceOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &people{}
+		p.down = func(m notify.Message) error {
+			if strings.Contains(m.Title, "poison") {
+				return errDown
+			}
+			return nil
+		}
+		d := begin(t, inMemory(t), relay.Options{Channels: ops(p, "alert:*"), Patience: 20 * time.Minute})
+		d.publish(t, "raised", `{"kind":"late","name":"poison"}`)
+		d.publish(t, "raised", `{"kind":"late","name":"good"}`)
+		<-time.After(30 * time.Minute)
+		assert.Equal(t, []string{`Schedule "good" is late`}, p.titles())
+		p.set(nil)
+		<-time.After(time.Hour)
+		assert.Len(t, p.told, 2)
+	})
+}
+
+func TestWhatAChannelWillNeverTakeIsGivenUpAndSaidInTheLogAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		p := &people{down: func(notify.Message) error { return shell.Permanent(errors.New("no_service")) }}
+		d := begin(t, inMemory(t), relay.Options{Channels: ops(p, "alert:*", "queue:dead"), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		d.publish(t, "raised", `{"kind":"late","name":"a"}`)
+		<-time.After(24 * time.Hour)
+		assert.Len(t, p.tries, 1, "that it was given up is not told by the channel that has given it up")
+		assert.Contains(t, log.String(), `a notification was given up`)
+		assert.Contains(t, log.String(), `error=no_service`)
+		items, _, err := d.Queues().Items(t.Context(), core.QueueRef(relay.Namespace, relay.Tenant, "ops"), "dead", shell.Page{})
+		require.NoError(t, err)
+		require.Len(t, items, 1)
+		assert.Equal(t, "no_service", items[0].State.Reason)
+		assert.Equal(t, relay.Stats{Failed: 1, Dropped: 2}, d.relay.Stats()["ops"])
+		p.set(nil)
+		_, err = d.Queues().Redrive(t.Context(), core.QueueRef(relay.Namespace, relay.Tenant, "ops"), uuid.Nil, 0)
+		require.NoError(t, err)
+		<-time.After(time.Minute)
+		assert.Equal(t, []string{`Schedule "a" is late`}, p.titles(), "what was wrong is mended, and it is told")
+	})
+}
+
+func TestItemsThatOtherQueuesGiveUpAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &people{}
+		d := begin(t, inMemory(t), relay.Options{Channels: ops(p, "queue:dead")})
+		_, _, err := d.Queues().Push(t.Context(), "shop", "eu", "orders", shell.PushOptions{})
+		require.NoError(t, err)
+		items, err := d.Queues().Take(t.Context(), core.QueueRef("shop", "eu", "orders"), shell.TakeOptions{Holder: "w"})
+		require.NoError(t, err)
+		require.NoError(t, d.Queues().Fail(t.Context(), shell.HoldOf(items[0]), "no luck", true))
+		<-time.After(time.Minute)
+		assert.Equal(t, []string{`Queue "orders" has given up an item`}, p.titles())
+	})
+}
+
+func TestOfAPhaseThatFailsItsPipelineTells(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &people{}
+		d := begin(t, inMemory(t), relay.Options{Channels: ops(p, "*:failed")})
+		run := core.PhaseDef{Name: "copy", Run: &core.ToolRun{Tool: "fail"}}
+		_, err := d.Pipelines().Create(t.Context(), core.PipelineSpec{Label: "release", Definition: core.PipelineDef{Name: "p", Phases: []core.PhaseDef{run}}})
+		require.NoError(t, err)
+		<-time.After(time.Minute)
+		require.Equal(t, []string{`Pipeline "release" failed in phase "copy"`}, p.titles())
+		assert.Contains(t, p.told[0].Text, "Why: ")
+	})
+}
+
+func TestAChannelOfATenantIsToldOfNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		eu, all := &people{}, &people{}
+		d := begin(t, inMemory(t), relay.Options{Channels: map[string]relay.Channel{
+			"eu":  {Channel: eu, Events: []string{"action:failed", "alert:*"}, Namespaces: []string{"shop"}, Tenants: []string{"eu"}},
+			"all": {Channel: all, Events: []string{"action:failed", "alert:*"}},
+		}})
+		d.failing(t, "us", "theirs")
+		d.failing(t, "eu", "ours")
+		d.publish(t, "raised", `{"kind":"late","name":"of nobody"}`)
+		d.publish(t, "raised", `{"kind":"late","name":"ours","namespace":"shop","tenant":"eu"}`)
+		<-time.After(time.Minute)
+		assert.Equal(t, []string{`Action "ours" failed`, `Schedule "ours" is late`}, eu.titles())
+		assert.Len(t, all.told, 4)
+	})
+}
+
+func TestAnotherConfigurationSubscribesAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := inMemory(t)
+		subscribers := func(d *daemon) (names []string) {
+			bus, err := d.Subscribers().Get(t.Context())
+			if !errors.Is(err, shell.ErrNotFound) {
+				require.NoError(t, err)
+			}
+			for _, s := range bus.Subscribers {
+				names = append(names, s.Name)
+			}
+			return names
+		}
+		p := &people{}
+		channels := ops(p, "alert:*", "action:failed")
+		channels["dev"] = relay.Channel{Channel: p, Events: []string{"task:stuck"}}
+		d := begin(t, st, relay.Options{Channels: channels})
+		_, err := d.Subscribers().Send(t.Context(), core.BusSubscribe{Subscriber: core.Subscription{
+			Name: "mine", Match: core.EventMatch{Category: "deploy"}, Do: core.Reaction{WakeWorker: &core.MachineName{Name: "w"}},
+		}})
+		require.NoError(t, err)
+		assert.Equal(t, []string{"@notify/dev/task:stuck", "@notify/ops/action:failed", "@notify/ops/alert:*", "mine"}, subscribers(d))
+		d.stop()
+		d = begin(t, st, relay.Options{Channels: ops(p, "alert:*", "pipeline:failed")})
+		assert.Equal(t, []string{"@notify/ops/alert:*", "mine", "@notify/ops/pipeline:failed"}, subscribers(d), "what is not ours stays")
+		d.stop()
+		d = begin(t, st, relay.Options{})
+		assert.Equal(t, []string{"mine"}, subscribers(d))
+		d.stop()
+	})
+}
+
+func TestWhatIsHandedOverForLaterIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &people{down: down}
+		d := begin(t, inMemory(t), relay.Options{Channels: ops(p)})
+		m := notify.MessageOf(effects.Ref{Kind: core.KindPipeline, ID: uuid.Max}, effects.Notify{Title: "Built", Message: "all of it"})
+		require.NoError(t, d.relay.Later(t.Context(), "ops", m))
+		require.NoError(t, d.relay.Later(t.Context(), "ops", m), "asked for again")
+		require.ErrorContains(t, d.relay.Later(t.Context(), "pager", m), `there is no channel "pager"`)
+		<-time.After(30 * time.Minute)
+		p.set(nil)
+		<-time.After(30 * time.Minute)
+		require.Len(t, p.told, 1)
+		assert.Equal(t, m, p.told[0])
+		d.stop()
+		require.ErrorContains(t, d.relay.Later(t.Context(), "ops", m), "the daemon is starting or stopping")
+	})
+}
+
+func TestARelayWithoutChannelsRunsUntilItIsToStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, err := shell.New(shell.Options{Store: inMemory(t), Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		r, err := relay.New(relay.Options{})
+		require.NoError(t, err)
+		engineCtx, stopEngine := context.WithCancel(t.Context())
+		ctx, stopRelay := context.WithCancel(t.Context())
+		var engine, relaying sync.WaitGroup
+		engine.Go(func() { assert.NoError(t, e.Run(engineCtx)) })
+		var over atomic.Bool
+		relaying.Go(func() {
+			assert.NoError(t, r.Run(ctx, e))
+			over.Store(true)
+		})
+		synctest.Wait()
+		assert.False(t, over.Load())
+		stopRelay()
+		relaying.Wait()
+		relaying.Go(func() { assert.NoError(t, r.Run(t.Context(), e)) })
+		synctest.Wait()
+		stopEngine()
+		relaying.Wait() // an engine that stops ends it, too
+		engine.Wait()
+	})
+}
+
+func TestAnItemThatCannotBeReadIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &people{}
+		d := begin(t, inMemory(t), relay.Options{Channels: ops(p)})
+		_, _, err := d.Queues().Push(t.Context(), relay.Namespace, relay.Tenant, "ops", shell.PushOptions{Data: json.RawMessage(`[1]`)})
+		require.NoError(t, err)
+		<-time.After(time.Hour)
+		assert.Empty(t, p.tries)
+		assert.Equal(t, relay.Stats{Dropped: 1}, d.relay.Stats()["ops"])
+	})
+}
+
+func TestPatternsThatCannotBeRightAreRefusedByName(t *testing.T) {
+	for _, row := range []struct {
+		events []string
+		want   string
+	}{
+		{[]string{"action:failed", "action:cancelled", "alert:*", "*:stuck", "pipe*:failed", "queue:dead", "deploy:done"}, ""},
+		{[]string{"failed"}, `Events[0]: "failed" is no pattern of events: want CATEGORY:ACTION, such as "action:failed" or "alert:*"`},
+		{[]string{"a:b:c"}, `Events[0]: "a:b:c" is no pattern`},
+		{[]string{"a: b"}, `Events[0]: "a: b" is no pattern`},
+		{[]string{"action:faild"}, `Events[0]: "action:faild" is never announced: did you mean "action:failed"?`},
+		{[]string{"action:whatever"}, `Events[0]: "action:whatever" is never announced: see`},
+		{[]string{"*:*"}, `Events[0]: "*:*" has events of queues`},
+		{[]string{"queue:push"}, `of them only "queue:dead" can be told`},
+		{[]string{"*:failed", "*:d*"}, ""},
+		{[]string{"*:com*"}, `Events[0]: "*:com*" has events of queues`},
+		{[]string{"action:failed", "action:f*"}, `Events[1]: "action:f*" and "action:failed" have events in common`},
+		{[]string{"alert:raised", "alert:*"}, `Events[1]: "alert:*" and "alert:raised" have events in common`},
+		{[]string{"*:failed", "pipeline:failed"}, `Events[1]: "pipeline:failed" and "*:failed" have events in common`},
+		{[]string{"*:failed", "deploy:*"}, `Events[1]: "deploy:*" and "*:failed" have events in common`},
+		{[]string{"*:failed", "alert:*", "task:stuck"}, ""},
+		{[]string{"a*c:x", "ab*:*"}, `Events[1]: "ab*:*" and "a*c:x" have events in common`},
+		{[]string{"a*c:x", "b*:*", "a*d:x", "a*c:y*"}, ""},
+		{make([]string, 51), "has 51 patterns: want at most 50"},
+	} {
+		_, err := relay.New(relay.Options{Channels: map[string]relay.Channel{"ops": {Channel: &people{}, Events: row.events}}})
+		if row.want == "" {
+			require.NoError(t, err, "%q", row.events)
+			continue
+		}
+		require.ErrorContains(t, err, row.want)
+	}
+	for want, o := range map[string]relay.Options{
+		`Channels: "ops" is nil`: {Channels: map[string]relay.Channel{"ops": {}}},
+		`the name "" has 0 by`:   {Channels: map[string]relay.Channel{"": {Channel: &people{}}}},
+		"Patience: -1ns is":      {Patience: -1},
+	} {
+		_, err := relay.New(o)
+		require.ErrorContains(t, err, want)
+	}
+}

@@ -1,0 +1,205 @@
+package notify
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/effects/texts"
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/webhook"
+)
+
+// SlackOptions say where Slack takes messages.
+type SlackOptions struct {
+	// URL is that of an incoming webhook. It is a secret: errors name its host alone.
+	URL string
+	// Timeout bounds one request. Zero means 10 seconds.
+	Timeout time.Duration
+	// Transport makes the requests; nil means a clone of [http.DefaultTransport].
+	Transport http.RoundTripper
+}
+
+// Slack is a channel that posts to an incoming webhook of Slack, or of a program that takes the
+// same, such as Mattermost. Text is Slack's mrkdwn in which "&", "<" and ">" are no markup, so
+// that nothing that a program has printed calls people or makes links.
+//
+// While Slack answers 429, it is left alone for as long as it says.
+type Slack struct{ post webhook.Post }
+
+// Slack's limits, in characters, of which one beyond U+FFFF counts for two here.
+// https://docs.slack.dev/reference/block-kit/blocks has those of a header and a section, and how
+// many blocks a message has. How much all blocks may have together is not documented: messages
+// with more than some 10,000 characters are refused as msg_blocks_too_long.
+const (
+	slackHeader  = 150
+	slackSection = 3000
+	slackBlocks  = 50
+	slackAll     = 8000
+	slackText    = 3000 // of the text that stands in notifications; 4,000 are recommended at most
+)
+
+// NewSlack makes a Slack. The error names the option that cannot be right.
+func NewSlack(o SlackOptions) (*Slack, error) {
+	w, err := NewWebhook(WebhookOptions{URL: o.URL, Timeout: o.Timeout, Transport: o.Transport})
+	if err != nil {
+		return nil, err
+	}
+	return &Slack{w.post}, nil
+}
+
+// Notify posts a title and a message that somebody has written.
+func (s *Slack) Notify(ctx context.Context, n effects.Notify) error {
+	return s.Tell(ctx, Message{Title: n.Title, Text: n.Message})
+}
+
+// Tell posts a message.
+func (s *Slack) Tell(ctx context.Context, m Message) error {
+	body, err := json.Marshal(slackBody(m))
+	if err != nil {
+		return shell.Permanent(fmt.Errorf("encode the message: %w", err))
+	}
+	return deliver(ctx, s.post, body)
+}
+
+// RetryDelay is how long a channel's error says that the other side is to be left alone; false
+// where it does not say so.
+func RetryDelay(err error) (time.Duration, bool) {
+	var r interface{ RetryDelay() time.Duration }
+	if !errors.As(err, &r) {
+		return 0, false
+	}
+	return r.RetryDelay(), true
+}
+
+type slackMessage struct {
+	Text   string       `json:"text"` // in notifications, and where blocks cannot be shown
+	Blocks []slackBlock `json:"blocks"`
+}
+
+type slackBlock struct {
+	Type string    `json:"type"`
+	Text slackPart `json:"text"`
+}
+
+type slackPart struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
+}
+
+// slackBody is the body that tells a message.
+func slackBody(m Message) slackMessage {
+	title := cmp.Or(line(m.Title), "Orrery") // a header must have a text
+	out := slackMessage{Text: slackEscape(slackClip(title, slackText/6))}
+	out.Blocks = append(out.Blocks, slackBlock{"header", slackPart{"plain_text", slackClip(title, slackHeader)}})
+	for _, part := range slackSections(slackEscape(strings.TrimSpace(plainText(m.Text)))) {
+		if len(out.Blocks) == slackBlocks {
+			break
+		}
+		out.Blocks = append(out.Blocks, slackBlock{"section", slackPart{"mrkdwn", part}})
+	}
+	return out
+}
+
+var slackEscaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
+
+// slackEscape makes a text of which Slack shows each character.
+func slackEscape(s string) string { return slackEscaper.Replace(s) }
+
+// slackLen is how many characters Slack counts, at most.
+func slackLen(s string) int {
+	n := 0
+	for _, r := range s {
+		n += max(utf16.RuneLen(r), 1)
+	}
+	return n
+}
+
+// slackClip keeps the beginning of a text.
+func slackClip(s string, most int) string {
+	if slackLen(s) <= most {
+		return s
+	}
+	return slackHead(s, most-1) + "…"
+}
+
+// slackHead is the beginning of a text, of most characters at most; no character and no escape
+// is parted.
+func slackHead(s string, most int) string {
+	at, n := 0, 0
+	for at < len(s) {
+		size, count := slackUnit(s[at:])
+		if n+count > most {
+			break
+		}
+		at, n = at+size, n+count
+	}
+	return s[:at]
+}
+
+// slackUnit is what must not be parted at the beginning of a text: how many bytes it has, and
+// how many characters.
+func slackUnit(s string) (size, count int) {
+	for _, escape := range []string{"&amp;", "&lt;", "&gt;"} {
+		if strings.HasPrefix(s, escape) {
+			return len(escape), len(escape)
+		}
+	}
+	r, size := utf8.DecodeRuneInString(s)
+	return size, max(utf16.RuneLen(r), 1)
+}
+
+// slackSections parts a text into sections, at the ends of lines where that can be. A block of
+// code that is parted is closed and opened again. What is too long for a message is cut, and
+// the last section says so.
+func slackSections(s string) (out []string) {
+	const room = slackSection - 2*(len(fence)+1)
+	var b strings.Builder
+	length, all, inCode, cut := 0, 0, false, false
+	flush := func() {
+		text := strings.Trim(b.String(), "\n")
+		if b.Reset(); strings.TrimSpace(strings.ReplaceAll(text, fence, "")) != "" {
+			if inCode {
+				text += "\n" + fence
+			}
+			out = append(out, text)
+		}
+		if length = 0; inCode {
+			b.WriteString(fence + "\n")
+		}
+	}
+	for s != "" && !cut {
+		one, rest, _ := strings.Cut(s, "\n")
+		if slackLen(one) > room {
+			one = slackHead(one, room)
+			rest = s[len(one):]
+		}
+		s = rest
+		n := slackLen(one) + 1
+		if all+n > slackAll {
+			one = slackHead(one, max(slackAll-all, 0))
+			n, cut = slackLen(one)+1, true
+		}
+		if length+n > room {
+			flush()
+		}
+		b.WriteString(one + "\n")
+		length, all = length+n, all+n
+		if strings.Count(one, fence)%2 == 1 {
+			inCode = !inCode
+		}
+	}
+	flush()
+	if cut {
+		out = append(out, "… and more: "+texts.Thousands(slackAll)+" characters are shown")
+	}
+	return out
+}

@@ -1,0 +1,163 @@
+package notify_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf16"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/notify"
+)
+
+// posts answers requests without a network, and keeps their bodies.
+type posts struct {
+	bodies [][]byte
+	answer func() *http.Response
+}
+
+func (p *posts) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := io.ReadAll(r.Body)
+	p.bodies = append(p.bodies, body)
+	if p.answer != nil {
+		return p.answer(), err
+	}
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("ok"))}, err
+}
+
+const slackURL = "https://hooks.slack.com/services/T000/B000/s3cret"
+
+func slack(t testing.TB, p *posts) *notify.Slack {
+	t.Helper()
+	s, err := notify.NewSlack(notify.SlackOptions{URL: slackURL, Transport: p})
+	require.NoError(t, err)
+	return s
+}
+
+// schema has the limits that Slack publishes.
+func schema(t testing.TB) *jsonschema.Schema {
+	t.Helper()
+	b, err := os.ReadFile("testdata/slack.schema.json")
+	require.NoError(t, err)
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(b))
+	require.NoError(t, err)
+	c := jsonschema.NewCompiler()
+	require.NoError(t, c.AddResource("slack.json", doc))
+	s, err := c.Compile("slack.json")
+	require.NoError(t, err)
+	return s
+}
+
+// shown is what Slack shows of a body: the header, and the text of all sections.
+func shown(t interface {
+	require.TestingT
+	Helper()
+}, body []byte) (header, text string, sections []string) {
+	t.Helper()
+	var m struct {
+		Blocks []struct {
+			Type string
+			Text struct{ Type, Text string }
+		}
+	}
+	require.NoError(t, json.Unmarshal(body, &m))
+	for _, b := range m.Blocks {
+		if b.Type == "header" {
+			header = b.Text.Text
+			continue
+		}
+		sections = append(sections, b.Text.Text)
+	}
+	unescape := strings.NewReplacer("&lt;", "<", "&gt;", ">", "&amp;", "&")
+	return header, unescape.Replace(strings.Join(sections, "\n")), sections
+}
+
+func TestSlackShowsTitleAndTextAsTheyAre(t *testing.T) {
+	p := &posts{}
+	require.NoError(t, slack(t, p).Notify(t.Context(), effects.Notify{Title: "Stuck: <!channel> & more", Message: "see <https://evil|here> & <@U1>\n> no quote"}))
+	require.Len(t, p.bodies, 1)
+	assert.JSONEq(t, `{"text":"Stuck: &lt;!channel&gt; &amp; more","blocks":[
+		{"type":"header","text":{"type":"plain_text","text":"Stuck: <!channel> & more"}},
+		{"type":"section","text":{"type":"mrkdwn","text":"see &lt;https://evil|here&gt; &amp; &lt;@U1&gt;\n&gt; no quote"}}]}`, string(p.bodies[0]))
+}
+
+func TestSlackGetsNoMoreThanItTakes(t *testing.T) {
+	s := schema(t)
+	piece := rapid.SampledFrom([]string{"a", "word ", "\n", "&", "<!here>", "```", "```\n", "*", "😀", "é", "\x00", "\r\n", "\xff", strings.Repeat("x", 3100), strings.Repeat("&", 1500), strings.Repeat("line\n", 700), strings.Repeat("😀", 1600)})
+	rapid.Check(t, func(rt *rapid.T) {
+		text := strings.Join(rapid.SliceOfN(piece, 0, 40).Draw(rt, "text"), "")
+		title := strings.Join(rapid.SliceOfN(piece, 0, 10).Draw(rt, "title"), "")
+		p := &posts{}
+		require.NoError(rt, slack(t, p).Tell(t.Context(), notify.Message{Title: title, Text: text}))
+		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(p.bodies[0]))
+		require.NoError(rt, err)
+		require.NoError(rt, s.Validate(doc))
+		header, _, sections := shown(rt, p.bodies[0])
+		assert.LessOrEqual(rt, len(utf16.Encode([]rune(header))), 150, "in the units of JavaScript, too")
+		all := 0
+		for _, section := range sections {
+			n := len(utf16.Encode([]rune(section)))
+			assert.LessOrEqual(rt, n, 3000)
+			all += n
+			assert.NotContains(rt, section, "\uFFFD\uFFFD\uFFFD\uFFFD", "no character is parted")
+		}
+		assert.Less(rt, all, 9500, "of all blocks together, Slack refuses more than some 10,000")
+	})
+}
+
+func TestABlockOfCodeThatIsPartedIsClosedAndOpenedAgain(t *testing.T) {
+	p := &posts{}
+	require.NoError(t, slack(t, p).Tell(t.Context(), notify.Message{Title: "x", Text: "before\n```\n" + strings.Repeat("0123456789\n", 500) + "```\nafter"}))
+	_, text, sections := shown(t, p.bodies[0])
+	require.Len(t, sections, 2)
+	for _, section := range sections {
+		assert.Zero(t, strings.Count(section, "```")%2, "%q", section)
+	}
+	assert.Equal(t, 500, strings.Count(text, "0123456789"))
+	assert.True(t, strings.HasSuffix(text, "after"))
+}
+
+func TestALongTextForSlackIsPartedAtItsLinesAndSaysThatItIsCut(t *testing.T) {
+	p := &posts{}
+	require.NoError(t, slack(t, p).Tell(t.Context(), notify.Message{Title: "x", Text: strings.Repeat("0123456789\n", 2000)}))
+	_, _, sections := shown(t, p.bodies[0])
+	require.Greater(t, len(sections), 2)
+	for _, section := range sections[:2] {
+		assert.True(t, strings.HasPrefix(section, "0123456789\n") && strings.HasSuffix(section, "\n0123456789"))
+	}
+	assert.Contains(t, sections[len(sections)-1], "8,000 characters are shown")
+}
+
+func TestSlackIsLeftAloneForAsLongAsItAsks(t *testing.T) {
+	for status, row := range map[int]struct {
+		permanent bool
+		wait      time.Duration
+	}{
+		http.StatusTooManyRequests: {false, 30 * time.Second}, http.StatusServiceUnavailable: {false, 30 * time.Second}, http.StatusNotFound: {true, 0}, http.StatusBadRequest: {true, 0}, http.StatusGone: {true, 0},
+	} {
+		p := &posts{answer: func() *http.Response {
+			return &http.Response{StatusCode: status, Header: http.Header{"Retry-After": {"30"}}, Body: io.NopCloser(strings.NewReader("no_service"))}
+		}}
+		err := slack(t, p).Notify(t.Context(), stuck)
+		require.ErrorContains(t, err, `https://hooks.slack.com answered `)
+		require.ErrorContains(t, err, `"no_service"`)
+		assert.NotContains(t, err.Error(), "s3cret")
+		assert.Equal(t, row.permanent, shell.IsPermanent(err), "%d", status)
+		wait, _ := notify.RetryDelay(err)
+		assert.Equal(t, row.wait, wait, "%d", status)
+	}
+	_, err := notify.NewSlack(notify.SlackOptions{URL: "hooks.slack.com/s3cret"})
+	require.ErrorContains(t, err, "URL: ")
+	assert.NotContains(t, err.Error(), "s3cret")
+}
