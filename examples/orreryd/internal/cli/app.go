@@ -95,7 +95,7 @@ var otherNumber = map[string]string{
 	"actions": "action", "calendars": "calendar", "occurrences": "occurrence", "events": "event", "limits": "limit", "runners": "runner",
 	"queue": "queues", "job": "jobs", "run": "runs", "webhook": "webhooks", "pipeline": "pipelines", "task": "tasks", "strategy": "strategies",
 	"worker": "workers", "lock": "locks", "semaphore": "semaphores", "backfill": "backfills", "subscriber": "subscribers",
-	"runbook": "runbooks",
+	"runbook": "runbooks", "sets": "set",
 }
 
 func (a *app) rootCommand() *cobra.Command {
