@@ -213,6 +213,9 @@ func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
 			d.log.Warn("could not end the sessions that no task wants: they may go on", "error", err)
 		}
 		d.warnOfJobs(ctx)
+		if d.c.Apply.Dir != "" {
+			d.reloads.first(ctx, "set", d.applySet)
+		}
 		for i, e := range d.endpoints() {
 			wg.Go(func() {
 				defer cancel()
