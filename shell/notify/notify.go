@@ -145,17 +145,19 @@ func (i *Interpreter) say(ctx context.Context, n effects.Notify, m Message) (nam
 	return name, false, nil
 }
 
-// Test has a channel tell a message, now and once; an empty name is that of the default one. It
-// gives the channel's name.
-func (i *Interpreter) Test(ctx context.Context, name string, m Message) (string, error) {
-	name, channel, err := i.channel(name)
+// Test has a channel tell a message, now and once.
+func (i *Interpreter) Test(ctx context.Context, name string, m Message) error {
+	_, channel, err := i.channel(name)
 	if err != nil {
-		return name, err
+		return err
 	}
 	ctx, cancel := i.limited(ctx)
 	defer cancel()
-	return name, Tell(ctx, channel, m)
+	return Tell(ctx, channel, m)
 }
+
+// Default names the channel of notifications that name none; empty: there is none.
+func (i *Interpreter) Default() string { return i.otherwise }
 
 // Names are those of all channels, in their order.
 func (i *Interpreter) Names() []string { return i.names() }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -289,8 +288,12 @@ var sampleData = map[string]any{
 	"phase": "build", "count": 10_000, "names": []string{"a", "b"}, "kind": "late",
 }
 
-// SampleEvent is an event with which templates can be tried out.
+// SampleEvent is an event with which a channel and its templates can be tried out: an action has
+// failed.
 func SampleEvent(at time.Time) effects.Event {
-	data, _ := json.Marshal(maps.Clone(sampleData))
+	data, _ := json.Marshal(map[string]any{ // texts and numbers always encode
+		"namespace": "default", "tenant": "default", "label": "nightly", "tool": "command", "attempt": 3,
+		"error": "exit code 1", "output": "copying 12 of 40\nno space left on device",
+	})
 	return effects.Event{ID: uuid.Max, Kind: effects.Custom("action", "failed"), Timestamp: effects.TimeOf(at), Data: data}
 }
