@@ -91,7 +91,7 @@ func (s Bus) Apply(e BusEvent, c Clock) (Bus, []effects.Effect) {
 	case BusUnsubscribe:
 		return s.unsubscribe(e)
 	case BusPublish:
-		return s.publish(e)
+		return s.publish(e, c)
 	case BusRegister:
 		return s.register(e, c)
 	case BusHeartbeat:
@@ -143,8 +143,8 @@ func (s Bus) unsubscribe(e BusUnsubscribe) (Bus, []effects.Effect) {
 }
 
 // publish announces an event from outside.
-func (s Bus) publish(e BusPublish) (Bus, []effects.Effect) {
-	if err := e.validate(); err != nil {
+func (s Bus) publish(e BusPublish, c Clock) (Bus, []effects.Effect) {
+	if err := e.validate(c); err != nil {
 		return s, refused(s.Ref(), e, effects.CodeInvalid, "%s", err)
 	}
 	var data json.RawMessage
@@ -154,7 +154,7 @@ func (s Bus) publish(e BusPublish) (Bus, []effects.Effect) {
 	return s, []effects.Effect{effects.Emit{Event: effects.Event{Kind: e.Kind, Source: e.Source, Data: data}}}
 }
 
-func (e BusPublish) validate() error {
+func (e BusPublish) validate(c Clock) error {
 	for _, part := range []struct{ field, v string }{{"kind.category", e.Kind.Category}, {"kind.action", e.Kind.Action}} {
 		if err := checkName(part.field, part.v, true); err != nil {
 			return err
@@ -163,7 +163,8 @@ func (e BusPublish) validate() error {
 			return fmt.Errorf("%s: %q must not have %q or %q in it", part.field, clip(part.v), ":", "*")
 		}
 	}
-	if effects.ReservedCategory(e.Kind.Category) {
+	free := e.Kind.Category == alertCategory && c.Rules.before(alertRules)
+	if effects.ReservedCategory(e.Kind.Category) && !free {
 		return fmt.Errorf("kind.category: %q is reserved for what the machines announce: use one of your own", e.Kind.Category)
 	}
 	if err := checkName("source.component", e.Source.Component, true); err != nil {

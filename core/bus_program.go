@@ -95,7 +95,7 @@ func (t *Batch) routeToProgram(bus Bus, e effects.Event) (effs []effects.Effect,
 			t.lost = true
 			return nil, fmt.Errorf("subscriber %q of the program hears events, and is not here: give it as it was registered", name)
 		}
-		made, problem := handled(s, e)
+		made, problem := handled(s, e, t.clock)
 		if problem != "" {
 			t.announce(bus.complain(e.ID, fmt.Sprintf("subscriber %q of the program %s: it has done nothing", name, problem)))
 			continue
@@ -127,7 +127,7 @@ func (t *Batch) try(in Input) (Result, error) {
 
 // handled asks a subscriber of the program, which may panic or give what it must not. Of a
 // panic no more is told: what it says may differ from one run to the next.
-func handled(s Subscriber, e effects.Event) (effs []effects.Effect, problem string) {
+func handled(s Subscriber, e effects.Event, c Clock) (effs []effects.Effect, problem string) {
 	defer func() {
 		if recover() != nil {
 			effs, problem = nil, "panicked"
@@ -139,7 +139,7 @@ func handled(s Subscriber, e effects.Event) (effs []effects.Effect, problem stri
 	}
 	effs = s.Handle(e)
 	for _, made := range effs {
-		if problem := mustNotGive(made); problem != "" {
+		if problem := mustNotGive(made, c); problem != "" {
 			return nil, problem
 		}
 	}
@@ -147,7 +147,7 @@ func handled(s Subscriber, e effects.Event) (effs []effects.Effect, problem stri
 }
 
 // mustNotGive says why a subscriber of the program must not give an effect; empty: it may.
-func mustNotGive(e effects.Effect) string {
+func mustNotGive(e effects.Effect, c Clock) string {
 	switch e := e.(type) {
 	case effects.Send:
 		if _, ok := e.Event.(Event); !ok || kinds[e.To.Kind].apply == nil {
@@ -155,7 +155,7 @@ func mustNotGive(e effects.Effect) string {
 		}
 	case effects.Emit:
 		own := BusPublish{Kind: e.Event.Kind, Source: e.Event.Source, Data: e.Event.Data}
-		if err := own.validate(); err != nil {
+		if err := own.validate(c); err != nil {
 			return fmt.Sprintf("announces what it may not: %s", err)
 		}
 	case effects.Withdraw, effects.Stop, effects.Answer, effects.Refused, effects.Outer:

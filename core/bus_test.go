@@ -262,8 +262,8 @@ func TestABusWithoutSubscribersCostsNothing(t *testing.T) {
 
 func TestReservedCategoriesAreThoseOfTheMachinesAndOf003(t *testing.T) {
 	for _, kind := range kinds {
-		// These announce as the scheduler does: older journals may have categories of others with their names.
-		assert.Equal(t, kind != core.KindCalendar && kind != core.KindBackfill, effects.ReservedCategory(string(kind)), kind)
+		// These announce as the scheduler and the alerts do: older journals may have categories of others with their names.
+		assert.Equal(t, kind != core.KindCalendar && kind != core.KindBackfill && kind != core.KindDigest, effects.ReservedCategory(string(kind)), kind)
 	}
 	for _, kind := range effects.Announced() {
 		assert.True(t, effects.ReservedCategory(kind.Category), kind)

@@ -115,6 +115,10 @@ type ActiveRun struct {
 	Occurrence uuid.UUID `json:"occurrence,omitzero"`
 	// Owner is the backfill that asked for it; nobody: it is none of a backfill.
 	Owner Owner `json:"owner,omitzero"`
+	// BeganAt is when its pod began to run, of a job that has alerts; zero: it has not.
+	BeganAt Time `json:"began_at,omitzero"`
+	// Unheard says that nobody tells when its pod runs: it was made before the job had alerts.
+	Unheard bool `json:"unheard,omitempty"`
 }
 
 // begins is the instant at which the run asks for a slot.
@@ -168,6 +172,7 @@ type jobTransition struct {
 	Job
 	calendars Calendars     // those that the job names, before and after; nil: nobody has looked
 	known     *Orchestrator // of a BackfillTime: the run of that time, if there is one
+	news      AlertNews     // for its alert
 }
 
 // Apply carries out one transition of a job that names no calendars, see [Job.ApplyWith].
@@ -180,13 +185,14 @@ func (j Job) ApplyWith(e JobEvent, c Clock, calendars Calendars) (Job, []effects
 }
 
 func (j Job) transition(e JobEvent, c Clock, calendars Calendars, known *Orchestrator) (Job, []effects.Effect) {
-	t := &jobTransition{transition{clock: c, event: e}, j, calendars, known}
+	t := &jobTransition{transition: transition{clock: c, event: e}, Job: j, calendars: calendars, known: known}
 	if _, applies := e.(JobApply); j.Key == uuid.Nil && !applies {
 		t.refuse(effects.CodeNotFound, "job not found")
 	} else {
 		t.apply(e)
 	}
 	t.forgetDecided()
+	t.tellAlert(j)
 	return concluded(j, t.Job, t.transition)
 }
 
@@ -245,6 +251,8 @@ func (t *jobTransition) apply(e JobEvent) {
 		t.admit(e)
 	case JobRunEnded:
 		t.runEnded(e)
+	case JobRunBegan:
+		t.runBegan(e)
 	case BackfillTime:
 		t.backfill(e)
 	case ChildEnded:
@@ -302,7 +310,7 @@ func (t *jobTransition) configure(e JobApply) {
 }
 
 // remove: the job is gone, and its runs are cancelled. Those that have a slot go on to
-// clean up without it.
+// clean up without it, or, if they may drain, to their end.
 func (t *jobTransition) remove(e JobDelete) {
 	reason := boundedReason(e.Reason, "the job was deleted")
 	t.recordPaused(t.clock.Now)
@@ -316,8 +324,13 @@ func (t *jobTransition) remove(e JobDelete) {
 		if a.Stage == StageWaiting || a.Stage == StageAsked {
 			t.decide(i, verdict, reason)
 		}
-		t.cancelRun(a, reason)
-		t.add(a.Owner.ended(ChildEnded{Child: runRef(a.Run), Outcome: ChildCancelled, Reason: reason})...)
+		told := reason
+		if e.Drain && a.Stage == StageAdmitted {
+			told += ", so that nobody hears of the end"
+		} else {
+			t.cancelRun(a, reason)
+		}
+		t.add(a.Owner.ended(ChildEnded{Child: runRef(a.Run), Outcome: ChildCancelled, Reason: told})...)
 	}
 	if t.Ledger != nil {
 		t.add(t.Ledger.close(t.ledgerOwner(), t.Sequence)...)

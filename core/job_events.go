@@ -48,6 +48,7 @@ type (
 	JobDelete struct {
 		Reason   string    `json:"reason"`
 		Absences []Absence `json:"absences,omitempty"` // as of [JobDue]
+		Drain    bool      `json:"drain,omitempty"`    // runs that have begun end by themselves
 	}
 	// JobSkipNext skips one more of the next times of the schedule, also where its
 	// run waits already.
@@ -77,6 +78,10 @@ type (
 		Error    string             `json:"error"`
 		RanMS    int64              `json:"ran_ms,omitempty"` // how long its pods ran; 0: none did
 	}
+	// JobRunBegan says that the pod of a run runs. Runs of jobs that have alerts send it.
+	JobRunBegan struct {
+		Run uuid.UUID `json:"run"`
+	}
 )
 
 func (JobApply) jobEvent()    {}
@@ -89,6 +94,7 @@ func (JobSkipNext) jobEvent() {}
 func (JobKill) jobEvent()     {}
 func (JobAdmit) jobEvent()    {}
 func (JobRunEnded) jobEvent() {}
+func (JobRunBegan) jobEvent() {}
 func (ChildEnded) jobEvent()  {}
 
 func (e JobTrigger) owner() Owner { return e.Owner }
@@ -127,6 +133,7 @@ func (JobSkipNext) EventType() string { return "skip_next" }
 func (JobKill) EventType() string     { return "kill" }
 func (JobAdmit) EventType() string    { return "admit" }
 func (JobRunEnded) EventType() string { return "run_ended" }
+func (JobRunBegan) EventType() string { return "run_began" }
 
 func (e JobApply) informed(absences []Absence) Event { return JobApply{e.Spec, absences} }
 func (JobDue) informed(absences []Absence) Event     { return JobDue{absences} }
@@ -134,7 +141,7 @@ func (e JobPause) informed(absences []Absence) Event {
 	return JobPause{e.Reason, absences, e.By, e.Until}
 }
 func (e JobDelete) informed(absences []Absence) Event {
-	return JobDelete{e.Reason, absences}
+	return JobDelete{e.Reason, absences, e.Drain}
 }
 
 func (e JobApply) stored() Event { return JobApply{e.Spec.withDefaults(), e.Absences} }
@@ -144,7 +151,7 @@ func (e JobTrigger) stored() Event {
 func (e JobPause) stored() Event {
 	return JobPause{validText(e.Reason), e.Absences, validText(e.By), e.Until}
 }
-func (e JobDelete) stored() Event   { return JobDelete{validText(e.Reason), e.Absences} }
+func (e JobDelete) stored() Event   { return JobDelete{validText(e.Reason), e.Absences, e.Drain} }
 func (e JobSkipNext) stored() Event { return JobSkipNext{validText(e.Reason)} }
 func (e JobKill) stored() Event     { return JobKill{e.Except, e.All, validText(e.Reason)} }
 func (e JobRunEnded) stored() Event {
@@ -155,4 +162,5 @@ func (e JobRunEnded) stored() Event {
 var jobEvents = []eventType{
 	event[JobApply](), event[JobDue](), event[JobTrigger](), event[JobPause](), event[JobResume](), event[JobDelete](),
 	event[JobSkipNext](), event[JobKill](), event[JobAdmit](), event[JobRunEnded](), event[ChildEnded](), event[BackfillTime](),
+	event[JobRunBegan](),
 }

@@ -281,7 +281,10 @@ func goldenJobStates() []core.State {
 	buffers.Overlap, buffers.BufferLimit, buffers.MaxWaitSeconds, buffers.Missed, buffers.CatchUpSeconds = core.OverlapBufferAll, 2, 60, core.MissedAll, 3600
 	waits := madeJob(buffers, core.JobDue{}, core.JobAdmit{Run: runAt(spec, due)}, core.JobDue{}, core.JobAdmit{Run: runAt(spec, next)},
 		core.JobRunEnded{Run: runAt(spec, due), State: core.OrchestratorCompleted, RanMS: 1500}, core.JobPause{By: "ann", Reason: "holidays", Until: next.Add(time.Hour)})
+	alerts := spec
+	alerts.Alerts = core.AlertRules{Failing: 2}
 	return []core.State{
+		madeJob(alerts, core.JobDue{}, core.JobAdmit{Run: runAt(spec, due)}, core.JobRunBegan{Run: runAt(spec, due)}, core.JobDue{}),
 		waits, madeJob(spec, core.JobDue{}, core.JobRunEnded{Run: runAt(spec, due), State: core.OrchestratorCancelled, Error: "by hand"}),
 		madeJob(spec), madeJob(spec, core.JobDue{}, core.JobSkipNext{}), full, madeJob(bare),
 		madeJob(spec, core.JobDue{}, core.JobPause{Reason: "holidays"}, core.JobApply{Spec: core.JobSpec{ID: spec.ID, Namespace: spec.Namespace, Tenant: spec.Tenant, PodSpec: spec.PodSpec}}),
@@ -300,7 +303,7 @@ func goldenJobEvents() []core.Event {
 		core.JobPause{Reason: "holidays", By: "ann", Until: start.Add(time.Hour)}, core.JobTrigger{By: "ann", Env: map[string]string{"B": "<", "A": ""}},
 		core.BackfillTime{At: start, Owner: core.Owner{Ref: core.JobRef("", "", "a"), N: 2}},
 		core.ChildEnded{Child: effects.Ref{Kind: core.KindOrchestrator, ID: id(1)}, Outcome: core.ChildRefused, Reason: "it exists already"},
-		core.BackfillTime{At: start, Owner: core.Owner{Ref: effects.Ref{Kind: core.KindBackfill, ID: id(7)}, N: 3}},
+		core.BackfillTime{At: start, Owner: core.Owner{Ref: effects.Ref{Kind: core.KindBackfill, ID: id(7)}, N: 3}}, core.JobRunBegan{Run: id(1)},
 	}
 }
 
@@ -314,7 +317,7 @@ func drawJobEvent(t *rapid.T, state core.State, c core.Clock) core.Event {
 		run = rapid.SampledFrom(j.Active).Draw(t, "run").Run
 	}
 	switch rapid.SampledFrom([]string{
-		"due", "due", "due", "due", "trigger", "trigger", "backfill", "backfill", "admit", "admit", "admit", "admit", "ended", "ended", "refused", "skip", "kill", "apply", "pause", "resume", "delete",
+		"due", "due", "due", "due", "trigger", "trigger", "backfill", "backfill", "admit", "admit", "admit", "admit", "began", "ended", "ended", "refused", "skip", "kill", "apply", "pause", "resume", "delete",
 	}).Draw(t, "event") {
 	case "due":
 		return core.JobDue{Absences: drawAbsences(t, c.Now.Add(-time.Hour), c.Now)}
@@ -332,6 +335,8 @@ func drawJobEvent(t *rapid.T, state core.State, c core.Clock) core.Event {
 		return core.BackfillTime{At: at, Owner: drawOwner(t)}
 	case "admit":
 		return core.JobAdmit{Run: run, Late: rapid.Bool().Draw(t, "late"), Absences: drawAbsences(t, c.Now.Add(-time.Hour), c.Now)}
+	case "began":
+		return core.JobRunBegan{Run: run}
 	case "ended":
 		return core.JobRunEnded{
 			Run: run, Error: drawText(t, "error"), RanMS: rapid.Int64Range(-1, 3).Draw(t, "ran"), ExitCode: maybe(t, "exit_code", func() int32 { return 1 }),

@@ -64,6 +64,7 @@ func (t *jobTransition) count(o Occurrence) {
 		}
 		t.LastVerdictAt = max(t.LastVerdictAt, come)
 	}
+	t.noteVerdict(o)
 	n := &t.Counts.Dispatched
 	switch o.Verdict {
 	case VerdictMissed:

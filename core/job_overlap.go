@@ -118,6 +118,9 @@ func (t *jobTransition) fillSlots() {
 func (t *jobTransition) admitRun(i int) {
 	a := &t.Active[i]
 	a.Stage = StageAdmitted
+	if a.Unheard {
+		a.BeganAt = t.clock.Now
+	}
 	if a.scheduled() && t.MaxExecutions > 0 {
 		t.Executions++
 	}

@@ -212,6 +212,7 @@ func outcomeOf(end OrchestratorStatus) ChildOutcome {
 
 // countOutcome notes how a run ended that had a slot.
 func (t *jobTransition) countOutcome(e JobRunEnded, a ActiveRun) {
+	t.noteEnded(a, e)
 	t.LastRun = EndedRun{RunID: a.RunID, State: e.State, ScheduledAt: a.ScheduledAt, EndedAt: t.clock.Now, ExitCode: e.ExitCode, Error: firstText(e.Error)}
 	n := &t.Counts.Failed
 	switch e.State {

@@ -25,6 +25,8 @@ const (
 	KindScheduler    effects.Kind = "scheduler"
 	KindCalendar     effects.Kind = "calendar"
 	KindBackfill     effects.Kind = "backfill"
+	KindAlert        effects.Kind = "alert"
+	KindDigest       effects.Kind = "digest"
 )
 
 // Kinds of what a [Queue] keeps as records of their own. They take no events: the
@@ -37,6 +39,9 @@ const (
 
 // KindName is the kind of the records of names, see [Named]. They take no events.
 const KindName effects.Kind = "name"
+
+// KindDeclared is the kind of the records of what sets of files own, see [Declared]. They take no events.
+const KindDeclared effects.Kind = "declared"
 
 // Kinds of what a [Pipeline] keeps as records of their own.
 const (
@@ -159,6 +164,10 @@ var kindTable = []kind{ // read-only: a table
 		name: KindBackfill, events: backfillEvents, due: BackfillDue{}, expire: BackfillExpire{},
 		statuses: statusTerms(BackfillRunning, BackfillCompleted, BackfillCancelled),
 	}),
+	machine[Alert, AlertEvent]("an alert", kind{
+		name: KindAlert, events: alertEvents, due: AlertDue{}, statuses: statusTerms(AlertOpen, AlertQuiet),
+	}),
+	machine[Digest, DigestEvent]("a digest", kind{name: KindDigest, events: digestEvents, due: DigestDue{}, outer: &effectEvents}),
 	machine[Bus, BusEvent]("a bus", kind{name: KindBus, events: busEvents}),
 	machine[Queue, QueueEvent]("a queue", kind{
 		name: KindQueue, events: queueEvents, due: QueueDue{}, statuses: []string{QueueStatusTerm(false), QueueStatusTerm(true)},
@@ -168,6 +177,7 @@ var kindTable = []kind{ // read-only: a table
 	record[QueueKey](kind{name: KindQueueKey, scanned: true}),
 	record[QueueDedup](kind{name: KindQueueDedup, passing: always, scanned: true}),
 	record[Named](kind{name: KindName}),
+	record[Declared](kind{name: KindDeclared, statuses: []string{TermOwn}}),
 	record[PipelineDefinition](kind{name: KindPipelineDefinition, shared: true}),
 	record[PipelineRuns](kind{name: KindPipelineRuns}),
 	record[HistoryPage](kind{name: KindPipelineHistory, passing: always}),

@@ -260,6 +260,9 @@ func drawPolicies(t *rapid.T, c core.Clock) core.ScheduleOptions {
 	if rapid.IntRange(0, 9).Draw(t, "starts") == 0 {
 		o.StartsAt = drawTime(t, c)
 	}
+	if rapid.IntRange(0, 2).Draw(t, "alerts") == 0 {
+		o.Alerts = drawAlertRules(t)
+	}
 	return o
 }
 
@@ -293,7 +296,7 @@ func drawPatch(t *rapid.T, c core.Clock) core.RecurringPatch {
 		o := drawPolicies(t, c)
 		p.ScheduleOptionsPatch = core.ScheduleOptionsPatch{
 			DST: &o.DST, MaxExecutions: &o.MaxExecutions, JitterSeconds: &o.JitterSeconds, Calendars: &o.Calendars, Missed: &o.Missed, CatchUpSeconds: &o.CatchUpSeconds,
-			CatchUpLimit: &o.CatchUpLimit, CatchUpSpacingSeconds: &o.CatchUpSpacingSeconds, BufferLimit: &o.BufferLimit, MaxWaitSeconds: &o.MaxWaitSeconds,
+			CatchUpLimit: &o.CatchUpLimit, CatchUpSpacingSeconds: &o.CatchUpSpacingSeconds, BufferLimit: &o.BufferLimit, MaxWaitSeconds: &o.MaxWaitSeconds, Alerts: &o.Alerts,
 		}
 	}
 	if rapid.IntRange(0, 3).Draw(t, "payload?") == 0 {

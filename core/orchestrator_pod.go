@@ -284,6 +284,9 @@ func (t *orchestratorTransition) startRunning() {
 	t.Metrics.PodStartLatencyMS = betweenMS(t.podDue(), t.startedAt())
 	t.to(OrchestratorRunning)
 	t.announce("update", t.update(updateStarted, ""))
+	if !t.Config.Alerts.None() {
+		t.send(t.job(), JobRunBegan{Run: t.ID})
+	}
 }
 
 // podEnded: running → terminating. A pod that nobody saw running has run. Of one that

@@ -152,6 +152,7 @@ type recurringTransition struct {
 	RecurringAction
 	calendars Calendars // those that it names, or is to name
 	fresh     int       // how many it has dispatched: whether their actions are made is not known yet
+	news      AlertNews // for its alert
 }
 
 // Apply carries out one transition. The calendars that the schedule names are looked up by the
@@ -170,6 +171,7 @@ func (r RecurringAction) applyWith(e RecurringEvent, c Clock, calendars Calendar
 	} else {
 		t.apply(e)
 	}
+	t.tellAlert(r)
 	return concluded(r, t.RecurringAction, t.transition)
 }
 
@@ -250,7 +252,7 @@ func (t *recurringTransition) create(e RecurringCreate) {
 		return
 	}
 	if !t.Enabled {
-		t.DisabledReason, t.PausedAt = "created disabled", now
+		t.DisabledReason, t.PausedAt = createdDisabled, now
 	}
 	t.add(calendarUses(t.scope(), nil, t.Calendars, t.calendars)...)
 	t.tell("created")

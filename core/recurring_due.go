@@ -151,6 +151,7 @@ func (t *recurringTransition) pass(p passedTimes) {
 	t.count(p.Verdict, p.Count)
 	t.record(Occurrence{DueAt: p.First, LastDueAt: p.Last, Verdict: p.Verdict, Count: p.Count, CountCapped: p.Capped, Reason: p.Reason})
 	t.tellPassed(p)
+	t.noteMissed(p)
 }
 
 func (t *recurringTransition) tellPassed(p passedTimes) {
@@ -247,6 +248,7 @@ func (t *recurringTransition) dispatch(d dispatching) {
 	t.forgetOldest()
 	t.LastExecutedAt, t.UpdatedAt = now, now
 	t.ExecutionCount = saturatingAdd(t.ExecutionCount, 1)
+	t.noteDispatched(n)
 	whole := d.manual || !d.owner.IsZero()
 	if spec.DedupKey != "" {
 		t.send(DedupRef(spec.Namespace, spec.Tenant, spec.DedupKey), DedupClaim{Create: spec, LastExecutedAt: n.Before, Manual: d.manual, Whole: whole})

@@ -208,6 +208,7 @@ func (t *recurringTransition) childEnded(e ChildEnded) {
 	switch {
 	case i < 0 && t.Overlap.Plain() == OverlapAllow && e.Outcome == ChildSucceeded && uint64(e.N) <= t.Sequence:
 		t.LastSuccessAt = t.clock.Now // of one that was forgotten, see forgetOldest
+		t.noteEnded(RunningTime{StartedAt: t.clock.Now, Action: e.Child.ID}, e)
 		return
 	case i < 0:
 		t.conflict("recurring action %s does not wait for %s", t.ID, e.Child)
@@ -215,6 +216,7 @@ func (t *recurringTransition) childEnded(e ChildEnded) {
 	}
 	n := t.Running[i]
 	t.Running = without(t.Running, i)
+	t.noteEnded(n, e)
 	switch e.Outcome {
 	case ChildRefused:
 		t.undo(n, e)
@@ -254,6 +256,7 @@ func (t *recurringTransition) undo(n RunningTime, e ChildEnded) {
 	t.count(p.Verdict, 1)
 	t.updateEntry(n.N, p.Verdict, p.Reason, uuid.Nil)
 	t.tellPassed(p)
+	t.noteMissed(p)
 }
 
 // takeBack counts a dispatch no longer whose action was not made.

@@ -48,6 +48,8 @@ type ScheduleOptions struct {
 	// MaxWaitSeconds is how long a time may wait for its turn; longer, and it is expired. 0: any
 	// length.
 	MaxWaitSeconds int64 `json:"max_wait_seconds,omitempty"`
+	// Alerts say of what there is an alert; zero: of nothing.
+	Alerts AlertRules `json:"alerts,omitzero"`
 }
 
 // ScheduleOptionsPatch holds the options to change; nil leaves one as it is. A zero value is the
@@ -66,6 +68,7 @@ type ScheduleOptionsPatch struct {
 	CatchUpSpacingSeconds *int64        `json:"catch_up_spacing_seconds,omitempty"`
 	BufferLimit           *uint32       `json:"buffer_limit,omitempty"`
 	MaxWaitSeconds        *int64        `json:"max_wait_seconds,omitempty"`
+	Alerts                *AlertRules   `json:"alerts,omitempty"` // instead of all rules
 }
 
 func (p ScheduleOptionsPatch) setOptions(o *ScheduleOptions) {
@@ -80,6 +83,7 @@ func (p ScheduleOptionsPatch) setOptions(o *ScheduleOptions) {
 	set(&o.CatchUpSpacingSeconds, p.CatchUpSpacingSeconds)
 	set(&o.BufferLimit, p.BufferLimit)
 	set(&o.MaxWaitSeconds, p.MaxWaitSeconds)
+	set(&o.Alerts, p.Alerts)
 	if p.StartsAt != nil {
 		o.StartsAt = Time(*p.StartsAt)
 	}
@@ -103,7 +107,7 @@ func (o ScheduleOptions) validate(ends Time) error {
 	if o.MaxExecutions > MaxMaxExecutions {
 		most = fmt.Errorf("max_executions: %d is not between 0 and %d", o.MaxExecutions, uint64(MaxMaxExecutions))
 	}
-	return errors.Join(starts, most, checkBetween("jitter_seconds", o.JitterSeconds, 0, MaxJitterSeconds), o.validatePolicies())
+	return errors.Join(starts, most, checkBetween("jitter_seconds", o.JitterSeconds, 0, MaxJitterSeconds), o.validatePolicies(), o.Alerts.validate())
 }
 
 // NextTimesShown is how many of the next times of a schedule a change of it, or of one of its

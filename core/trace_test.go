@@ -70,10 +70,14 @@ var (
 			pairs = append(pairs, core.WorkerRef("", "", name).ID.String(), "WORKER("+name+")")
 		}
 		pairs = append(pairs, core.CalendarRef("", "", "holidays").ID.String(), "CALENDAR(holidays)", core.BusRef().ID.String(), "BUS")
+		for n := 1; n <= 3; n++ {
+			pairs = append(pairs, core.AlertRef(effects.Ref{Kind: core.KindRecurring, ID: id(n)}).ID.String(), fmt.Sprintf("ALERT(%d)", n))
+		}
+		pairs = append(pairs, core.DigestRef("").ID.String(), "DIGEST(default)", core.DigestRef("ops").ID.String(), "DIGEST(ops)")
 		return strings.NewReplacer(append(pairs, queueIDs()...)...)
 	}()}
 	shortKey  = regexp.MustCompile(`KEY\((\w+)\)`)
-	shortName = regexp.MustCompile(`(LOCK|SEMAPHORE|QUEUE|WORKER|CALENDAR)\((\w+)\)|\bBUS\b`)
+	shortName = regexp.MustCompile(`(LOCK|SEMAPHORE|QUEUE|WORKER|CALENDAR|ALERT|DIGEST)\((\w+)\)|\bBUS\b`)
 )
 
 // stepOf gives the step of an input by its place among those of a batch that
@@ -99,6 +103,11 @@ func expand(s string) string {
 			return core.CalendarRef("", "", part[2]).ID.String()
 		case "WORKER":
 			return core.WorkerRef("", "", part[2]).ID.String()
+		case "ALERT":
+			n, _ := strconv.Atoi(part[2])
+			return core.AlertRef(effects.Ref{Kind: core.KindRecurring, ID: id(n)}).ID.String()
+		case "DIGEST":
+			return core.DigestRef(strings.TrimSuffix(part[2], "default")).ID.String()
 		}
 		return core.BusRef().ID.String()
 	})

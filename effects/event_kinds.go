@@ -42,7 +42,7 @@ func Custom(category, action string) EventKind {
 func ReservedCategory(category string) bool {
 	switch category {
 	case "action", "recurring", "occurrence", "dedup", "pipeline", "task", "queue", "strategy",
-		"worker", "lock", "semaphore", "bus", "system", "session", "git", "job", "run", "orchestrator", "scheduler":
+		"worker", "lock", "semaphore", "bus", "system", "session", "git", "job", "run", "orchestrator", "scheduler", "alert":
 		return true
 	}
 	return false
@@ -57,6 +57,7 @@ func Announced() []EventKind {
 		actions  []string
 	}{
 		{"action", []string{"cancelled", "completed", "failed", "retry"}},
+		{"alert", []string{"cleared", "raised", "undelivered"}},
 		{"job", []string{"cancelled", "created", "deleted", "expired", "missed", "paused", "resumed", "run_refused", "skip_next", "skipped", "triggered", "updated"}},
 		{"lock", []string{"acquired", "broken", "expired", "released"}},
 		{"pipeline", []string{"approval", "blocked", "cancelled", "checkpoint", "complete", "failed", "phase", "refused", "retry", "signal", "started"}},

@@ -380,6 +380,7 @@ func patchOf(b *wire.RecurringPatch) (core.RecurringPatch, error) {
 	clearable(&p.Name, b.Name)
 	clearable(&p.DedupKey, b.DedupKey)
 	clearable(&p.Description, b.Description)
+	clearable(&p.Alerts, b.Alerts)
 	if b.EndsAt.Set {
 		ms := int64(b.EndsAt.Value)
 		p.EndsAt = &ms

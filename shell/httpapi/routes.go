@@ -84,7 +84,7 @@ type route struct {
 func (s *Server) routes() []route {
 	return slices.Concat(s.actionRoutes(), s.recurringRoutes(), s.queueRoutes(),
 		s.pipelineRoutes(), s.taskRoutes(), s.strategyRoutes(), s.workerRoutes(), s.lockRoutes(), s.semaphoreRoutes(), s.busRoutes(),
-		s.jobRoutes(), s.jobRunRoutes(), s.calendarRoutes(), s.occurrenceRoutes(), s.backfillRoutes(), s.bulkRoutes(), []route{
+		s.jobRoutes(), s.jobRunRoutes(), s.calendarRoutes(), s.setRoutes(), s.occurrenceRoutes(), s.backfillRoutes(), s.alertRoutes(), s.bulkRoutes(), []route{
 			{"POST", "/v1/webhooks/{route}", webhookSender, s.receiveWebhook},
 			{"GET", "/v1/webhooks", anyToken, s.listWebhooks},
 

@@ -210,6 +210,9 @@ var sweepMakers = map[string]func(*sweepWorld, thing){
 	"calendars": func(w *sweepWorld, th thing) {
 		w.must(th, "POST /v1/calendars"+inTenant, `{"name":"{name}","exclude":{"dates":[{"date":"2026-12-25","name":"{secret}"}]}}`, "")
 	},
+	"sets": func(w *sweepWorld, th thing) {
+		w.must(th, "POST /v1/sets/{name}", sweepBodies["applySet"], "")
+	},
 	"occurrences": func(w *sweepWorld, th thing) { // of an action that recurs: it stays visible as the action does
 		recurring := strings.Replace(sweepBodies["createAction"], `"trigger"`, `"recurrence":3600,"trigger"`, 1)
 		th["id"] = w.must(th, "POST /v1/actions", recurring, "id")
@@ -270,8 +273,10 @@ var sweepBodies = map[string]string{
 	"bulkStrategies":     `{"act":"cancel","ids":["{id}"]}`,
 	"bulkJobs":           `{"act":"pause","ids":["{job}"]}`,
 	"bulkRuns":           `{"act":"cancel","ids":["{id}"]}`,
-	"createRecurring":    `{"namespace":"ns","tenant":"{tenant}","cron_expr":"0 9 * * *","provider":"{tool}","action_type":"x","payload":{"v":"{secret}"},"description":"{secret}"}`,
+	"createRecurring":    `{"namespace":"ns","tenant":"{tenant}","cron_expr":"0 9 * * *","provider":"{tool}","action_type":"x","payload":{"v":"{secret}"},"description":"{secret}","alerts":{"failing":3}}`,
 	"updateRecurring":    `{"timezone":"Europe/Berlin"}`,
+	"silenceRecurring":   `{"until":"2090-01-01T00:00:00Z"}`,
+	"silenceJob":         `{"until":"2090-01-01T00:00:00Z"}`,
 	"putQueue":           `{}`,
 	"takeItems":          `{"holder":"h"}`,
 	"pushItem":           `{"data":"{secret}"}`,
@@ -297,6 +302,7 @@ var sweepBodies = map[string]string{
 	"releaseLock":        `{"holder":"{secret}","token":{token}}`,
 	"createBackfill":     `{"namespace":"ns","tenant":"{tenant}","recurring_id":"{recurring}","from":"1999-12-30T00:00:00Z","reason":"{secret}"}`,
 	"createCalendar":     `{"namespace":"ns","tenant":"{tenant}","name":"new-{tenant}","description":"{secret}"}`,
+	"applySet":           `{"entries":[{"file":"{secret}.toml","recurring":{"namespace":"ns","tenant":"{tenant}","name":"{name}","cron_expr":"0 9 * * *","provider":"{tool}","payload":{"v":"{secret}"}}}]}`,
 	"putCalendar":        `{"description":"{secret}"}`,
 	"putSemaphore":       `{"slots":3}`,
 	"acquireSemaphore":   `{"holder":"me"}`,
@@ -305,5 +311,5 @@ var sweepBodies = map[string]string{
 	"breakSemaphore":     `{"token":{token}}`,
 	"putSubscriber":      `{"match":{"category":"x"},"do":{"push":{"namespace":"ns","tenant":"{tenant}","name":"{secret}"}}}`,
 	"publishEvent":       `{"kind":{"category":"deploys","action":"wanted"},"data":1}`,
-	"putJob":             `{"name":"{secret}","schedule":"0 3 * * *","pod_spec":{"containers":[{"name":"{secret}"}]}}`,
+	"putJob":             `{"name":"{secret}","schedule":"0 3 * * *","alerts":{"failing":3,"channel":"{secret}"},"pod_spec":{"containers":[{"name":"{secret}"}]}}`,
 }

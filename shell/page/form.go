@@ -44,6 +44,7 @@ const (
 	fieldCheck  fieldType = "check"  // a boolean, left out unless it is checked
 	fieldLines  fieldType = "lines"  // an array of strings, one a line
 	fieldPairs  fieldType = "pairs"  // an object of strings, name=value one a line, or JSON
+	fieldAlerts fieldType = "alerts" // rules for alerts, one a line as the command line has them
 	fieldHidden fieldType = "hidden" // a string
 )
 
@@ -138,6 +139,9 @@ func (q *visit) value(f field, form url.Values) (v any, given bool, err error) {
 	case fieldPairs:
 		pairs, err := readPairs(trimmed)
 		return pairs, err == nil, err
+	case fieldAlerts:
+		rules, err := readAlerts(trimmed)
+		return rules, err == nil, err
 	case fieldArea:
 		return strings.ReplaceAll(raw, "\r\n", "\n"), true, nil
 	default:

@@ -129,12 +129,16 @@ func (q *visit) job() (view, error) {
 	if j.Schedule == "" || ended {
 		names = slices.DeleteFunc(names, func(n string) bool { return n == "skip-next" || n == "backfill" && !ended })
 	}
-	v.Acts = q.actLinks("/jobs/{id}", names...)
+	alerts, acts, err := q.alertsOf(pathOf("jobs", id), j.Alerts, q.scopeQuery())
+	if err != nil {
+		return view{}, err
+	}
+	v.Acts = q.actLinks("/jobs/{id}", withSilence(names, acts)...)
 	p, err := q.jobPreview(j)
 	if err != nil {
 		return view{}, err
 	}
-	v.Body = append(q.jobNotices(j, p, ended), block{Facts: q.jobFacts(j)})
+	v.Body = slices.Concat(q.jobNotices(j, p, ended), alerts, []block{{Facts: q.jobFacts(j)}})
 	if j.Schedule != "" {
 		v.Body = append(v.Body, q.nextTimes(p, !j.Paused || ended))
 	}

@@ -28,12 +28,12 @@ func counted(n int, more bool) string {
 	return s
 }
 
-// overview answers, in this order: does anything fail, what waits for somebody, what runs, what comes next, what queues have.
+// overview answers, in this order: does anything need a look, does anything fail, what waits for somebody, what runs, what comes next, what queues have.
 func (q *visit) overview() (view, error) {
 	v := view{Title: "Overview", Home: true}
 	var tiles []tile
 	var later []block
-	for _, part := range []func() ([]tile, []block, error){q.failedLately, q.waitsForSomebody, q.runsNow, q.comesNext, q.queueTiles, q.daemonTiles} {
+	for _, part := range []func() ([]tile, []block, error){q.openAlerts, q.failedLately, q.waitsForSomebody, q.runsNow, q.comesNext, q.queueTiles, q.daemonTiles} {
 		t, b, err := part()
 		if err != nil {
 			return view{}, err

@@ -51,7 +51,7 @@ func (q *visit) scheduleFacts(o core.ScheduleOptions) []fact {
 		fact{"Missed policy", textOf(string(o.Missed))}, fact{"Caught up within", ofSeconds(o.CatchUpSeconds)}, fact{"Caught up at most", count(uint64(o.CatchUpLimit))},
 		fact{"Between those caught up", ofSeconds(o.CatchUpSpacingSeconds)}, fact{"Times that wait at most", count(uint64(o.BufferLimit))}, fact{"Each waits at most", ofSeconds(o.MaxWaitSeconds)},
 		fact{"Clock changes", textOf(string(o.DST))}, fact{"Days match", textOf(string(o.DayMatch))}, fact{"Later by up to", ofSeconds(o.JitterSeconds)},
-		fact{"Starts", q.at(o.StartsAt)}, fact{"At most", count(o.MaxExecutions)}, fact{"Calendars", textOf(strings.Join(o.Calendars, ", "))},
+		fact{"Starts", q.at(o.StartsAt)}, fact{"At most", count(o.MaxExecutions)}, fact{"Calendars", textOf(strings.Join(o.Calendars, ", "))}, fact{"Alerts", textOf(strings.Join(o.Alerts.Words(), ", "))},
 	)
 }
 

@@ -163,6 +163,7 @@ type navEntry struct {
 var nav = [...]navEntry{
 	{Name: "Overview", Path: "/"},
 	{Name: "Schedules", Path: "/schedules"},
+	{Name: "Alerts", Path: "/alerts"},
 	{Name: "Calendar", Path: "/calendar"},
 	{Name: "Calendars", Path: "/calendars"},
 	{Name: "Actions", Path: "/actions"},

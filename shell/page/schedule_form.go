@@ -64,6 +64,8 @@ func moreScheduleFields() []field {
 			field{Name: "catch_up_limit", Label: "Caught up at most", Type: fieldNumber, Help: "So many times after one outage, with all; left out: 100."},
 			field{Name: "catch_up_spacing_seconds", Label: "Between those caught up", Type: fieldSpan}),
 		in("Time limit and attempts", policyFields()...),
+		in("Alerts",
+			field{Name: "alerts", Label: "Alerts", Type: fieldAlerts, Help: "One a line: late=10m, missed, stale=26h, failing=3, slow=2h or slow=3x, channel=NAME."}),
 		in("Labels, metadata and dedup key",
 			field{Name: "labels", Label: "Labels", Type: fieldPairs, Help: "name=value, one a line."},
 			field{Name: "metadata", Label: "Metadata", Type: fieldPairs, Help: "name=value, one a line: the tool is told."},
@@ -120,7 +122,7 @@ func (q *visit) editRecurring() ([]field, error) {
 	values := map[string]string{
 		"name": a.Name, "cron_expr": a.CronExpr, "timezone": a.Timezone, "description": or(a.Description), "provider": a.ActionTemplate.Provider, "action_type": a.ActionTemplate.ActionType,
 		"payload": editableJSON(a.ActionTemplate.Payload), "overlap": string(a.Overlap), "missed": string(a.Missed), "dst": string(a.DST), "day_match": string(a.DayMatch),
-		"starts_at": q.local(a.StartsAt), "ends_at": q.local(a.EndsAt), "calendars": strings.Join(a.Calendars, "\n"),
+		"starts_at": q.local(a.StartsAt), "ends_at": q.local(a.EndsAt), "calendars": strings.Join(a.Calendars, "\n"), "alerts": strings.Join(a.Alerts.Words(), "\n"),
 		"labels": pairLines(a.Labels), "metadata": pairLines(a.ActionTemplate.Metadata), "dedup_key": or(a.ActionTemplate.DedupKey),
 		"jitter_seconds": countText(a.JitterSeconds), "max_executions": countText(a.MaxExecutions),
 		"buffer_limit": countText(a.BufferLimit), "max_wait_seconds": lengthText(a.MaxWaitSeconds, time.Second), "start_deadline_seconds": lengthText(a.StartDeadlineSeconds, time.Second),
@@ -149,7 +151,7 @@ func amendRecurring(q *visit, body map[string]any, form url.Values) error {
 		return err
 	}
 	empty := map[string]any{
-		"timezone": "UTC", "name": nil, "description": nil, "payload": json.RawMessage("{}"), "overlap": "", "missed": "", "dst": "", "day_match": "", "starts_at": nil, "ends_at": nil,
+		"timezone": "UTC", "name": nil, "description": nil, "payload": json.RawMessage("{}"), "overlap": "", "missed": "", "dst": "", "day_match": "", "starts_at": nil, "ends_at": nil, "alerts": nil,
 		"jitter_seconds": 0, "max_executions": 0, "calendars": []string{}, "dedup_key": nil, "labels": map[string]string{}, "metadata": map[string]string{},
 		"buffer_limit": 0, "max_wait_seconds": 0, "start_deadline_seconds": 0, "catch_up_seconds": 0, "catch_up_limit": 0, "catch_up_spacing_seconds": 0,
 	}

@@ -79,7 +79,11 @@ func (q *visit) recurring() (view, error) {
 	if ended {
 		names = slices.DeleteFunc(names, func(n string) bool { return n == "skip-next" })
 	}
-	v.Acts = q.actLinks("/recurring/{id}", names...)
+	alerts, acts, err := q.alertsOf(pathOf("recurring", id), a.Alerts, nil)
+	if err != nil {
+		return view{}, err
+	}
+	v.Acts = q.actLinks("/recurring/{id}", withSilence(names, acts)...)
 	v.More = []link{q.changesLink(core.KindRecurring, id)}
 	if text := restsSince(a, ended); text != "" {
 		v.Body = append(v.Body, block{Notice: &notice{Text: text, Tone: toneWait}})
@@ -90,7 +94,7 @@ func (q *visit) recurring() (view, error) {
 	for _, w := range q.clockChanges(p.Times, a.Timezone) {
 		v.Body = append(v.Body, block{Notice: &notice{Text: w, Tone: toneWait}})
 	}
-	v.Body = append(v.Body, block{Facts: q.recurringFacts(a, p)}, q.nextTimes(p, a.Enabled || ended), q.runningTimes(a), history)
+	v.Body = append(append(v.Body, alerts...), block{Facts: q.recurringFacts(a, p)}, q.nextTimes(p, a.Enabled || ended), q.runningTimes(a), history)
 	if len(a.ActionTemplate.Payload) > 0 {
 		v.Body = append(v.Body, block{Title: "Payload", Text: jsonText(a.ActionTemplate.Payload)})
 	}

@@ -170,6 +170,7 @@ type RecurringPatch struct {
 	Overlap               Optional[core.OverlapPolicy] `json:"overlap,omitzero"`
 	BufferLimit           Optional[uint32]             `json:"buffer_limit,omitzero"`
 	MaxWaitSeconds        Optional[int64]              `json:"max_wait_seconds,omitzero"`
+	Alerts                Optional[core.AlertRules]    `json:"alerts,omitzero"` // instead of all rules; null: none
 }
 
 // Optional is a field of a patch, which may be left out, null or a value.

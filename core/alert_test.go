@@ -1,0 +1,344 @@
+package core_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+)
+
+func TestTheRulesOfAlertsAreReadAsPeopleWriteThem(t *testing.T) {
+	var r core.AlertRules
+	for word, value := range map[string]string{"late": "10m", "missed": "", "stale": "2d", "failing": "3", "slow": "90m", "channel": "ops"} {
+		require.NoError(t, r.Set(word, value), word)
+	}
+	require.NoError(t, r.Set("slow", "2.5x"))
+	assert.Equal(t, core.AlertRules{LateSeconds: 600, Missed: true, StaleSeconds: 172_800, Failing: 3, SlowSeconds: 5400, SlowFactor: 2_500_000, Channel: "ops"}, r)
+	assert.Equal(t, []string{"late=10m", "missed=true", "stale=48h", "failing=3", "slow=1h30m", "slow=2.5x", "channel=ops"}, r.Words())
+
+	var again core.AlertRules
+	for _, rule := range r.Words() {
+		word, value, _ := strings.Cut(rule, "=")
+		require.NoError(t, again.Set(word, value), rule)
+	}
+	assert.Equal(t, r, again, "what is written is read as the same")
+	for _, word := range []string{"late", "missed", "stale", "failing", "slow", "channel"} {
+		require.NoError(t, r.Set(word, "off"))
+	}
+	assert.True(t, r == core.AlertRules{})
+	require.NoError(t, r.Set("missed", "false"))
+	assert.True(t, r.None())
+}
+
+func TestARuleOfAlertsThatCannotBeSaysWhatWouldBeRight(t *testing.T) {
+	length := ` is no length of time in whole seconds, from 1s to 366d: write it such as 10m, 26h or 2d`
+	for rule, want := range map[string]string{
+		"late=soon": `"soon"` + length, "late=0s": `"0s"` + length, "late=": `""` + length, "stale=367d": `"367d"` + length, "stale=1.5d": `"1.5d"` + length, "slow=1500ms": `"1500ms"` + length,
+		"missed=maybe": `"maybe" is neither true nor false`, "failing=0": `"0" is no number from 1 to 1000: give how many have to fail in a row, such as 3`,
+		"failing=-1": `"-1" is no number from 1 to 1000: give how many have to fail in a row, such as 3`,
+		"slow=1x":    `"1x" does not say how many times as long as usual is too long: it must be more than 1x and at most 1000x, such as 3x`,
+		"slow=fastx": `"fastx" does not say how many times as long as usual is too long: it must be more than 1x and at most 1000x, such as 3x`,
+		"quick=1":    `there is no alert of that name: use late=10m, missed, stale=26h, failing=3, slow=2h, slow=3x or channel=NAME`,
+	} {
+		var r core.AlertRules
+		word, value, _ := strings.Cut(rule, "=")
+		assert.EqualError(t, r.Set(word, value), want, rule)
+		assert.Zero(t, r, rule)
+	}
+}
+
+func TestAScheduleIsRefusedWhoseRulesOfAlertsCannotBe(t *testing.T) {
+	for want, r := range map[string]core.AlertRules{
+		"alerts.late_seconds: -1 is not between 0 and 31622400":        {LateSeconds: -1},
+		"alerts.stale_seconds: 31622401 is not between 0 and 31622400": {StaleSeconds: core.MaxAlertSeconds + 1},
+		"alerts.slow_seconds: -5 is not between 0 and 31622400":        {SlowSeconds: -5},
+		"alerts.failing: 1001 is not between 0 and 1000":               {Failing: 1001},
+		"alerts.slow_factor: 1 is not more than 1 and at most 1000":    {SlowFactor: 1_000_000},
+		"alerts.channel: no alert is asked for":                        {Channel: "ops"},
+		`alerts.channel: "a\x00b" has the control character`:           {Missed: true, Channel: "a\x00b"},
+	} {
+		spec := alertingSpec(1, r)
+		after, effs := core.RecurringAction{}.Apply(core.RecurringCreate{Spec: spec}, core.Clock{Now: start})
+		requireInvalid(t, after, effs, want)
+		job, effs := core.Job{}.Apply(core.JobApply{Spec: core.JobSpec{ID: "a", PodSpec: json.RawMessage(`{}`), ScheduleOptions: spec.ScheduleOptions}}, core.Clock{Now: start})
+		requireInvalid(t, job, effs, want)
+	}
+}
+
+// alertingSpec is a recurring action of every full hour.
+func alertingSpec(n int, r core.AlertRules) core.RecurringSpec {
+	return core.RecurringSpec{
+		ID: id(n), Name: fmt.Sprintf("s-%05d", n), CronExpr: "0 * * * *", Enabled: true, ScheduleOptions: core.ScheduleOptions{Alerts: r},
+		ActionTemplate: core.RecurringActionTemplate{Provider: "http", ActionType: "get"},
+	}
+}
+
+// alertWorld lets machines live in virtual time, each due event in a batch with all others that are due,
+// and answers what leaves it: runs of tools as answer says, notifications with success.
+type alertWorld struct {
+	t      *testing.T
+	world  world
+	clock  core.Clock
+	seq    uint64
+	answer func(a core.Action) core.Event // nil: nothing runs; nil event: it runs on
+	notice []effects.Notify
+	heard  []effects.Event
+}
+
+// do applies inputs as one batch.
+func (w *alertWorld) do(inputs ...core.Input) {
+	w.t.Helper()
+	w.seq++
+	b := core.NewBatch(w.world, w.clock, w.seq)
+	for _, in := range inputs {
+		res, err := b.Apply(in)
+		require.NoError(w.t, err)
+		require.Nil(w.t, res.Refused, "%s to %s", in.Event.EventType(), in.To)
+	}
+	w.world.store(b)
+	w.heard = append(w.heard, b.Events()...)
+	var answers []core.Input
+	for _, o := range b.Outer() {
+		switch e := o.Effect.(type) {
+		case effects.Notify:
+			w.notice = append(w.notice, e)
+			answers = append(answers, core.Input{To: o.From, Event: core.EffectDone{N: e.N}, Ack: e.N})
+		case effects.RunTool:
+			s, err := w.world.Load(o.From)
+			require.NoError(w.t, err)
+			if w.answer != nil {
+				if ev := w.answer(s.(core.Action)); ev != nil {
+					answers = append(answers, core.Input{To: o.From, Event: ev, Ack: e.Run})
+				}
+			}
+		}
+	}
+	if len(answers) > 0 {
+		w.do(answers...)
+	}
+}
+
+// until lets time pass, batch by batch.
+func (w *alertWorld) until(end core.Time) {
+	w.t.Helper()
+	for {
+		next := core.Time(0)
+		for ref := range w.world { // order-free: the earliest
+			s, err := w.world.Load(ref)
+			require.NoError(w.t, err)
+			if at := s.Deadline(); !at.IsZero() && (next.IsZero() || at < next) {
+				next = at
+			}
+		}
+		if next.IsZero() || next > end {
+			w.clock.Now = end
+			return
+		}
+		w.clock.Now = max(w.clock.Now, next)
+		w.do(w.world.due(w.clock)...)
+	}
+}
+
+// alert gives the alert of a recurring action.
+func (w *alertWorld) alert(n int) core.Alert {
+	w.t.Helper()
+	s, err := w.world.Load(core.AlertRef(effects.Ref{Kind: core.KindRecurring, ID: id(n)}))
+	require.NoError(w.t, err)
+	a, _ := s.(core.Alert)
+	return a
+}
+
+// told lists the titles of the notifications.
+func (w *alertWorld) told() (titles []string) {
+	for _, n := range w.notice {
+		titles = append(titles, n.Title)
+	}
+	return titles
+}
+
+func newAlertWorld(t *testing.T, specs ...core.RecurringSpec) *alertWorld {
+	w := &alertWorld{t: t, world: world{}, clock: core.Clock{Now: start}}
+	var inputs []core.Input
+	for _, spec := range specs {
+		inputs = append(inputs, core.Input{To: effects.Ref{Kind: core.KindRecurring, ID: spec.ID}, Event: core.RecurringCreate{Spec: spec}})
+	}
+	w.do(inputs...)
+	return w
+}
+
+func succeeds(a core.Action) core.Event { return core.ActionComplete{Run: a.Run} }
+func fails(a core.Action) core.Event    { return core.ActionFail{Run: a.Run, Reason: "exit status 1"} }
+
+func TestAnOutageOfTenThousandSchedulesIsOneMessage(t *testing.T) {
+	const n = 10_000
+	var specs []core.RecurringSpec
+	for i := range n {
+		spec := alertingSpec(1, core.AlertRules{LateSeconds: 600})
+		spec.ID, spec.Name = uuid.NewSHA1(id(1), []byte(fmt.Sprint(i))), fmt.Sprintf("s-%05d", i)
+		spec.Tenant, spec.Missed = fmt.Sprint("t", i%7), core.MissedLatest
+		specs = append(specs, spec)
+	}
+	w := newAlertWorld(t, specs...)
+	w.clock.Now = start.Add(150 * time.Minute) // nobody was there
+	first := w.clock.Now
+	due := w.world.due(w.clock)
+	for len(due) > 0 { // as it is caught up: some at a time
+		batch := due[:min(len(due), 500)]
+		due = due[len(batch):]
+		w.clock.Now = w.clock.Now.Add(time.Second)
+		var inputs []core.Input
+		for _, in := range batch {
+			if s, _ := w.world.Load(in.To); s.Deadline() <= w.clock.Now {
+				inputs = append(inputs, in)
+			}
+		}
+		w.do(inputs...)
+	}
+	assert.Empty(t, w.notice, "they gather first")
+	ref := core.DigestRef("")
+	s, err := w.world.Load(ref)
+	require.NoError(t, err)
+	require.LessOrEqual(t, s.Deadline(), first.Add(32*time.Second))
+	assert.Less(t, len(w.world[ref]), 20<<10, "the record does not grow with their number")
+	w.clock.Now = s.Deadline()
+	w.do(core.Input{To: ref, Event: core.DigestDue{}})
+
+	require.Len(t, w.notice, 1)
+	assert.Equal(t, "10000 alerts: 10000 late", w.notice[0].Title)
+	assert.Contains(t, w.notice[0].Message, "… and 9980 more\n10000 of these are over already")
+	raised := slices.DeleteFunc(slices.Clone(w.heard), func(e effects.Event) bool { return e.Kind.Category != "alert" })
+	require.Len(t, raised, 1)
+	assert.Equal(t, "alert:raised", raised[0].Kind.String())
+	s, err = w.world.Load(ref)
+	require.NoError(t, err)
+	assert.Zero(t, s.Deadline(), "there is nothing more to tell")
+}
+
+func TestAnAlertIsRaisedAlthoughNothingRuns(t *testing.T) {
+	w := newAlertWorld(t, alertingSpec(1, core.AlertRules{StaleSeconds: 2*3600 + 600}))
+	w.until(start.Add(4 * time.Hour)) // dispatched each hour, and nothing ends
+	assert.Equal(t, []string{"stale: s-00001"}, w.told())
+	w.do(core.Input{To: effects.Ref{Kind: core.KindRecurring, ID: id(1)}, Event: core.RecurringPause{By: "ann"}})
+	assert.Empty(t, w.alert(1).Open)
+	w.until(start.Add(48 * time.Hour))
+	assert.Equal(t, []string{"stale: s-00001", "no longer stale: s-00001"}, w.told(), "while it is paused it rests")
+	assert.Contains(t, w.notice[1].Message, "paused by ann")
+	w.do(core.Input{To: effects.Ref{Kind: core.KindRecurring, ID: id(1)}, Event: core.RecurringResume{}})
+	w.until(start.Add(50 * time.Hour))
+	assert.Len(t, w.notice, 2, "two hours later it is not stale yet")
+	w.until(start.Add(50*time.Hour + 15*time.Minute))
+	assert.Equal(t, "stale: s-00001", w.told()[2])
+	assert.Contains(t, w.notice[2].Message, "it was resumed at")
+}
+
+func TestFailuresInARowAreToldOnceAndSoIsTheirEnd(t *testing.T) {
+	w := newAlertWorld(t, alertingSpec(1, core.AlertRules{Failing: 3, Channel: "ops"}))
+	w.answer = fails
+	w.until(start.Add(150 * time.Minute))
+	assert.Empty(t, w.notice, "two have failed")
+	w.until(start.Add(20 * time.Hour))
+	require.Equal(t, []string{"failing: s-00001"}, w.told())
+	assert.Contains(t, w.notice[0].Message, "3 have failed in a row: action ")
+	assert.Contains(t, w.notice[0].Message, "exit status 1")
+	assert.Equal(t, "ops", w.notice[0].Channel)
+	w.answer = succeeds
+	w.until(start.Add(22 * time.Hour))
+	assert.Equal(t, []string{"failing: s-00001", "no longer failing: s-00001"}, w.told())
+}
+
+func TestWhatRunsForLongerThanUsualIsSlow(t *testing.T) {
+	w := newAlertWorld(t, alertingSpec(1, core.AlertRules{SlowFactor: 2_000_000}))
+	run := func(takes time.Duration) {
+		w.answer = nil
+		w.until(effects.TimeOf(w.clock.Now.Std().Truncate(time.Hour)).Add(time.Hour)) // the next time
+		for _, ref := range w.world.refs() {
+			s, _ := w.world.Load(ref)
+			a, ok := s.(core.Action)
+			if ok && a.Status.Type == core.StatusRunning {
+				w.until(a.StartedAt.Add(takes))
+				w.do(core.Input{To: ref, Event: succeeds(a)})
+			}
+		}
+		w.until(effects.TimeOf(w.clock.Now.Std().Truncate(time.Hour)).Add(55 * time.Minute))
+	}
+	for range core.MinUsual {
+		run(10 * time.Minute)
+	}
+	run(15 * time.Minute)
+	assert.Empty(t, w.notice)
+	run(40 * time.Minute) // the slowest of those before took 15 minutes
+	assert.Equal(t, []string{"slow: s-00001", "no longer slow: s-00001"}, w.told())
+	assert.Contains(t, w.notice[0].Message, "longer than 2 times its usual 15m")
+}
+
+func TestASilenceLetsNobodyBeToldUntilItsEnd(t *testing.T) {
+	w := newAlertWorld(t, alertingSpec(1, core.AlertRules{Failing: 1}))
+	w.answer = fails
+	w.do(core.Input{To: w.alert(1).Ref(), Event: core.AlertSilence{Until: start.Add(5 * time.Hour), By: "ann"}})
+	w.until(start.Add(5*time.Hour - time.Second))
+	assert.Empty(t, w.notice)
+	assert.Len(t, w.alert(1).Open, 1, "it goes on watching")
+	w.until(start.Add(5*time.Hour + time.Minute))
+	assert.Equal(t, []string{"failing: s-00001"}, w.told())
+	assert.Zero(t, w.alert(1).Silenced)
+}
+
+// Whatever happens to a schedule, its alert knows of it: what it needs of the schedule's state it was
+// told, and it is there if and only if the schedule has rules.
+func TestAnAlertKnowsItsScheduleAsItIs(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w, clock := world{}, core.Clock{Now: start}
+		job := core.JobRef("", "", "nightly")
+		for seq := uint64(1); seq <= uint64(rapid.IntRange(1, 25).Draw(t, "batches")); seq++ {
+			clock = drawClock(t, clock)
+			if rapid.Bool().Draw(t, "until due") {
+				if s, _ := w.Load(effects.Ref{Kind: core.KindRecurring, ID: id(1)}); s != nil {
+					clock.Now = max(clock.Now, s.Deadline())
+				}
+			}
+			b := core.NewBatch(w, clock, seq)
+			inputs := w.due(clock)
+			for _, ref := range []effects.Ref{{Kind: core.KindRecurring, ID: id(1)}, job} {
+				s, _ := w.Load(ref)
+				if s == nil {
+					s = absent(ref.Kind)
+				}
+				e := drawEvent(t, s, clock)
+				if create, ok := e.(core.RecurringCreate); ok {
+					create.Spec.ID, create.Spec.Calendars = id(1), nil
+					e = create
+				}
+				if apply, ok := e.(core.JobApply); ok {
+					apply.Spec.ID, apply.Spec.Namespace, apply.Spec.Tenant, apply.Spec.Alerts = "nightly", "", "", drawAlertRules(t)
+					e = apply
+				}
+				inputs = append(inputs, core.Input{To: ref, Event: e})
+			}
+			for _, in := range inputs {
+				_, _ = b.Apply(in) // some name machines that cannot be
+			}
+			w.store(b)
+			for _, ref := range []effects.Ref{{Kind: core.KindRecurring, ID: id(1)}, job} {
+				s, _ := w.Load(ref)
+				loaded, _ := w.Load(core.AlertRef(ref))
+				a, exists := loaded.(core.Alert)
+				want, has := core.Watched(s)
+				require.Equal(t, has, exists, "the alert of %s", ref)
+				if has {
+					require.Equal(t, want.View, a.View, "%s", encoded(s))
+					require.Equal(t, want.Rules, a.Rules)
+				}
+			}
+		}
+	})
+}

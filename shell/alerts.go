@@ -1,0 +1,58 @@
+package shell
+
+import (
+	"context"
+	"time"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+)
+
+// Alerts are the calls for the alerts of schedules: of recurring actions and of jobs whose options have
+// rules for them ([core.AlertRules]).
+type Alerts struct{ e *Engine }
+
+// Alerts gives the calls for alerts.
+func (e *Engine) Alerts() Alerts { return Alerts{e} }
+
+// Get reads the alert of a schedule, which [core.RecurringAction.Ref] or [core.JobRef] names;
+// [ErrNotFound] if the schedule has no rules.
+func (a Alerts) Get(ctx context.Context, schedule effects.Ref) (core.Alert, error) {
+	return readAs[core.Alert](ctx, a.e, core.AlertRef(schedule))
+}
+
+// SilenceOptions are those of a silence.
+type SilenceOptions struct {
+	Until  time.Time // it ends by itself then
+	By     string    // who asks, in words
+	Reason string
+}
+
+// Silence lets nobody be told of the alerts of a schedule until then. They go on watching: what is open
+// at the end is told then. The error is a [*Refusal] if Until is not in the future, or the schedule has
+// no rules.
+func (a Alerts) Silence(ctx context.Context, schedule effects.Ref, o SilenceOptions) (core.Alert, error) {
+	e := core.AlertSilence{By: o.By, Reason: o.Reason}
+	if !o.Until.IsZero() {
+		e.Until = effects.TimeOf(o.Until)
+	}
+	return sendTo[core.Alert](ctx, a.e, core.AlertRef(schedule), e)
+}
+
+// Unsilence ends the silence of a schedule's alerts: what is open is told. The error is a [*Refusal] if
+// they are not silenced.
+func (a Alerts) Unsilence(ctx context.Context, schedule effects.Ref) (core.Alert, error) {
+	return sendTo[core.Alert](ctx, a.e, core.AlertRef(schedule), core.AlertUnsilence{})
+}
+
+// List lists the alerts of schedules that have rules, newest first. The filter's status is
+// [core.AlertOpen] or [core.AlertQuiet].
+func (a Alerts) List(ctx context.Context, f MachineFilter, p Page) ([]core.Alert, string, error) {
+	return listOf[core.Alert](ctx, a.e, core.KindAlert, f, p)
+}
+
+// Digest reads what the alerts of a channel of notifications have to tell, and how their messages fare;
+// the zero Digest if they have told nothing.
+func (a Alerts) Digest(ctx context.Context, channel string) (core.Digest, error) {
+	return readAs[core.Digest](ctx, a.e, core.DigestRef(channel))
+}
