@@ -144,7 +144,9 @@ func TestEachKindThatASetDeclaresHasItsTextOnThePage(t *testing.T) {
 	require.NoError(t, err)
 	var doc struct {
 		Components struct {
-			Schemas struct{ SetEntry struct{ Properties map[string]any } }
+			Schemas struct {
+				SetEntry struct{ Properties map[string]any }
+			}
 		}
 	}
 	require.NoError(t, json.Unmarshal(raw, &doc))
