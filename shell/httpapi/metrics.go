@@ -31,6 +31,7 @@ type metrics struct {
 	duration *prometheus.HistogramVec
 	crowded  prometheus.Counter
 	entries  *prometheus.CounterVec
+	sets     setMetrics
 	handler  http.Handler
 }
 
@@ -41,6 +42,7 @@ func (s *Server) initMetrics() error {
 	m := metrics{
 		requests: counterVec("orrery_http_requests_total", "Requests by route and status.", "route", "status"),
 		entries:  counterVec("orrery_http_batch_entries_total", "Entries of requests about many, by route and by the status that each would have had alone.", "route", "status"),
+		sets:     newSetMetrics(),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "orrery_http_request_duration_seconds", Help: "Time from a request's headers to its answer.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
@@ -51,7 +53,7 @@ func (s *Server) initMetrics() error {
 	})
 	s.registry = prometheus.NewRegistry()
 	s.registry.MustRegister(
-		m.requests, m.duration, m.crowded, m.entries,
+		m.requests, m.duration, m.crowded, m.entries, m.sets.applies, m.sets.changes, m.sets.succeeded,
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collector{s.collectEngine, s.collectConns, s.collectQueues, s.collectRunbooks, s.collectJobs, s.collectSchedules, s.collectAudit, s.collectTenants, s.collectLog, s.collectWebhooks, s.collectNotify},
