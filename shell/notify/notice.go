@@ -106,7 +106,7 @@ var alerts = map[string]string{
 var spokenMembers = []string{"namespace", "tenant", "label", "name", "job_id", "error", "reason", "message", "output", "names", "show", "commands"}
 
 // spokenOf are such members of what is announced in one category.
-var spokenOf = map[string][]string{"alert": {"kind", "of", "count"}, "pipeline": {"phase"}}
+var spokenOf = map[string][]string{"alert": {"kind", "of", "count", "kinds", "alerts", "title"}, "pipeline": {"phase"}}
 
 // NoticeOf gives the notice of an event. What says more of it than the event has, such as the
 // label, the error and the output of an action that failed, stands in the event's data, as
@@ -185,8 +185,12 @@ func (n *Notice) sayAlert(action string) {
 		subject = "Schedule " + strconv.Quote(n.Names[0])
 	}
 	switch {
+	case action == "undelivered" && n.Data("title") != "":
+		n.What = fmt.Sprintf("The message %q could not be delivered", line(n.Data("title")))
+	case wrong == "" && n.Count > 1:
+		n.What = fmt.Sprintf("%s have alerts that were %s", subject, spelled(action))
 	case wrong == "":
-		n.What = fmt.Sprintf("%s: alert %s", subject, spelled(action))
+		n.What = fmt.Sprintf("%s has an alert that was %s", subject, spelled(action))
 	case n.Resolved:
 		n.What = fmt.Sprintf("Resolved: %s %s", subject, wrong)
 	default:

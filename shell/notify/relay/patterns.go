@@ -60,10 +60,10 @@ func ofQueues(p string) bool {
 func clip(s string) string { return texts.Clip(s, 96) }
 
 // known are the kinds of all events that machines announce.
-var known = append(effects.Announced(), effects.Custom("alert", "raised"), effects.Custom("alert", "cleared"))
+var known = effects.Announced()
 
 // reserved reports whether a pattern names a category of which known has all events.
-func reserved(category string) bool { return effects.ReservedCategory(category) || category == "alert" }
+func reserved(category string) bool { return effects.ReservedCategory(category) }
 
 func announced(p string) bool {
 	return slices.ContainsFunc(known, func(kind effects.EventKind) bool { return kind.String() == p })
