@@ -14,6 +14,8 @@ type Input struct {
 	Event Event
 	// Ack is the number of the outer effect of To that this event answers, or 0.
 	Ack uint32
+	// BySet says which set of files the input comes from; nil: from none.
+	BySet *Declaration
 	// Full are the limits that what the input sets off has met; only a [Batch] makes
 	// them ([Result.Full]). Without any, the batch asks for the limits.
 	Full []Full
@@ -86,8 +88,9 @@ type Batch struct {
 	lists    map[listKeyOf]*windowList // of queues, as far as they were looked at
 	taken    uint64                    // inputs that have changed something: those that are journaled
 	bounds   bounds
-	asking   bool // the delivery that is being made comes from outside
-	together bool // the input is one of several that count as one: see ApplyAll
+	asking   bool         // the delivery that is being made comes from outside
+	by       *Declaration // where the input comes from that is being applied
+	together bool         // the input is one of several that count as one: see ApplyAll
 
 	program map[string]Subscriber
 	muted   bool // the program's subscribers are not asked
@@ -244,6 +247,7 @@ func (t *Batch) run(in Input) (res Result, err error) {
 			err = fmt.Errorf("event %q to %s: the machine panicked: %v", in.Event.EventType(), in.To, p)
 		}
 	}()
+	t.by = in.BySet
 	t.queue = append(t.queue[:0], delivery{to: in.To, event: in.Event})
 	clear(t.waking)
 	for i := 0; i < len(t.queue); i++ {
@@ -280,6 +284,11 @@ func (t *Batch) deliver(d delivery, res *Result) error {
 	r := refusal(effs)
 	if r == nil {
 		r = t.beyond(d, s, next)
+	}
+	if r == nil && t.asking {
+		if r, err = t.declare(d.to, s.now, next, d.event); err != nil {
+			return err
+		}
 	}
 	if r != nil {
 		t.rollback(mark)

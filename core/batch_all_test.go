@@ -18,7 +18,7 @@ import (
 func (w world) machines() world {
 	out := world{}
 	for ref, b := range w {
-		if k := string(ref.Kind); !strings.HasPrefix(k, "queue_") && !strings.HasPrefix(k, "pipeline_") && ref.Kind != core.KindName {
+		if k := string(ref.Kind); !strings.HasPrefix(k, "queue_") && !strings.HasPrefix(k, "pipeline_") && ref.Kind != core.KindName && ref.Kind != core.KindDeclared {
 			out[ref] = b
 		}
 	}

@@ -21,6 +21,9 @@ const MaxTemplateWork = 256 << 20
 // [*effects.Refused].
 func Given(in Input) (Input, error) {
 	e, err := bounded(in.Event)
+	if err == nil && in.BySet != nil {
+		err = in.BySet.check()
+	}
 	if err != nil {
 		return in, &effects.Refused{To: in.To, Event: e.EventType(), Code: effects.CodeInvalid, Reason: err.Error()}
 	}

@@ -116,7 +116,7 @@ func goldenStates() []core.State {
 	named := goldenRecurring("weekday-digest")
 	alerting := named
 	alerting.ID, alerting.Name, alerting.Alerts = id(4), "nightly", allAlerts
-	out := []core.State{named, alerting, core.Named{ID: name.ID, Kind: core.KindRecurring, Name: "weekday-digest", Holder: id(9)}, pending, running, again, bare, completed, failed, cancelled, stopping, waiting, cycled, recurring, fired, paused, whole, closed, full, core.Occurrence{ID: id(6)}, goldenEntryOfLedger(), held}
+	out := []core.State{named, alerting, core.Named{ID: name.ID, Kind: core.KindRecurring, Name: "weekday-digest", Holder: id(9)}, goldenDeclared(), pending, running, again, bare, completed, failed, cancelled, stopping, waiting, cycled, recurring, fired, paused, whole, closed, full, core.Occurrence{ID: id(6)}, goldenEntryOfLedger(), held}
 	for _, kind := range kinds {
 		if k, ok := kits[kind]; ok {
 			out = append(out, k.states()...)
@@ -193,6 +193,7 @@ func goldenEntry() core.Entry {
 		Seq: math.MaxUint64, At: start, Core: "1", TZDB: "2026a", Instance: "host-1", Inputs: []core.Input{
 			{To: effects.Ref{Kind: core.KindAction, ID: id(1)}, Actor: "clock", Event: core.ActionDue{}},
 			{To: effects.Ref{Kind: core.KindAction, ID: id(1)}, Actor: "tool", Event: core.ActionComplete{Run: 1, Result: json.RawMessage(`[1, 2]`)}, Ack: 7},
+			{To: effects.Ref{Kind: core.KindRecurring, ID: id(9)}, Actor: "api:ann", Event: core.RecurringDelete{}, BySet: &core.Declaration{Set: "ours", File: "backup.toml", TakeOver: true}},
 			{To: effects.Ref{Kind: core.KindRecurring, ID: id(3)}, Actor: "api:ann", Event: core.RecurringPause{By: "ann"}},
 		},
 	}
@@ -213,12 +214,20 @@ func golden(t *testing.T, name string, lines [][]byte) [][]byte {
 	return bytes.Split(bytes.TrimSuffix(want, []byte("\n")), []byte("\n"))
 }
 
+// goldenDeclared is the record of the set that owns a recurring action.
+func goldenDeclared() core.Declared {
+	of := effects.Ref{Kind: core.KindRecurring, ID: id(9)}
+	return core.Declared{
+		ID: core.DeclaredRef(of, "").ID, Kind: of.Kind, Machine: of.ID, Namespace: "n", Tenant: "t", Name: "nightly", Set: "ours", File: "backup.toml", Since: start,
+	}
+}
+
 func TestTheStoredFormsOfTheStatesAreTheGoldenOnes(t *testing.T) {
 	byKind := map[effects.Kind][]core.State{}
 	for _, s := range goldenStates() {
 		byKind[s.Ref().Kind] = append(byKind[s.Ref().Kind], s)
 	}
-	for _, kind := range append(slices.Clip(kinds), core.KindName) {
+	for _, kind := range append(slices.Clip(kinds), core.KindName, core.KindDeclared) {
 		var lines [][]byte
 		for _, s := range byKind[kind] {
 			lines = append(lines, s.AppendJSON(nil))

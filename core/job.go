@@ -310,7 +310,7 @@ func (t *jobTransition) configure(e JobApply) {
 }
 
 // remove: the job is gone, and its runs are cancelled. Those that have a slot go on to
-// clean up without it.
+// clean up without it, or, if they may drain, to their end.
 func (t *jobTransition) remove(e JobDelete) {
 	reason := boundedReason(e.Reason, "the job was deleted")
 	t.recordPaused(t.clock.Now)
@@ -324,8 +324,13 @@ func (t *jobTransition) remove(e JobDelete) {
 		if a.Stage == StageWaiting || a.Stage == StageAsked {
 			t.decide(i, verdict, reason)
 		}
-		t.cancelRun(a, reason)
-		t.add(a.Owner.ended(ChildEnded{Child: runRef(a.Run), Outcome: ChildCancelled, Reason: reason})...)
+		told := reason
+		if e.Drain && a.Stage == StageAdmitted {
+			told += ", so that nobody hears of the end"
+		} else {
+			t.cancelRun(a, reason)
+		}
+		t.add(a.Owner.ended(ChildEnded{Child: runRef(a.Run), Outcome: ChildCancelled, Reason: told})...)
 	}
 	if t.Ledger != nil {
 		t.add(t.Ledger.close(t.ledgerOwner(), t.Sequence)...)

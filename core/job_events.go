@@ -48,6 +48,7 @@ type (
 	JobDelete struct {
 		Reason   string    `json:"reason"`
 		Absences []Absence `json:"absences,omitempty"` // as of [JobDue]
+		Drain    bool      `json:"drain,omitempty"`    // runs that have begun end by themselves
 	}
 	// JobSkipNext skips one more of the next times of the schedule, also where its
 	// run waits already.
@@ -140,7 +141,7 @@ func (e JobPause) informed(absences []Absence) Event {
 	return JobPause{e.Reason, absences, e.By, e.Until}
 }
 func (e JobDelete) informed(absences []Absence) Event {
-	return JobDelete{e.Reason, absences}
+	return JobDelete{e.Reason, absences, e.Drain}
 }
 
 func (e JobApply) stored() Event { return JobApply{e.Spec.withDefaults(), e.Absences} }
@@ -150,7 +151,7 @@ func (e JobTrigger) stored() Event {
 func (e JobPause) stored() Event {
 	return JobPause{validText(e.Reason), e.Absences, validText(e.By), e.Until}
 }
-func (e JobDelete) stored() Event   { return JobDelete{validText(e.Reason), e.Absences} }
+func (e JobDelete) stored() Event   { return JobDelete{validText(e.Reason), e.Absences, e.Drain} }
 func (e JobSkipNext) stored() Event { return JobSkipNext{validText(e.Reason)} }
 func (e JobKill) stored() Event     { return JobKill{e.Except, e.All, validText(e.Reason)} }
 func (e JobRunEnded) stored() Event {

@@ -65,6 +65,10 @@ func (in Input) appendJSON(b []byte) []byte {
 		}
 		o.b = append(o.b, ']')
 	}
+	if in.BySet != nil {
+		o.key("by_set")
+		o.b = appendMarshaled(o.b, in.BySet)
+	}
 	o.key("event")
 	o.b = AppendEvent(o.b, in.Event)
 	return o.end()
@@ -113,6 +117,9 @@ func (s *scan) input() (in Input) {
 	if s.next(`,"full":`) && json.Unmarshal(s.value(), &in.Full) != nil {
 		s.fail()
 	}
+	if s.next(`,"by_set":`) && json.Unmarshal(s.value(), &in.BySet) != nil {
+		s.fail()
+	}
 	s.want(`,"event":`)
 	in.Event = s.event(in.To.Kind)
 	s.want("}")
@@ -149,6 +156,7 @@ func decodeEntry(b []byte) (Entry, error) {
 			Actor string          `json:"actor"`
 			Ack   uint32          `json:"ack"`
 			Full  []Full          `json:"full"`
+			BySet *Declaration    `json:"by_set"`
 			Event json.RawMessage `json:"event"`
 		} `json:"inputs"`
 	}
@@ -162,7 +170,7 @@ func decodeEntry(b []byte) (Entry, error) {
 		if err != nil {
 			return Entry{}, fmt.Errorf("journal batch %d, input %d: %w", w.Seq, i, err)
 		}
-		out.Inputs[i] = Input{To: in.Ref, Actor: in.Actor, Event: e, Ack: in.Ack, Full: in.Full}
+		out.Inputs[i] = Input{To: in.Ref, Actor: in.Actor, Event: e, Ack: in.Ack, Full: in.Full, BySet: in.BySet}
 	}
 	return out, nil
 }

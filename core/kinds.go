@@ -40,6 +40,9 @@ const (
 // KindName is the kind of the records of names, see [Named]. They take no events.
 const KindName effects.Kind = "name"
 
+// KindDeclared is the kind of the records of what sets of files own, see [Declared]. They take no events.
+const KindDeclared effects.Kind = "declared"
+
 // Kinds of what a [Pipeline] keeps as records of their own.
 const (
 	KindPipelineDefinition effects.Kind = "pipeline_definition"
@@ -174,6 +177,7 @@ var kindTable = []kind{ // read-only: a table
 	record[QueueKey](kind{name: KindQueueKey, scanned: true}),
 	record[QueueDedup](kind{name: KindQueueDedup, passing: always, scanned: true}),
 	record[Named](kind{name: KindName}),
+	record[Declared](kind{name: KindDeclared, statuses: []string{TermOwn}}),
 	record[PipelineDefinition](kind{name: KindPipelineDefinition, shared: true}),
 	record[PipelineRuns](kind{name: KindPipelineRuns}),
 	record[HistoryPage](kind{name: KindPipelineHistory, passing: always}),

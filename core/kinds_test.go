@@ -43,6 +43,7 @@ var wantKinds = []struct {
 	{kind: core.KindQueueKey, scanned: true},
 	{kind: core.KindQueueDedup, scanned: true},
 	{kind: core.KindName},
+	{kind: core.KindDeclared},
 	{kind: core.KindPipelineDefinition},
 	{kind: core.KindPipelineRuns},
 	{kind: core.KindPipelineHistory},

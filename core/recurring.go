@@ -252,7 +252,7 @@ func (t *recurringTransition) create(e RecurringCreate) {
 		return
 	}
 	if !t.Enabled {
-		t.DisabledReason, t.PausedAt = "created disabled", now
+		t.DisabledReason, t.PausedAt = createdDisabled, now
 	}
 	t.add(calendarUses(t.scope(), nil, t.Calendars, t.calendars)...)
 	t.tell("created")

@@ -215,3 +215,22 @@ func (p RecurringPatch) withoutNilMaps() RecurringPatch {
 	}
 	return p
 }
+
+// PatchTo gives the patch that makes a definition out of any other one of the same id and tenant: all
+// fields that can be changed.
+func PatchTo(s RecurringSpec) RecurringPatch {
+	s = s.withDefaults()
+	t, o := s.ActionTemplate, s.ScheduleOptions
+	ends, starts := int64(s.EndsAt), int64(o.StartsAt)
+	return RecurringPatch{
+		Name: &s.Name, CronExpr: &s.CronExpr, Timezone: &s.Timezone, Enabled: &s.Enabled, Payload: t.Payload, Metadata: &t.Metadata,
+		DedupKey: &t.DedupKey, Description: &s.Description, Labels: &s.Labels, EndsAt: &ends, Provider: &t.Provider, ActionType: &t.ActionType,
+		StartDeadlineSeconds: &s.StartDeadlineSeconds, Policy: &s.Policy, Overlap: &s.Overlap,
+		ScheduleOptionsPatch: ScheduleOptionsPatch{
+			DST: &o.DST, DayMatch: &o.DayMatch, StartsAt: &starts, MaxExecutions: &o.MaxExecutions, JitterSeconds: &o.JitterSeconds,
+			Calendars: &o.Calendars, Missed: &o.Missed, CatchUpSeconds: &o.CatchUpSeconds, CatchUpLimit: &o.CatchUpLimit,
+			CatchUpSpacingSeconds: &o.CatchUpSpacingSeconds, BufferLimit: &o.BufferLimit, MaxWaitSeconds: &o.MaxWaitSeconds,
+			Alerts: &o.Alerts,
+		},
+	}.withoutNilMaps()
+}

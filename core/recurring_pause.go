@@ -142,7 +142,7 @@ func (t *recurringTransition) update(e RecurringUpdate) {
 		t.PausedAt = now
 	}
 	if was.Enabled && !t.Enabled {
-		t.DisabledReason = "disabled by an update"
+		t.DisabledReason = updatedDisabled
 	}
 	t.add(calendarUses(t.scope(), was.Calendars, t.Calendars, t.calendars)...)
 	t.tell("updated")
@@ -177,3 +177,20 @@ func (e RecurringTrigger) stored() Event {
 	}
 	return RecurringTrigger{Payload: compacted(trimJSON(e.Payload))}
 }
+
+// PausedByHand reports whether somebody has paused it, and not its definition, which may say that it
+// is disabled, nor its end.
+func (r RecurringAction) PausedByHand() bool {
+	return !r.Enabled && !r.PausedAt.IsZero() && strings.HasPrefix(r.DisabledReason, "paused")
+}
+
+// DisabledByDefinition reports whether its definition says that it is disabled.
+func (r RecurringAction) DisabledByDefinition() bool {
+	return !r.Enabled && (r.DisabledReason == createdDisabled || r.DisabledReason == updatedDisabled)
+}
+
+// Why a definition is not enabled that says so itself.
+const (
+	createdDisabled = "created disabled"
+	updatedDisabled = "disabled by an update"
+)

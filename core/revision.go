@@ -2,6 +2,7 @@ package core
 
 import (
 	"encoding/hex"
+	"encoding/json"
 	"hash/fnv"
 
 	"github.com/orrery-go/orrery/effects"
@@ -41,17 +42,25 @@ func RevisionBefore(s State, e Event) string {
 	if !ok {
 		return Revision(s)
 	}
-	name := ""
-	switch e := e.(type) {
-	case BusSubscribe:
-		name = e.Subscriber.Name
-	case BusUnsubscribe:
-		name = e.Name
-	}
-	if i := bus.find(name); i >= 0 {
+	if i := bus.find(partOf(e)); i >= 0 {
 		return bus.Subscribers[i].Revision()
 	}
 	return NoRevision
+}
+
+// Definition gives what [RevisionBefore] is about, as JSON: the definition of a machine, or of the subscriber of a
+// [Bus] that an event is about. nil: there is none.
+func Definition(s State, e Event) json.RawMessage {
+	if bus, ok := s.(Bus); ok {
+		if i := bus.find(partOf(e)); i >= 0 {
+			return appendMarshaled(nil, bus.Subscribers[i])
+		}
+		return nil
+	}
+	if d, ok := s.(interface{ definition() any }); ok && !s.Ref().IsZero() {
+		return appendMarshaled(nil, d.definition())
+	}
+	return nil
 }
 
 // CheckRevision refuses an event for a machine that has not the revision for which the event was made. shown gives revisions as
@@ -84,15 +93,28 @@ func revisionOf(definition any) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-func (r RecurringAction) definition() any { return r.RecurringSpec }
-func (j Job) definition() any             { return j.JobSpec }
-func (q Queue) definition() any           { return q.Config }
-func (w Worker) definition() any          { return w.WorkerSpec }
-func (c Calendar) definition() any        { return c.CalendarSpec }
+// definition is the same for a map that is empty and one that is not there: an edit may leave either.
+func (r RecurringAction) definition() any {
+	s := r.RecurringSpec
+	s.Labels, s.ActionTemplate.Metadata = orNone(s.Labels), orNone(s.ActionTemplate.Metadata)
+	return s
+}
+
+func orNone(m map[string]string) map[string]string {
+	if len(m) == 0 {
+		return nil
+	}
+	return m
+}
+
+func (j Job) definition() any      { return j.JobSpec }
+func (q Queue) definition() any    { return q.Config }
+func (w Worker) definition() any   { return w.WorkerSpec }
+func (c Calendar) definition() any { return c.CalendarSpec }
 
 func (s Semaphore) definition() any {
 	return struct {
-		Total      uint32
-		Configured bool
+		Slots    uint32 `json:"slots"`
+		Declared bool   `json:"declared"`
 	}{s.Total, s.Configured}
 }

@@ -45,7 +45,7 @@ func checkScannedState(t tb, kind effects.Kind, b []byte) bool {
 func entryOf(kind effects.Kind, events ...core.Event) []byte {
 	e := core.NewEntry(7, start, "host-1")
 	for i, ev := range events {
-		e.Inputs = append(e.Inputs, core.Input{To: effects.Ref{Kind: kind, ID: id(1)}, Actor: "api:ann", Event: ev, Ack: uint32(i)})
+		e.Inputs = append(e.Inputs, core.Input{To: effects.Ref{Kind: kind, ID: id(1)}, Actor: "api:ann", Event: ev, Ack: uint32(i), BySet: bySet(i)})
 	}
 	return e.AppendJSON(nil)
 }
@@ -157,4 +157,9 @@ func FuzzScan(f *testing.F) {
 		checkScannedEntry(t, b)
 		checkScannedState(t, pick(n), b)
 	})
+}
+
+// bySet is a declaration now and then.
+func bySet(i int) *core.Declaration {
+	return []*core.Declaration{nil, {Set: "ours", File: "a.toml"}, {TakeOver: true}}[i%3]
 }

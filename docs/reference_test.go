@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"go/ast"
@@ -12,6 +13,7 @@ import (
 	"go/token"
 	"go/types"
 	"maps"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -355,11 +357,16 @@ func settled(t *testing.T, text string) (settled string, env []string) {
 		if strings.HasPrefix(m[1], "token") {
 			value = fmt.Sprintf("0123456789abcdef-%d", i) // each its own
 		}
+		if strings.HasPrefix(m[1], "url") {
+			value = "https://example.com/hook"
+		}
 		path := filepath.Join(dir, strconv.Itoa(i))
 		switch {
 		case strings.HasSuffix(m[1], "_env"):
 			env = append(env, m[2]+"="+value)
 			continue
+		case m[1] == "ca_file":
+			require.NoError(t, os.WriteFile(path, authority(t), 0o600))
 		case m[1] == "base_dir":
 			require.NoError(t, os.Mkdir(path, 0o700))
 		default:
@@ -374,6 +381,14 @@ func settled(t *testing.T, text string) (settled string, env []string) {
 	return regexp.MustCompile(`(?m)^secret = "whsec_…"`).ReplaceAllStringFunc(text, func(string) string {
 		return "secret = " + strconv.Quote("whsec_"+base64.StdEncoding.EncodeToString([]byte(rand.Text())))
 	}), env
+}
+
+// authority gives a certificate in PEM.
+func authority(t *testing.T) []byte {
+	t.Helper()
+	s := httptest.NewTLSServer(nil)
+	defer s.Close()
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 }
 
 func TestEverySecretOfTheDocumentsAndExamplesIsRefusedOrNone(t *testing.T) {

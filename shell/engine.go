@@ -81,7 +81,7 @@ func (e *Engine) Health(ctx context.Context) error { return e.loop.Health(ctx) }
 //
 // When ctx ends first, the event may or may not have been taken.
 func (e *Engine) Send(ctx context.Context, to effects.Ref, ev core.Event) (core.State, error) {
-	return e.loop.Send(ctx, to, ev)
+	return e.loop.Do(ctx, engine.Request{Inputs: []core.Input{inputOf(ctx, to, ev)}, Want: to})
 }
 
 // Subscribe listens to the events for which matches returns true; nil matches
@@ -182,7 +182,7 @@ func invalid(to effects.Ref, event, format string, args ...any) error {
 
 // inputOf is what the caller sends to a machine.
 func inputOf(ctx context.Context, to effects.Ref, ev core.Event) core.Input {
-	return core.Input{To: to, Actor: ActorFrom(ctx), Event: ev}
+	return core.Input{To: to, Actor: ActorFrom(ctx), Event: ev, BySet: takeOver(ctx)}
 }
 
 // fillID gives a machine an id if it has none: version 7, so that new records stand

@@ -227,7 +227,7 @@ func (n *notifyConfig) Take(ctx context.Context, in *ActionInput) error {
 	if n.checker.o.Notify == nil {
 		return permanent("notify: no notifications are configured here")
 	}
-	return n.checker.o.Notify(ctx, effects.Notify{
+	return n.checker.o.Notify(ctx, in.Key, effects.Notify{
 		Title:   cmp.Or(n.Title, fmt.Sprintf("Job %s: %s is %s", in.Run.JobID, in.Constraint, metText(in.Met))),
 		Message: cmp.Or(n.Message, strings.TrimSuffix(fmt.Sprintf("Run %s: %s", in.Run.RunID, in.Message), ": ")),
 		Sound:   n.Sound, Channel: n.Channel,

@@ -278,11 +278,13 @@ func TestNotifySaysWhatHappenedUnlessItIsToldWhatToSay(t *testing.T) {
 	} {
 		w := newWorld()
 		var got effects.Notify
+		var under string
 		c := checker(t, w, func(o *constraints.Options) {
-			o.Notify = func(_ context.Context, n effects.Notify) error { got = n; return nil }
+			o.Notify = func(_ context.Context, key string, n effects.Notify) error { got, under = n, key; return nil }
 		})
 		require.NoError(t, take(t, c, w, "notify", row.config))
 		assert.Equal(t, row.want, got)
+		assert.NotEmpty(t, under)
 	}
 	w := newWorld()
 	err := take(t, checker(t, w, nil), w, "notify", "")

@@ -102,8 +102,9 @@ type Options struct {
 	Client *http.Client
 	// Secrets are the keys, by name, that sign webhooks. A job knows a name, never a key.
 	Secrets map[string]Secret
-	// Notify sends notifications; nil: a job with the action notify is refused.
-	Notify func(ctx context.Context, n effects.Notify) error
+	// Notify sends notifications; nil: a job with the action notify is refused. The key is the same
+	// when the same one is sent again after a crash.
+	Notify func(ctx context.Context, key string, n effects.Notify) error
 	// Constraints and Actions are the embedder's own types; built-in names are taken.
 	Constraints map[string]Type
 	Actions     map[string]ActionFactory

@@ -28,7 +28,7 @@ func TestTheExamplesOfTheReferenceAreValid(t *testing.T) {
 	c := checker(t, nil, func(o *constraints.Options) {
 		o.Tools = map[string]shell.Tool{"command": shell.ToolFunc(nil)}
 		o.Secrets = map[string]constraints.Secret{"oncall": {Key: "c2VjcmV0"}}
-		o.Notify = func(context.Context, effects.Notify) error { return nil }
+		o.Notify = func(context.Context, string, effects.Notify) error { return nil }
 	})
 	examples := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(page(t), -1)
 	used := map[string]bool{}

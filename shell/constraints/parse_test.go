@@ -209,7 +209,7 @@ func TestNewRefusesWhatCannotBeRight(t *testing.T) {
 func TestManyConfigurationsAreCheckedAtOnce(t *testing.T) {
 	w := newWorld()
 	c := checker(t, w, func(o *constraints.Options) {
-		o.Notify = func(context.Context, effects.Notify) error { return nil }
+		o.Notify = func(context.Context, string, effects.Notify) error { return nil }
 	})
 	done := make(chan error)
 	const n = 300 // more than are remembered

@@ -34,7 +34,7 @@ func tolerant(t testing.TB) (*constraints.Checker, *world, *jobs.Job) {
 	w.run(j, noon, nil)
 	c := checker(t, w, func(o *constraints.Options) {
 		o.Tools = map[string]shell.Tool{"command": shell.ToolFunc(func(context.Context, shell.Call) (json.RawMessage, error) { return nil, nil })}
-		o.Notify = func(context.Context, effects.Notify) error { return nil }
+		o.Notify = func(context.Context, string, effects.Notify) error { return nil }
 		o.Secrets = map[string]constraints.Secret{"ops": {Key: "c2VjcmV0"}}
 		o.Client = &http.Client{Transport: nobody{}}
 	})

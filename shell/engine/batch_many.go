@@ -15,6 +15,9 @@ type Many struct {
 	All bool
 	// MayPass says with All which refused inputs the others do without; nil: none.
 	MayPass func(i int, r *effects.Refused) bool
+	// If, if there is one, looks with All at the state of the machine of each input, as it is
+	// before any of them; nil: it does not exist. Its error is that of the entry, and nothing is done.
+	If func(i int, s core.State) error
 	// Want names for each input the machine whose state the caller wants to see: as the
 	// whole batch leaves it, but of an input that was refused as it is at that moment.
 	// A zero Ref: none.
@@ -57,6 +60,9 @@ func (b *batch) applyMany(r *request) Reply {
 func (b *batch) applyAsOne(r *request) Reply {
 	var results []core.Result
 	refused := -1
+	if i, err := b.allowedAll(r); err != nil {
+		return Reply{Err: &EntryError{Index: i, Err: err}}
+	}
 	for i, in := range r.Inputs {
 		r.Inputs[i] = b.informed(in)
 	}
@@ -79,6 +85,21 @@ func (b *batch) applyAsOne(r *request) Reply {
 		each[i] = b.answered(r, i, res, nil)
 	}
 	return Reply{Each: each}
+}
+
+// allowedAll asks whether each input of a request still holds, and names the first that does not. If a
+// machine's record cannot be read, the input says so.
+func (b *batch) allowedAll(r *request) (refused int, err error) {
+	for i := 0; r.Many.If != nil && i < len(r.Inputs); i++ {
+		s, err := b.fold.State(r.Inputs[i].To)
+		if err != nil {
+			continue
+		}
+		if err := r.Many.If(i, s); err != nil {
+			return i, err
+		}
+	}
+	return 0, nil
 }
 
 // answered is the answer to one of the inputs of a request, as far as it is known before the

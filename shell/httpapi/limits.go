@@ -258,6 +258,31 @@ func (s *Server) chargeEntries(h http.Header, t *Token, n int, all bool) (admitt
 	}
 }
 
+// chargeSet takes the declarations of a set into account, of which the request itself was the first: each is an
+// input. They are no more than a full bucket has left after the request, since a set is not made in parts.
+func (s *Server) chargeSet(h http.Header, t *Token, size int64, n int) error {
+	if t.Admin {
+		return nil
+	}
+	name, scope := bucketOf(t)
+	lim := s.o.Limits.of(scope)
+	l := s.rates.limiter(name, inputRate, lim.InputsPerSecond, lim.InputBurst)
+	if l == nil {
+		return nil
+	}
+	first := s.inputsOf(size)
+	if n = min(n-1, l.Burst()-first); n < 1 {
+		return nil
+	}
+	now := s.o.Clock.Steady()
+	ok := l.AllowN(now, n)
+	left := s.tellRate(h, inputRate, l, now)
+	if ok {
+		return nil
+	}
+	return s.beyondRate(inputRate, l, float64(n+first)-left) // the request itself comes again, too
+}
+
 // want is what a request would add to what a tenant has, and asks for.
 type want struct {
 	schedules, actions, runs, pipelines, tasks, strategies int64

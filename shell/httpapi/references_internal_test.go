@@ -101,10 +101,15 @@ var fieldRules = []struct{ rule, fields string }{
 		Action.id Pipeline.id RetryAction.id Strategy.id Task.id`},
 	{"the name of the machine that is made or renamed, which must be free in its tenant", `
 		Recurring.name RecurringPatch.name`},
+	{"the name of what a set declares, or what that had before: of the tenant of the entry, in which a token that is bound to tools declares nothing", `
+		SetEntry.was SetJob.id SetQueue.name SetSemaphore.name SetWorker.name`},
+	{"a subscriber of the bus, which only who is bound to nothing declares", `
+		SetSubscriber.name`},
 	{"an item of the queue of the path", `
 		Redrive.item`},
 	{"where the machine is made: homeOf refuses another tenant's", `
 		Action.namespace Action.tenant Backfill.namespace Backfill.tenant Calendar.namespace Calendar.tenant Job.namespace Job.tenant Pipeline.namespace Pipeline.tenant Recurring.namespace Recurring.tenant
+		SetQueue.namespace SetQueue.tenant SetSemaphore.namespace SetSemaphore.tenant SetWorker.namespace SetWorker.tenant
 		Strategy.namespace Strategy.tenant Task.namespace Task.tenant`},
 	{"a name within the tenant, of what a token that is bound to tools may not do at all", `
 		PushPhase.queue PushPhase.key PushPhase.dedup_key PushPhase.data WakePhase.worker Worker.queue QueueConfig.dead_letter_queue
@@ -132,6 +137,7 @@ var fieldRules = []struct{ rule, fields string }{
 		Heartbeat.session Heartbeat.status Input.text JobPause.reason Pause.reason Silence.reason PhaseComplete.result PhaseFail.error Purge.reason Purge.states Reason.reason Recover.action
 		Recover.message Signal.name Signal.payload TaskComplete.output TaskFail.error`},
 	{"names no machine", `
+		SetEntry.file
 		AlertRules.channel Recurring.overlap RecurringPatch.missed RecurringPatch.overlap ScheduleOptions.missed
 		Backfill.reason Calendar.description Calendar.name Calendar.timezone CalendarDate.date CalendarDate.name CalendarDate.to CalendarPatch.description
 		CalendarPatch.timezone CalendarWindow.days CalendarWindow.from CalendarWindow.name CalendarWindow.to

@@ -18,6 +18,8 @@ var standing = []struct { // read-only: a table
 	{http.MethodPost, "/v1/calendars", mayChangeCalendars},
 	{http.MethodPut, "/v1/calendars/{name}", mayChangeCalendars},
 	{http.MethodDelete, "/v1/calendars/{name}", mayChangeCalendars},
+	{http.MethodGet, "/v1/sets", maySeeSets},
+	{http.MethodPost, "/v1/sets/{name}", mayApplySets},
 	{http.MethodPost, "/v1/locks/{name}/break", forAll},
 	{http.MethodPut, "/v1/semaphores/{name}", forAll},
 	{http.MethodPost, "/v1/semaphores/{name}/break", forAll},

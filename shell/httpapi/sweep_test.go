@@ -139,6 +139,8 @@ func (o sweepOperation) view(th thing) string {
 		return ""
 	case o.kind() == "subscribers":
 		return "/v1/subscribers"
+	case o.kind() == "sets":
+		return th.fill("/v1/sets?set={name}")
 	}
 	show := o
 	show.id, show.path = "", "/v1/"+parts[0]+"/"+parts[1]

@@ -210,6 +210,9 @@ var sweepMakers = map[string]func(*sweepWorld, thing){
 	"calendars": func(w *sweepWorld, th thing) {
 		w.must(th, "POST /v1/calendars"+inTenant, `{"name":"{name}","exclude":{"dates":[{"date":"2026-12-25","name":"{secret}"}]}}`, "")
 	},
+	"sets": func(w *sweepWorld, th thing) {
+		w.must(th, "POST /v1/sets/{name}", sweepBodies["applySet"], "")
+	},
 	"occurrences": func(w *sweepWorld, th thing) { // of an action that recurs: it stays visible as the action does
 		recurring := strings.Replace(sweepBodies["createAction"], `"trigger"`, `"recurrence":3600,"trigger"`, 1)
 		th["id"] = w.must(th, "POST /v1/actions", recurring, "id")
@@ -299,6 +302,7 @@ var sweepBodies = map[string]string{
 	"releaseLock":        `{"holder":"{secret}","token":{token}}`,
 	"createBackfill":     `{"namespace":"ns","tenant":"{tenant}","recurring_id":"{recurring}","from":"1999-12-30T00:00:00Z","reason":"{secret}"}`,
 	"createCalendar":     `{"namespace":"ns","tenant":"{tenant}","name":"new-{tenant}","description":"{secret}"}`,
+	"applySet":           `{"entries":[{"file":"{secret}.toml","recurring":{"namespace":"ns","tenant":"{tenant}","name":"{name}","cron_expr":"0 9 * * *","provider":"{tool}","payload":{"v":"{secret}"}}}]}`,
 	"putCalendar":        `{"description":"{secret}"}`,
 	"putSemaphore":       `{"slots":3}`,
 	"acquireSemaphore":   `{"holder":"me"}`,

@@ -103,10 +103,10 @@ var alerts = map[string]string{
 }
 
 // spokenMembers are the members that a notice has fields for, or that say no more than those.
-var spokenMembers = []string{"namespace", "tenant", "label", "name", "job_id", "error", "reason", "message", "output", "names", "show", "commands"}
+var spokenMembers = []string{"namespace", "tenant", "label", "name", "job_id", "error", "reason", "message", "output", "names", "show", "approve", "commands"}
 
 // spokenOf are such members of what is announced in one category.
-var spokenOf = map[string][]string{"alert": {"kind", "of", "count", "kinds", "alerts", "title"}, "pipeline": {"phase"}}
+var spokenOf = map[string][]string{"alert": {"kind", "of", "count", "kinds", "alerts", "title"}, "pipeline": {"phase", "pipeline_id"}}
 
 // NoticeOf gives the notice of an event. What says more of it than the event has, such as the
 // label, the error and the output of an action that failed, stands in the event's data, as

@@ -58,8 +58,6 @@ type Options struct {
 	// it is told or, if Later gives no error, is going to be, as Later of package relay sees to;
 	// nil: it has failed, and the machine's own retries decide.
 	Later func(ctx context.Context, channel string, m Message) error
-	// Hints gives the commands that a notification of a machine ends with; nil: none.
-	Hints func(ctx context.Context, ref effects.Ref) []Hint
 }
 
 // Interpreter carries out notifications. It is safe for concurrent use and needs
@@ -69,13 +67,12 @@ type Interpreter struct {
 	otherwise string
 	limit     time.Duration
 	later     func(ctx context.Context, channel string, m Message) error
-	hints     func(ctx context.Context, ref effects.Ref) []Hint
 }
 
 // New makes an Interpreter. The error names the option that cannot be right.
 func New(o Options) (*Interpreter, error) {
 	i := &Interpreter{
-		channels: maps.Clone(o.Channels), otherwise: o.Default, limit: cmp.Or(o.TimeLimit, DefaultTimeLimit), later: o.Later, hints: o.Hints,
+		channels: maps.Clone(o.Channels), otherwise: o.Default, limit: cmp.Or(o.TimeLimit, DefaultTimeLimit), later: o.Later,
 	}
 	for _, name := range i.names() {
 		if name == "" {
@@ -112,26 +109,40 @@ func (i *Interpreter) Carry(ctx context.Context, ref effects.Ref, e effects.Oute
 	if !ok {
 		return nil, &Error{Problem: fmt.Sprintf("%s asks for %T, which is no notification", ref, e), permanent: true}
 	}
-	name, channel, err := i.channel(n.Channel)
-	if err != nil {
-		return nil, err
-	}
-	if i.hints != nil {
-		n.Message = withHints(n.Message, i.hints(ctx, ref))
-	}
 	var result struct {
 		Channel string `json:"channel"`
 		Later   bool   `json:"later,omitempty"`
 	}
-	result.Channel = name
-	if err := i.carry(ctx, channel, ref, n); err != nil {
-		permanent := shell.IsPermanent(err)
-		if permanent || i.later == nil || ctx.Err() != nil || i.later(ctx, name, MessageOf(ref, n)) != nil {
-			return nil, &Error{Channel: name, Problem: err.Error(), permanent: permanent, Err: err}
-		}
-		result.Later = true
+	var err error
+	if result.Channel, result.Later, err = i.say(ctx, n, MessageOf(ref, n)); err != nil {
+		return nil, err
 	}
 	return json.Marshal(result)
+}
+
+// Say carries out a notification that no machine waits for. The key, with what is said, names it:
+// who says it again under the same one says the same.
+func (i *Interpreter) Say(ctx context.Context, key string, n effects.Notify) error {
+	m := MessageOf(effects.Ref{}, n)
+	m.ID = digest("key", key, m.ID)
+	_, _, err := i.say(ctx, n, m)
+	return err
+}
+
+// say has the channel of a notification tell it, now or later.
+func (i *Interpreter) say(ctx context.Context, n effects.Notify, m Message) (name string, later bool, err error) {
+	name, channel, err := i.channel(n.Channel)
+	if err != nil {
+		return name, false, err
+	}
+	if err := i.carry(ctx, channel, n, m); err != nil {
+		permanent := shell.IsPermanent(err)
+		if permanent || i.later == nil || ctx.Err() != nil || i.later(ctx, name, m) != nil {
+			return name, false, &Error{Channel: name, Problem: err.Error(), permanent: permanent, Err: err}
+		}
+		return name, true, nil
+	}
+	return name, false, nil
 }
 
 // Test has a channel tell a message, now and once; an empty name is that of the default one. It
@@ -170,22 +181,14 @@ func (i *Interpreter) limited(ctx context.Context) (context.Context, context.Can
 	return context.WithTimeoutCause(ctx, i.limit, fmt.Errorf("it reached the time limit of %v", i.limit))
 }
 
-// carry has a channel tell what a machine asks for.
-func (i *Interpreter) carry(ctx context.Context, c Channel, ref effects.Ref, n effects.Notify) error {
+// carry has a channel tell what is asked for.
+func (i *Interpreter) carry(ctx context.Context, c Channel, n effects.Notify, m Message) error {
 	ctx, cancel := i.limited(ctx)
 	defer cancel()
 	if t, ok := c.(Teller); ok {
-		return t.Tell(ctx, MessageOf(ref, n))
+		return t.Tell(ctx, m)
 	}
 	return c.Notify(ctx, n)
-}
-
-// withHints adds commands to a message.
-func withHints(message string, hints []Hint) string {
-	for _, h := range hints {
-		message = strings.TrimSpace(message + "\n\nTo " + h.Does + ":\n    " + h.Line)
-	}
-	return message
 }
 
 // NewLog gives a channel that writes to a log; nil: the default one.

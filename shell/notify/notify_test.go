@@ -247,9 +247,6 @@ func TestWhatAChannelCannotTakeNowIsToldLater(t *testing.T) {
 					later = append(later, m)
 					return row.later
 				},
-				Hints: func(_ context.Context, ref effects.Ref) []notify.Hint {
-					return []notify.Hint{{Does: "approve it", Line: "approve " + ref.ID.String()}}
-				},
 			})
 			require.NoError(t, err)
 			res, err := i.Carry(t.Context(), sender, stuck)
@@ -263,7 +260,7 @@ func TestWhatAChannelCannotTakeNowIsToldLater(t *testing.T) {
 			if row.err != nil {
 				require.Len(t, later, 1)
 				assert.Equal(t, "Task stuck", later[0].Title)
-				assert.Equal(t, "merge <main> & more\n\nTo approve it:\n    approve "+sender.ID.String(), later[0].Text)
+				assert.Equal(t, "merge <main> & more", later[0].Text)
 				assert.True(t, later[0].Sound)
 			}
 		})
@@ -277,6 +274,27 @@ func TestWhatAChannelCannotTakeNowIsToldLater(t *testing.T) {
 	cancel()
 	_, err = i.Carry(ctx, sender, stuck)
 	require.Error(t, err, "the engine stops: the effect is carried out again")
+}
+
+func TestWhatIsSaidAgainUnderTheSameKeyIsTheSame(t *testing.T) {
+	var ids []string
+	i, err := notify.New(notify.Options{
+		Channels: map[string]notify.Channel{"ops": notify.ChannelFunc(func(context.Context, effects.Notify) error { return errors.New("down") })},
+		Later: func(_ context.Context, _ string, m notify.Message) error {
+			ids = append(ids, m.ID)
+			return nil
+		},
+	})
+	require.NoError(t, err)
+	for _, key := range []string{"run 1", "run 1", "run 2"} {
+		require.NoError(t, i.Say(t.Context(), key, stuck))
+	}
+	require.Len(t, ids, 3)
+	assert.Equal(t, ids[0], ids[1])
+	assert.NotEqual(t, ids[0], ids[2], "the same words about another run")
+	lost := stuck
+	lost.Channel = "pager"
+	require.ErrorContains(t, i.Say(t.Context(), "run 1", lost), `there is no such channel`)
 }
 
 func TestAWebhookTellsProgramsWhichEventItIs(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/orrery-go/orrery/effects"
+	_ "github.com/orrery-go/orrery/effects/seedtest" // properties draw from fixed seeds
 	"github.com/orrery-go/orrery/shell/notify"
 )
 

@@ -132,6 +132,9 @@ func (d *delivery) message(ctx context.Context, i core.QueueItem) (*notify.Messa
 	if q, ok := s.(core.Queue); ok && q.Namespace == Namespace && q.Tenant == Tenant {
 		return nil, nil //nolint:nilnil // what a channel has given up is told by the log: no channel tells it, for ever
 	}
+	if ofParent(s) {
+		return nil, nil //nolint:nilnil // its pipeline or strategy tells how that has ended, with its error
+	}
 	var hints []notify.Hint
 	if d.o.Hints != nil {
 		hints = d.o.Hints(ev, s)
@@ -145,6 +148,13 @@ func (d *delivery) message(ctx context.Context, i core.QueueItem) (*notify.Messa
 		d.o.Logger.Error("a template failed, and the default one was used", "channel", d.name, "event", ev.Kind.String(), "error", err)
 	}
 	return &m, nil
+}
+
+// ofParent reports whether a machine is an action that another machine made for a part of its own
+// work, and waits for: whether it matters that it failed, that one decides.
+func ofParent(s core.State) bool {
+	a, ok := s.(core.Action)
+	return ok && slices.Contains([]effects.Kind{core.KindPipeline, core.KindStrategy, core.KindWorker}, a.Owner.Ref.Kind)
 }
 
 // tells reports whether the channel tells what is of that tenant.

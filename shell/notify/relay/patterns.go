@@ -10,8 +10,13 @@ import (
 	"github.com/orrery-go/orrery/effects/texts"
 )
 
-// maxEvents bounds the patterns of one channel.
-const maxEvents = 50
+// Bounds of a channel: how many patterns it has, and the bytes of one and of its name, which
+// together name a subscriber.
+const (
+	maxEvents  = 50
+	maxPattern = core.MaxNameBytes/2 - len(subscriptions) - 1
+	MaxName    = core.MaxNameBytes / 2
+)
 
 // CheckEvents reports what is wrong with the patterns of a channel. The error begins with which
 // one it is, as in "[1]: …".
@@ -34,7 +39,7 @@ func CheckEvents(patterns []string) error {
 
 func checkEvent(p string) error {
 	category, action, ok := strings.Cut(p, ":")
-	if !ok || category == "" || action == "" || strings.Contains(action, ":") || len(p) > core.MaxNameBytes/2 || strings.ContainsFunc(p, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+	if !ok || category == "" || action == "" || strings.Contains(action, ":") || len(p) > maxPattern || strings.ContainsFunc(p, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
 		return fmt.Errorf("%q is no pattern of events: want CATEGORY:ACTION, such as %q or %q", clip(p), effects.Custom("action", "failed"), effects.Custom("alert", "*"))
 	}
 	// What is told goes through a queue, which announces that: it would be told, too, for ever.

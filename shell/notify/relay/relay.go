@@ -54,7 +54,7 @@ type Channel struct {
 
 // Options are what a relay works with.
 type Options struct {
-	// Channels are all channels by their names.
+	// Channels are all channels by their names, of at most [MaxName] bytes.
 	Channels map[string]Channel
 	// Hints gives the commands that show what an event is about, and act on it; nil: none are
 	// told. The machine is that which has announced it, nil where it does not exist any more.
@@ -99,8 +99,8 @@ func New(o Options) (*Relay, error) {
 	for _, name := range r.names() {
 		c := o.Channels[name]
 		switch {
-		case name == "" || len(name) > core.MaxNameBytes:
-			errs = append(errs, fmt.Errorf("Channels: the name %q has %d bytes: want 1 to %d", name, len(name), core.MaxNameBytes))
+		case name == "" || len(name) > MaxName:
+			errs = append(errs, fmt.Errorf("Channels: the name %q has %d bytes: want 1 to %d", name, len(name), MaxName))
 		case c.Channel == nil:
 			errs = append(errs, fmt.Errorf("Channels: %q is nil", name))
 		}
@@ -150,10 +150,20 @@ func (r *Relay) Run(ctx context.Context, e *shell.Engine) error {
 	}
 	r.engine.Store(e)
 	defer r.engine.Store(nil)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	var all sync.WaitGroup
 	errs := make([]error, len(r.o.Channels))
 	for i, name := range r.names() {
-		all.Go(func() { errs[i] = r.work(ctx, e, name) })
+		all.Go(func() {
+			if errs[i] = r.work(ctx, e, name); errs[i] != nil {
+				cancel()
+			}
+		})
+	}
+	select { // also without channels
+	case <-ctx.Done():
+	case <-e.Stopped():
 	}
 	all.Wait()
 	return errors.Join(errs...)
@@ -176,8 +186,7 @@ const subscriptions = "@notify/"
 func (r *Relay) subscribe(ctx context.Context, e *shell.Engine) error {
 	want := map[string]core.Subscription{}
 	for _, name := range r.names() {
-		config := core.QueueConfig{Retry: retry, Concurrency: 1, VisibilityTimeoutMS: visibility.Milliseconds()}
-		if _, err := e.Queues().Configure(ctx, Namespace, Tenant, name, config); err != nil {
+		if err := declare(ctx, e, name); err != nil {
 			return fmt.Errorf("make the queue of the notify channel %q: %w", name, err)
 		}
 		for _, pattern := range r.o.Channels[name].Events {
@@ -206,6 +215,17 @@ func (r *Relay) subscribe(ctx context.Context, e *shell.Engine) error {
 		}
 	}
 	return nil
+}
+
+// declare makes the queue of a channel. One that there is keeps its configuration: somebody may
+// have given it a rate, say.
+func declare(ctx context.Context, e *shell.Engine, channel string) error {
+	_, err := e.Queues().Get(ctx, Namespace, Tenant, channel)
+	if errors.Is(err, shell.ErrNotFound) {
+		config := core.QueueConfig{Retry: retry, Concurrency: 1, VisibilityTimeoutMS: visibility.Milliseconds()}
+		_, err = e.Queues().Configure(ctx, Namespace, Tenant, channel, config)
+	}
+	return err
 }
 
 // subscription pushes the events of a pattern into the queue of a channel.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -322,6 +323,19 @@ func TestItemsThatOtherQueuesGiveUpAreTold(t *testing.T) {
 	})
 }
 
+func TestOfAPhaseThatFailsItsPipelineTells(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &people{}
+		d := begin(t, inMemory(t), relay.Options{Channels: ops(p, "*:failed")})
+		run := core.PhaseDef{Name: "copy", Run: &core.ToolRun{Tool: "fail"}}
+		_, err := d.Pipelines().Create(t.Context(), core.PipelineSpec{Label: "release", Definition: core.PipelineDef{Name: "p", Phases: []core.PhaseDef{run}}})
+		require.NoError(t, err)
+		<-time.After(time.Minute)
+		require.Equal(t, []string{`Pipeline "release" failed in phase "copy"`}, p.titles())
+		assert.Contains(t, p.told[0].Text, "Why: ")
+	})
+}
+
 func TestAChannelOfATenantIsToldOfNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		eu, all := &people{}, &people{}
@@ -386,6 +400,33 @@ func TestWhatIsHandedOverForLaterIsToldOnce(t *testing.T) {
 		assert.Equal(t, m, p.told[0])
 		d.stop()
 		require.ErrorContains(t, d.relay.Later(t.Context(), "ops", m), "the daemon is starting or stopping")
+	})
+}
+
+func TestARelayWithoutChannelsRunsUntilItIsToStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, err := shell.New(shell.Options{Store: inMemory(t), Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		r, err := relay.New(relay.Options{})
+		require.NoError(t, err)
+		engineCtx, stopEngine := context.WithCancel(t.Context())
+		ctx, stopRelay := context.WithCancel(t.Context())
+		var engine, relaying sync.WaitGroup
+		engine.Go(func() { assert.NoError(t, e.Run(engineCtx)) })
+		var over atomic.Bool
+		relaying.Go(func() {
+			assert.NoError(t, r.Run(ctx, e))
+			over.Store(true)
+		})
+		synctest.Wait()
+		assert.False(t, over.Load())
+		stopRelay()
+		relaying.Wait()
+		relaying.Go(func() { assert.NoError(t, r.Run(t.Context(), e)) })
+		synctest.Wait()
+		stopEngine()
+		relaying.Wait() // an engine that stops ends it, too
+		engine.Wait()
 	})
 }
 

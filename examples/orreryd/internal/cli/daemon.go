@@ -2,8 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/pelletier/go-toml/v2"
@@ -66,14 +64,6 @@ Without tokens in the configuration the daemon listens on loopback only.`,
 	completeConfigFlags(cmd)
 	cmd.Flags().BoolVar(&demo, "demo", false, "add a schedule that fires every 5 seconds, if there is none, and print what fires")
 	return cmd
-}
-
-// command is how the user seems to have started this program.
-func (a *app) command() string {
-	if exe, err := os.Executable(); err == nil && strings.Contains(exe, "go-build") {
-		return "go run ./examples/orreryd"
-	}
-	return "orreryd"
 }
 
 func (a *app) configCommand() *cobra.Command {

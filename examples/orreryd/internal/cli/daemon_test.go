@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -128,6 +129,50 @@ func TestTheDaemonReadsAgainOnAHangup(t *testing.T) {
 	p.signal(syscall.SIGTERM)
 	assert.Zero(t, p.code())
 	verified(t, db)
+}
+
+func TestTheDaemonAppliesItsFilesAtTheStartAndOnAHangup(t *testing.T) {
+	t.Parallel()
+	db, dir := database(t), t.TempDir()
+	file := filepath.Join(dir, "ops.toml")
+	say := func(text string) { require.NoError(t, os.WriteFile(file, []byte(text), 0o600)) }
+	const two = "[recurring.a]\ncron = \"@daily\"\ncommand = [\"true\"]\n[semaphores.s]\nslots = 2\n[semaphores.u]\nslots = 2\n"
+	say(two)
+	p := start(t, "--db", db, "--apply", dir)
+	await(t, p.errs, `msg="declared in files" set=daemon does=create kind=recurring namespace=default tenant=default name=a file=ops\.toml`)
+	await(t, p.errs, `msg=read what=set set=daemon dir=\S+ created=3 changed=0 removed=0 unchanged=0`)
+	names := func() string {
+		lines := strings.Fields(p.ok("sets", "list", "-o", "name"))
+		slices.Sort(lines)
+		return strings.Join(lines, " ")
+	}
+	assert.Equal(t, "a s u", names())
+
+	say(two + "[semaphores.v]\nslots = \"many\"\n")
+	p.signal(syscall.SIGHUP)
+	await(t, p.errs, `level=ERROR msg="could not be reloaded: .*" what=set error="ops\.toml:9:9: semaphores\.v\.slots: it is a TOML string, want a whole number"`)
+	assert.Equal(t, "a s u", names(), "what was there goes on")
+	assert.Contains(t, p.metrics(), `orrery_reload_successful{what="set"} 0`)
+
+	say("")
+	p.signal(syscall.SIGHUP)
+	await(t, p.errs, `what=set error="prune: the set .*daemon.* declares nothing, and owns 3: an empty folder removes nothing`)
+	assert.Equal(t, "a s u", names())
+
+	say(strings.Replace(two, "[semaphores.u]", "[semaphores.v]", 1))
+	p.signal(syscall.SIGHUP)
+	await(t, p.errs, `msg=reloaded what=set set=daemon dir=\S+ created=1 changed=0 removed=1 unchanged=2`)
+	assert.Equal(t, "a s v", names())
+	assert.Contains(t, p.metrics(), `orrery_reload_successful{what="set"} 1`)
+	p.signal(syscall.SIGTERM)
+	assert.Zero(t, p.code())
+	verified(t, db)
+
+	say("no = toml = at all")
+	p = start(t, "--db", db, "--apply", dir)
+	await(t, p.errs, `level=ERROR msg="could not be read: what the database has goes on" what=set error="ops\.toml:1:6: `)
+	assert.Equal(t, "a s v", names())
+	assert.Contains(t, p.metrics(), `orrery_reload_successful{what="set"} 0`)
 }
 
 // Who closes the window in which a daemon runs means to end it.

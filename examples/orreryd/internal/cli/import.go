@@ -21,10 +21,10 @@ import (
 func (a *app) importCommand() *cobra.Command {
 	return group("import", "Make files of the schedules of cron or Kubernetes",
 		"Make files of the schedules that another program has. They are printed, or written into a\nfolder; what is not the same here is said on stderr. No daemon is asked.",
-		a.importCrontab())
+		a.importCrontab(), a.importKubernetes())
 }
 
-// importing are the flags of all imports, and what they do.
+// importingTo are the flags of all imports, and what they do.
 type importingTo struct {
 	a     *app
 	dir   string // --out
@@ -78,9 +78,9 @@ a line, nothing is made, and all such lines are named.`,
 			return err
 		}
 		if o.Zone == "" {
-			from := ""
-			o.Zone, from = localZone(a.env, os.Readlink)
-			text.Sayf(a.err, "times are read in %s, %s\n", o.Zone, from)
+			zone, from := localZone(a.env, os.Readlink)
+			text.Sayf(a.err, "times are read in %s, %s\n", zone, from)
+			o.Zone = zone
 		}
 		sources, err := a.sources(files, "crontab")
 		if err != nil {
@@ -90,6 +90,39 @@ a line, nothing is made, and all such lines are named.`,
 			sources[i].System = system || !user && isSystemCrontab(s.Name)
 		}
 		r, err := importing.Crontab(sources, o)
+		return to.finish(r, err)
+	}
+	return cmd
+}
+
+func (a *app) importKubernetes() *cobra.Command {
+	to := &importingTo{a: a, what: "job", apart: "---\n"}
+	var o importing.KubernetesOptions
+	cmd := &cobra.Command{
+		Use:   "kubernetes FILE...",
+		Short: "Make job files of the CronJobs of Kubernetes manifests",
+		Long: `Make job files of the CronJobs of Kubernetes manifests, as YAML, one for each: what
+"orreryd job apply" takes. FILE may have several documents, or lists as kubectl prints
+them; - is stdin. Whatever of a CronJob has no place in a job stands on stderr, with its
+line, and so does each manifest of another kind, which is left out. If a CronJob is wrong,
+nothing is made, and all that is wrong is named.`,
+		Example: "  kubectl get cronjobs -o yaml | orreryd import kubernetes - -o jobs\n  helm template . | orreryd import kubernetes - --runner cluster | orreryd job apply -f -",
+		Args:    someFiles,
+	}
+	to.addFlags(cmd)
+	cmd.Flags().StringVar(&o.Zone, "tz", "", "time `zone` of CronJobs that say none (default UTC)")
+	cmd.Flags().StringVar(&o.Runner, "runner", "", "`name` of the runner of the jobs (default that of the daemon)")
+	completeZone(cmd)
+	cmd.RunE = func(_ *cobra.Command, files []string) error {
+		if err := checkZone(o.Zone); err != nil {
+			return err
+		}
+		sources, err := a.sources(files, "jobs")
+		if err != nil {
+			return err
+		}
+		o.Now = time.Now()
+		r, err := importing.Kubernetes(sources, o)
 		return to.finish(r, err)
 	}
 	return cmd
@@ -126,25 +159,33 @@ func (a *app) sources(files []string, called string) ([]importing.Source, error)
 	var list []importing.Source
 	for _, name := range files {
 		s := importing.Source{Name: name}
-		in := a.in
+		var err error
 		if name == "-" {
 			s.Name, s.FileName = "stdin", called
+			s.Text, err = readSource(a.in)
 		} else {
-			f, err := os.Open(name)
-			if err != nil {
-				return nil, err
-			}
-			defer func() { _ = f.Close() }() // it is only read
-			in = f
+			s.Text, err = readSourceFile(name) // whose errors name the file
 		}
-		b, err := io.ReadAll(io.LimitReader(in, importing.MaxBytes+1))
 		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", s.Name, err)
+			return nil, err
 		}
-		s.Text = b
 		list = append(list, s)
 	}
 	return list, nil
+}
+
+func readSourceFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it is only read
+	return readSource(f)
+}
+
+// readSource reads no more than shows that a source is too large.
+func readSource(r io.Reader) ([]byte, error) {
+	return io.ReadAll(io.LimitReader(r, importing.MaxBytes+1))
 }
 
 // finish prints or writes what was made, and says what is not the same.

@@ -40,7 +40,7 @@ secret = "hush, hush!"
 // TestSessions types what stands in testdata/sessions at a running daemon, and
 // compares what comes out. "run save=NAME" keeps the first id of the output for
 // $NAME in later lines, and $FENCING is the last fencing token; "run until=TEXT" repeats the line until the output has
-// that text. go test -rewrite writes what came out into the files.
+// that text. "write file=NAME" writes a file into $DIR. go test -rewrite writes what came out into the files.
 func TestSessions(t *testing.T) {
 	t.Parallel()
 	datadriven.Walk(t, "testdata/sessions", func(t *testing.T, path string) {
@@ -51,6 +51,14 @@ func TestSessions(t *testing.T) {
 			if d.Cmd == "stop" {
 				p.signal(syscall.SIGTERM)
 				return fmt.Sprintf("exit %d\n", p.code())
+			}
+			if d.Cmd == "write" {
+				var file string
+				d.ScanArgs(t, "file", &file)
+				file = filepath.Join(dir, filepath.FromSlash(file))
+				require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o750))
+				require.NoError(t, os.WriteFile(file, []byte(d.Input+"\n"), 0o600))
+				return ""
 			}
 			require.Equal(t, "run", d.Cmd)
 			line, stdin, _ := strings.Cut(d.Input, "\n")

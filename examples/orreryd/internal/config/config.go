@@ -42,6 +42,7 @@ type Config struct {
 	Redact     redactConfig             `toml:"redact"`
 	HTTP       httpConfig               `toml:"http"`
 	Page       pageConfig               `toml:"page"`
+	Apply      applyConfig              `toml:"apply"`
 	Audit      auditConfig              `toml:"audit"`
 	Limits     limitsConfig             `toml:"limits"`
 	Sessions   sessionsConfig           `toml:"sessions"`
@@ -139,6 +140,20 @@ func defaultHTTP() httpConfig {
 	}
 }
 
+// applyConfig is the set of files that the daemon applies by itself, at its start and on SIGHUP.
+type applyConfig struct {
+	Dir   string `toml:"dir"` // empty: none
+	Set   string `toml:"set"`
+	Prune bool   `toml:"prune"`
+}
+
+func (a *applyConfig) validate() error {
+	if !core.IsGivenName(a.Set) {
+		return fmt.Errorf("apply.set: %q is no name: use letters, digits, \".\", \"_\" and \"-\"", text.Clip(a.Set, 60))
+	}
+	return nil
+}
+
 // DefaultServer is where a daemon answers that was not told to listen elsewhere.
 const DefaultServer = "http://127.0.0.1:7460"
 
@@ -155,6 +170,7 @@ func defaultConfig() Config {
 		Redact:          redactConfig{Names: true, Paths: []string{}},
 		HTTP:            defaultHTTP(),
 		Page:            pageConfig{Enabled: true, TrustedProxies: []string{}},
+		Apply:           applyConfig{Set: "daemon", Prune: true},
 		Audit:           defaultAudit(),
 		Sessions:        sessionsConfig{Columns: 200, Rows: 50, KillGraceSeconds: 5, WatchSeconds: 2},
 		Git:             gitConfig{LockWaitSeconds: 10},
@@ -205,6 +221,8 @@ var overrides = []override{
 		set: func(c *Config, v string) error { c.LogFormat = v; return nil }, check: (*Config).checkLogFormat},
 	{flag: "workspace", env: "ORRERY_WORKSPACE", usage: "`directory` of repositories, worktrees and sessions; created if it does not exist (default none)",
 		set: func(c *Config, v string) error { c.Workspace = v; return nil }},
+	{flag: "apply", env: "ORRERY_APPLY", usage: "`folder` of a set of files, which is applied at the start and on SIGHUP (default none)",
+		set: func(c *Config, v string) error { c.Apply.Dir = v; return nil }},
 }
 
 // AddFlags adds what [Load] reads.
@@ -369,6 +387,7 @@ func (c *Config) validateDaemon() error {
 		keyed("log_format", c.checkLogFormat()),
 		c.validateHTTP(),
 		c.Page.validate(),
+		c.Apply.validate(),
 		keyed("page.listen", c.checkPageListen()),
 	)
 }

@@ -151,9 +151,25 @@ func TestAWrongConfigurationIsRefusedWithTheKeyTheValueAndWhatIsRight(t *testing
 		{"no look at sessions", "[sessions]\nwatch_seconds = 0", "sessions.watch_seconds: 0 is not between 0.01 and"},
 		{"a terminal without rows", "[sessions]\nrows = 0", "sessions.rows: 0 is not between 1 and 1000"},
 		{"no patience with git", "[git]\nlock_wait_seconds = 0", "git.lock_wait_seconds: 0 is not"},
-		{"an unknown channel", "[notify.channels.a]\ntype = 'pigeon'", `notify.channels.a: type: "pigeon" is unknown: use "webhook", "command", "desktop" or "log"`},
+		{"an unknown channel", "[notify.channels.a]\ntype = 'pigeon'", `notify.channels.a: type: "pigeon" is unknown: use one of webhook, slack, mail, command, desktop, log`},
 		{"a key of another channel", "[notify.channels.a]\ntype = 'log'\nurl = 'https://example.com'", `notify.channels.a: url: a channel of type "log" has no such key`},
-		{"a webhook to nowhere", "[notify.channels.a]\ntype = 'webhook'", "notify.channels.a: url: "},
+		{"a webhook to nowhere", "[notify.channels.a]\ntype = 'webhook'", "notify.channels.a: url: missing: give url, url_env or url_file"},
+		{"two places of Slack", "[notify.channels.a]\ntype = 'slack'\nurl = 'https://x.example'\nurl_env = 'X'", "notify.channels.a: url: there are 2 of url, url_env and url_file: give one"},
+		{"a secret that is not there", "[notify.channels.a]\ntype = 'slack'\nurl_env = 'NOT_SET_ANYWHERE'", `notify.channels.a: url_env: the environment variable "NOT_SET_ANYWHERE" is not set`},
+		{"no URL", "[notify.channels.a]\ntype = 'slack'\nurl = 'hooks.slack.com/x'", "notify.channels.a: url: it is not the URL of a web server"},
+		{"mail of nobody", "[notify.channels.a]\ntype = 'mail'\nhost = 'h'\ntls = 'none'\nto = ['a@example.com']", `notify.channels.a: from: "" is no address such as`},
+		{"mail to nobody", "[notify.channels.a]\ntype = 'mail'\nhost = 'h'\ntls = 'none'\nfrom = 'a@example.com'", `notify.channels.a: to: has 0 addresses`},
+		{"mail to no address", "[notify.channels.a]\ntype = 'mail'\nhost = 'h'\ntls = 'none'\nfrom = 'a@example.com'\nto = ['b']", `notify.channels.a: to[0]: "b" is no address`},
+		{"mail that does not say how", "[notify.channels.a]\ntype = 'mail'\nhost = 'h'\nfrom = 'a@example.com'\nto = ['a@example.com']", `notify.channels.a: tls: "" is unknown: use "starttls", "implicit" or "none"`},
+		{"mail without a password", "[notify.channels.a]\ntype = 'mail'\nhost = 'h'\ntls = 'implicit'\nusername = 'me'\nfrom = 'a@example.com'\nto = ['a@example.com']", `notify.channels.a: password_env: is needed beside a username`},
+		{"a password in the clear", "[notify.channels.a]\ntype = 'mail'\npassword = 'hush'", `unknown key "notify.channels.a.password"`},
+		{"a CA of nobody", "[notify.channels.a]\ntype = 'mail'\nhost = 'h'\ntls = 'none'\nca_file = '/x'\nfrom = 'a@example.com'\nto = ['a@example.com']", `notify.channels.a: ca_file: is for a server that is reached by TLS`},
+		{"a CA that is not there", "[notify.channels.a]\ntype = 'mail'\nhost = 'h'\ntls = 'starttls'\nca_file = '/nowhere'\nfrom = 'a@example.com'\nto = ['a@example.com']", `notify.channels.a: ca_file: open /nowhere`},
+		{"an event that is none", "[notify.channels.a]\ntype = 'log'\nevents = ['action:faild']", `notify.channels.a: events[0]: "action:faild" is never announced: did you mean "action:failed"?`},
+		{"no events", "[notify.channels.a]\ntype = 'log'\nevents = []", `notify.channels.a: events: must not be empty: leave it out`},
+		{"words about nothing", "[notify.channels.a]\ntype = 'log'\ntext = 'x'", `notify.channels.a: text: is about events that the channel tells, and it tells none`},
+		{"a template that names what is not there", "[notify.channels.a]\ntype = 'log'\nevents = ['action:failed']\ntext = '{{if .Why}}{{.Nope}}{{end}}'", `notify.channels.a: text: .Nope is unknown: use .ID, `},
+		{"a template that is broken", "[notify.channels.a]\ntype = 'log'\nevents = ['action:failed']\ntitle = '{{.What'", `notify.channels.a: title: title:1: unclosed action`},
 		{"a default that is no channel", "[notify]\ndefault = 'b'\n[notify.channels.a]\ntype = 'log'", `notify.default: "b" is not one of the channels: a`},
 		{"a retention of zero", "[retention]\nactions_days = 0", "retention.actions_days: 0 is neither -1 (for ever) nor"},
 		{"a retention of minus two", "[retention]\njournal_days = -2", "retention.journal_days: -2 is neither"},
@@ -389,6 +405,8 @@ func TestASecretThatThePublishedDocumentsShowIsRefusedWhereverItStands(t *testin
 }
 
 func TestShownSettingsHoldNoSecret(t *testing.T) {
+	t.Setenv("SMTP_PASSWORD", "hush-hush")
+	t.Setenv("SLACK_URL", "https://hooks.slack.com/hush")
 	c, err := load(t, `
 [tools.command]
 concurrency = 2
@@ -404,6 +422,18 @@ headers = { Authorization = 'Bearer hush' }
 type = 'command'
 command = ['mail', 'ops@example.com']
 env = { MAIL_PASSWORD = 'hush' }
+[notify.channels.smtp]
+type = 'mail'
+host = 'mail.example.com'
+tls = 'starttls'
+username = 'orrery'
+password_env = 'SMTP_PASSWORD'
+from = 'orrery@example.com'
+to = ['ops@example.com']
+events = ['action:failed']
+[notify.channels.slack]
+type = 'slack'
+url_env = 'SLACK_URL'
 [[tokens]]
 name = 'a'
 token = 'hush-hush-hush-hush'
@@ -457,6 +487,8 @@ func TestTheExampleFileNamesEverySettingAndItsDefault(t *testing.T) {
 	t.Setenv("ONCALL_KEY", "aHVzaA==")
 	t.Setenv("FEEDS_KEY", "aHVzaA==")
 	t.Setenv("API_KEY", "hush-hush")
+	t.Setenv("SMTP_PASSWORD", "hush-hush")
+	t.Setenv("SLACK_URL", "https://hooks.slack.com/services/hush")
 	t.Setenv("ORRERY_OPS_TOKEN", "0123456789abcdef")
 	t.Setenv("ORRERY_BUILDS_TOKEN", "0123456789fedcba")
 	t.Setenv("ORRERY_METRICS_TOKEN", "fedcba9876543210")

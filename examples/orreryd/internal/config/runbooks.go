@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,7 +14,6 @@ import (
 	"github.com/orrery-go/orrery/examples/orreryd/internal/workspace"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/confine"
-	"github.com/orrery-go/orrery/shell/notify"
 	"github.com/orrery-go/orrery/shell/runbook"
 	"github.com/orrery-go/orrery/shell/session"
 )
@@ -55,24 +52,6 @@ type gitConfig struct {
 	LockWaitSeconds float64 `toml:"lock_wait_seconds"`
 }
 
-// notifyConfig says how people are told.
-type notifyConfig struct {
-	Default  string                   `toml:"default,omitempty"`
-	Channels map[string]channelConfig `toml:"channels,omitempty"`
-}
-
-// channelConfig is one [notify.channels.NAME]. Which keys it may have depends on
-// its type.
-type channelConfig struct {
-	Type           string            `toml:"type"` // webhook, command, desktop, log
-	URL            string            `toml:"url,omitempty" for:"webhook"`
-	Headers        map[string]string `toml:"headers,omitempty" for:"webhook"`
-	Command        []string          `toml:"command,omitempty" for:"command"`
-	Dir            string            `toml:"dir,omitempty" for:"command"`
-	Env            map[string]string `toml:"env,omitempty" for:"command"`
-	TimeoutSeconds float64           `toml:"timeout_seconds,omitempty"`
-}
-
 var sessionBackends = []string{"", session.Tmux, session.PTY}
 
 func (c *Config) validateRunbooks() error {
@@ -91,72 +70,8 @@ func (c *Config) validateRunbooks() error {
 	if !slices.Contains(sessionBackends, s.Backend) {
 		errs = append(errs, fmt.Errorf("sessions.backend: %q is unknown: use %q or %q, or leave it out", text.Clip(s.Backend, 40), session.Tmux, session.PTY))
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.Notify.Channels)) {
-		key := "notify.channels." + name
-		if name == "" || len(name) > core.MaxNameBytes {
-			errs = append(errs, fmt.Errorf("notify.channels: the name %q has %d bytes: want 1 to %d", text.Clip(name, 40), len(name), core.MaxNameBytes))
-		}
-		_, err := c.Notify.Channels[name].New(slog.New(slog.DiscardHandler))
-		if !errors.Is(err, notify.ErrNoDesktop) { // the daemon's machine may have the program
-			errs = append(errs, keyed(key, err))
-		}
-	}
-	if d := c.Notify.Default; d != "" {
-		if _, ok := c.Notify.Channels[d]; !ok {
-			errs = append(errs, fmt.Errorf("notify.default: %q is not one of the channels: %s", text.Clip(d, 40), strings.Join(slices.Sorted(maps.Keys(c.Notify.Channels)), ", ")))
-		}
-	}
+	errs = append(errs, c.validateNotify())
 	return errors.Join(errs...)
-}
-
-// Types of [channelConfig].
-const (
-	channelWebhook = "webhook"
-	channelCommand = "command"
-	channelDesktop = "desktop"
-	ChannelLog     = "log"
-)
-
-var channelTypes = []string{channelWebhook, channelCommand, channelDesktop, ChannelLog}
-
-// channelKeys are the keys that set the options of channels that their own check
-// may refuse.
-var channelKeys = strings.NewReplacer("URL: ", "url: ", "Headers: ", "headers: ", "Argv: ", "command: ", "Dir: ", "dir: ", "Env: ", "env: ", "Timeout: ", "timeout_seconds: ")
-
-// New makes the channel.
-func (c channelConfig) New(log *slog.Logger) (notify.Channel, error) {
-	if c.TimeoutSeconds != 0 {
-		if err := checkSeconds("timeout_seconds", c.TimeoutSeconds, 0.001); err != nil {
-			return nil, err
-		}
-	}
-	if !slices.Contains(channelTypes, c.Type) {
-		return nil, fmt.Errorf("type: %q is unknown: use %q, %q, %q or %q", text.Clip(c.Type, 40), channelWebhook, channelCommand, channelDesktop, ChannelLog)
-	}
-	if foreign := foreignKeys(c, "", "channel", c.Type); len(foreign) > 0 {
-		return nil, foreign[0]
-	}
-	switch c.Type {
-	case channelWebhook:
-		return orNil(notify.NewWebhook(notify.WebhookOptions{URL: c.URL, Headers: c.Headers, Timeout: Seconds(c.TimeoutSeconds)}))
-	case channelCommand:
-		return orNil(notify.NewCommand(notify.CommandOptions{Argv: c.Command, Dir: c.Dir, Env: c.Env, Timeout: Seconds(c.TimeoutSeconds)}))
-	case channelDesktop:
-		return orNil(notify.NewDesktop())
-	default:
-		return notify.NewLog(log), nil
-	}
-}
-
-// orNil keeps a nil pointer from becoming a channel that is not nil.
-func orNil[C notify.Channel](c C, err error) (notify.Channel, error) {
-	if errors.Is(err, notify.ErrNoDesktop) {
-		return nil, err
-	}
-	if err != nil {
-		return nil, errors.New(channelKeys.Replace(err.Error()))
-	}
-	return c, nil
 }
 
 // WorkspaceRoots gives the folders of all tenants, or one for all; none without a workspace.

@@ -21,6 +21,8 @@ import (
 	"github.com/orrery-go/orrery/shell/audit"
 	"github.com/orrery-go/orrery/shell/constraints"
 	"github.com/orrery-go/orrery/shell/jobs"
+	"github.com/orrery-go/orrery/shell/notify"
+	"github.com/orrery-go/orrery/shell/notify/relay"
 	"github.com/orrery-go/orrery/shell/session"
 	"github.com/orrery-go/orrery/store/bolt"
 )
@@ -38,6 +40,8 @@ type daemon struct {
 	jobs     *jobs.Service
 	engine   *shell.Engine
 	audit    *audit.Log // nil: none
+	notify   *notify.Interpreter
+	relay    *relay.Relay
 	api      endpoint
 	page     endpoint // of the page, if it has an address of its own
 	reloads  *reloads
@@ -175,14 +179,17 @@ func redo(c *config.Config) bolt.Redo {
 func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var wg sync.WaitGroup
-	var engineErr, jobsErr, storeErr error
+	var wg, relayed sync.WaitGroup
+	var engineErr, jobsErr, storeErr, relayErr error
 	served := make([]error, len(d.endpoints()))
 	engineDone := make(chan struct{})
+	relayed.Add(1)
+	engineCtx, stopEngine := stopRelayFirst(ctx, &relayed)
+	defer stopEngine()
 	wg.Go(func() {
 		defer close(engineDone)
 		defer cancel() // an engine that ends takes the rest with it
-		engineErr = d.engine.Run(ctx)
+		engineErr = d.engine.Run(engineCtx)
 	})
 	wg.Go(func() {
 		defer cancel()
@@ -197,10 +204,18 @@ func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
 	})
 	startErr := d.awaitEngine(ctx)
 	if startErr == nil {
+		wg.Go(func() {
+			defer cancel()
+			defer relayed.Done()
+			relayErr = d.runRelay(ctx)
+		})
 		if err := d.sweepSessions(ctx); err != nil {
 			d.log.Warn("could not end the sessions that no task wants: they may go on", "error", err)
 		}
 		d.warnOfJobs(ctx)
+		if d.c.Apply.Dir != "" {
+			d.reloads.first(ctx, "set", d.applySet)
+		}
 		for i, e := range d.endpoints() {
 			wg.Go(func() {
 				defer cancel()
@@ -210,6 +225,7 @@ func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
 		ready()
 		wg.Go(func() { d.reloads.run(ctx, d.hangups) })
 	} else {
+		relayed.Done()
 		cancel()
 	}
 	<-ctx.Done()
@@ -225,7 +241,7 @@ func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
 	if engineErr == nil && !errors.Is(startErr, context.Canceled) && !errors.Is(startErr, shell.ErrStopped) {
 		engineErr = startErr // the other errors mean a stop before the start
 	}
-	return errors.Join(storeErr, engineErr, jobsErr, errors.Join(served...), err)
+	return errors.Join(storeErr, engineErr, jobsErr, relayErr, errors.Join(served...), err)
 }
 
 // watchStore waits until the store has failed for good, or ctx has ended. What a disk that

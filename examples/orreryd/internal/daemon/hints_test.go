@@ -65,3 +65,36 @@ func TestTheNoticeOfAnApprovalSaysOfWhatAndHowItIsAnswered(t *testing.T) {
 	assert.Equal(t, effects.Notify{Title: "T", Message: "ship it?"}, got[1], "what a phase notifies of is as it was")
 	assert.Equal(t, how, got[2].Message)
 }
+
+func TestAnEventIsToldWithTheCommandsThatShowAndAct(t *testing.T) {
+	id := uuid.MustParse("00000000-0000-4000-8000-000000000001")
+	h := hints{program: "orreryd", server: func() string { return config.DefaultServer }}
+	of := func(kind effects.EventKind, s core.State) (out []string) {
+		for _, hint := range h.ofEvent(effects.Event{Kind: kind}, s) {
+			out = append(out, hint.Does+": "+hint.Line)
+		}
+		return out
+	}
+	failed := core.Action{ActionSpec: core.ActionSpec{ID: id}, Status: core.Status{Type: core.StatusFailed}}
+	assert.Equal(t, []string{"show it: orreryd actions show " + id.String(), "try it again: orreryd actions retry " + id.String()}, of(effects.Custom("action", "failed"), failed))
+	failed.Status.Type = core.StatusCompleted
+	assert.Len(t, of(effects.Custom("action", "completed"), failed), 1)
+
+	p := core.Pipeline{PipelineSpec: core.PipelineSpec{ID: id}, Phase: core.Phase{Type: core.PhaseRunning, Name: "it's sure"}, Waiting: core.Waiting{For: core.WaitApproval}}
+	assert.Equal(t, []string{
+		"show it: orreryd pipeline show " + id.String(),
+		"approve: orreryd pipeline approve " + id.String() + ` 'it'\''s sure'`, "reject: orreryd pipeline reject " + id.String() + ` 'it'\''s sure'`,
+	}, of(effects.KindPipelinePhase, p))
+	p.Phase.Name = "--server=http://evil.test"
+	assert.Equal(t, "approve: orreryd pipeline approve -- "+id.String()+" --server=http://evil.test", of(effects.KindPipelinePhase, p)[1], "a phase is no flag")
+	p.Waiting, p.Phase = core.Waiting{}, core.Phase{Type: core.PhaseFailure, Name: "x", Recoverable: true}
+	assert.Equal(t, "go on at the phase that failed: orreryd pipeline retry "+id.String(), of(effects.KindPipelineFailed, p)[1])
+	p.Phase.Recoverable = false
+	assert.Len(t, of(effects.KindPipelineFailed, p), 1)
+
+	var q core.Queue
+	q.Name, q.Namespace, q.Tenant = "mail", "shop", "eu"
+	assert.Equal(t, "try again what it has given up: orreryd queue redrive mail --namespace=shop --tenant=eu", of(effects.KindQueueDead, q)[1])
+	assert.Len(t, of(effects.KindTaskStuck, core.Task{TaskSpec: core.TaskSpec{ID: id}}), 2)
+	assert.Empty(t, of(effects.KindEscalate, nil))
+}

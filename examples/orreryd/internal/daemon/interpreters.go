@@ -14,27 +14,14 @@ import (
 	"github.com/orrery-go/orrery/examples/orreryd/internal/workspace"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/git"
-	"github.com/orrery-go/orrery/shell/notify"
 	"github.com/orrery-go/orrery/shell/session"
 )
 
 // interpreters make what carries out the effects of runbooks.
 func (d *daemon) interpreters() (map[string]shell.Interpreter, error) {
-	channels := map[string]notify.Channel{}
-	for name, c := range d.c.Notify.Channels {
-		ch, err := c.New(d.log)
-		if err != nil {
-			return nil, fmt.Errorf("notify.channels.%s: %w", name, err)
-		}
-		channels[name] = ch
-	}
-	byDefault := d.c.Notify.Default
-	if len(channels) == 0 { // notifications go to the log
-		channels[config.ChannelLog], byDefault = notify.NewLog(d.log), config.ChannelLog
-	}
-	n, err := notify.New(notify.Options{Channels: channels, Default: byDefault})
+	n, err := d.notifications()
 	if err != nil {
-		return nil, fmt.Errorf("notify: %w", err)
+		return nil, err
 	}
 	out := map[string]shell.Interpreter{effects.LaneNotify: approvals{n, d.hints}}
 	if d.c.Workspace == "" {

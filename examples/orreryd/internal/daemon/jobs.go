@@ -12,7 +12,6 @@ import (
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/constraints"
 	"github.com/orrery-go/orrery/shell/jobs"
-	"github.com/orrery-go/orrery/shell/notify"
 )
 
 // runJobs makes what carries out the runs of jobs, and enters it into the options of
@@ -26,13 +25,9 @@ func (d *daemon) runJobs(engine *shell.Options) error {
 	if err != nil {
 		return err
 	}
-	tell, _ := engine.Interpreters[effects.LaneNotify].(*notify.Interpreter)
 	d.checker, err = constraints.New(constraints.Options{
 		Tools: d.hookTools(), Concurrency: d.hookSlots(engine), MaxShare: engine.Limits.MaxLaneShare, Client: client, Secrets: keys,
-		Notify: func(ctx context.Context, n effects.Notify) error {
-			_, err := tell.Carry(ctx, effects.Ref{}, n)
-			return err
-		},
+		Notify: d.notify.Say,
 		Logger: d.log,
 	})
 	if err != nil {

@@ -41,7 +41,7 @@ func TestWhatCannotBeReloadedIsToldAndTheRestIsReloadedAllTheSame(t *testing.T) 
 			defer close(done)
 			r.run(ctx, told)
 		}()
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		bad = errors.New("half a file")
 		told <- struct{}{}
 		synctest.Wait()
@@ -56,7 +56,7 @@ func TestWhatCannotBeReloadedIsToldAndTheRestIsReloadedAllTheSame(t *testing.T) 
 		}, scraped(t, r))
 
 		bad = nil
-		time.Sleep(time.Hour)
+		<-time.After(time.Hour)
 		told <- struct{}{}
 		synctest.Wait()
 		got := scraped(t, r)

@@ -65,44 +65,56 @@ func elapsed(hour string) bool { return strings.ContainsAny(hour, "*/") }
 // To cron a line whose minute or hour begins with a star is one that fires whenever the clocks show its
 // times. Of the others it runs each time that is skipped when the gap ends, and none a second time (cron(8)).
 func (t *times) atClockChanges(spec schedule.Spec, changes []clockChange) (different string) {
-	const minute = 60
-	anyTime := t.star[cronMinute] || t.star[cronHour]
-	touched := slices.ContainsFunc(changes, func(c clockChange) bool {
-		first, end := c.span()
-		return readings(spec, first, end) > 0
-	})
-	switch hour := t.fields[cronHour]; {
-	case !touched:
+	switch hour := &t.fields[cronHour]; {
+	case !touched(spec, changes):
 		return ""
-	case anyTime && !elapsed(hour):
-		if stepped, ok := asElapsed(hour); ok {
-			t.fields[cronHour] = stepped
-			return ""
-		}
-		for _, c := range changes {
-			first, end := c.span()
-			if n := readings(spec, first, end); n > 0 && (!c.skips() || readings(spec, end, end+minute) == 0) {
-				if c.skips() {
-					return fmt.Sprintf("where the clocks skip %s cron leaves its times out; here it fires once then, at %s", span(first, end), clock(end))
-				}
-				return fmt.Sprintf("where the clocks show %s twice cron runs it at each; here it fires the first time alone", span(first, end))
-			}
-		}
-	case !anyTime:
-		if elapsed(hour) {
-			t.fields[cronHour] = listed(hour)
-		}
-		for _, c := range changes {
-			first, end := c.span()
-			if !c.skips() {
-				continue
-			}
-			if n := readings(spec, first, end+minute); n > 1 {
-				return fmt.Sprintf("where the clocks skip %s cron runs it %d times at %s, once for each time; here it fires once then", span(first, end), n, clock(end))
-			}
+	case t.star[cronMinute] || t.star[cronHour]:
+		return asShown(hour, spec, changes, "cron")
+	case elapsed(*hour):
+		*hour = listed(*hour)
+	}
+	for _, c := range changes {
+		first, end := c.span()
+		if n := readings(spec, first, end+minute); c.skips() && n > 1 {
+			return fmt.Sprintf("where the clocks skip %s cron runs it %d times at %s, once for each time; here it fires once then", span(first, end), n, clock(end))
 		}
 	}
 	return ""
+}
+
+// minute is one of a reading.
+const minute = 60
+
+// touched reports whether a change of the clocks skips or repeats any reading of an expression.
+func touched(spec schedule.Spec, changes []clockChange) bool {
+	return slices.ContainsFunc(changes, func(c clockChange) bool {
+		first, end := c.span()
+		return readings(spec, first, end) > 0
+	})
+}
+
+// asShown makes an hour field so that its times fire whenever the clocks show them, as those of another program do. Where that
+// cannot be written, the answer says what is different.
+func asShown(hour *string, spec schedule.Spec, changes []clockChange, program string) (different string) {
+	if elapsed(*hour) || !touched(spec, changes) {
+		return ""
+	}
+	if stepped, ok := asElapsed(*hour); ok {
+		*hour = stepped
+		return ""
+	}
+	var list []string
+	for _, c := range changes {
+		first, end := c.span()
+		text := fmt.Sprintf("where the clocks show %s twice %s runs it at each; here it fires the first time alone", span(first, end), program)
+		if c.skips() {
+			text = fmt.Sprintf("where the clocks skip %s %s leaves its times out; here it fires once then, at %s", span(first, end), program, clock(end))
+		}
+		if readings(spec, first, end) > 0 && (!c.skips() || readings(spec, end, end+minute) == 0) && !slices.Contains(list, text) {
+			list = append(list, text)
+		}
+	}
+	return strings.Join(list, "; ")
 }
 
 // asElapsed writes a range of an hour field with a step of 1, if it has one: that fires whenever the clocks show its times.

@@ -2,6 +2,7 @@ package importing_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/importing"
+	"github.com/orrery-go/orrery/shell/command"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -127,10 +129,10 @@ type recurringAction struct {
 	Command     []string `toml:"command"`
 	Tool        string   `toml:"tool"`
 	Input       *struct {
-		Argv  []string          `toml:"argv"`
-		Dir   string            `toml:"dir"`
-		Stdin string            `toml:"stdin"`
-		Env   map[string]string `toml:"env"`
+		Argv  []string          `toml:"argv" json:"argv"`
+		Dir   string            `toml:"dir" json:"dir,omitempty"`
+		Stdin string            `toml:"stdin" json:"stdin,omitempty"`
+		Env   map[string]string `toml:"env" json:"env,omitempty"`
 	} `toml:"input"`
 }
 
@@ -143,6 +145,8 @@ func readRecurring(t *testing.T, text []byte) map[string]recurringAction {
 
 func TestWhatIsWrittenIsReadBack(t *testing.T) {
 	made := 0
+	tool, err := command.New(command.Options{})
+	require.NoError(t, err)
 	for _, c := range crontabCases(t) {
 		r, err := importing.Crontab([]importing.Source{c.source}, c.options)
 		if strings.HasPrefix(c.source.Name, "broken") {
@@ -157,6 +161,12 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 				n++
 				assert.True(t, core.IsGivenName(name), name)
 				assert.NotEqual(t, len(a.Command) > 0, a.Tool != "" && a.Input != nil, "%s: %s: a command or a tool with its input", c.source.Name, name)
+				input, err := json.Marshal(map[string]any{"argv": a.Command})
+				if a.Input != nil {
+					input, err = json.Marshal(a.Input)
+				}
+				require.NoError(t, err)
+				require.NoError(t, tool.ValidateInput(input), "%s: %s", c.source.Name, name)
 			}
 		}
 		assert.Equal(t, r.Made, n, c.source.Name)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"unicode"
 
 	"github.com/pelletier/go-toml/v2"
 )
@@ -67,7 +68,7 @@ func encode(b *bytes.Buffer, v any) error {
 // comment is a text as it may stand behind a "#" of TOML.
 func comment(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' && r != '\t' || r == 0x7f {
+		if r != '\t' && !unicode.IsPrint(r) {
 			return '?'
 		}
 		return r

@@ -14,123 +14,168 @@ type simple struct {
 
 // simples takes a command line apart, roughly: enough to say what it runs. Expansions stay as they are.
 func simples(line string) []simple {
-	var all []simple
-	var cmd simple
-	var word strings.Builder
-	inWord, quoted, skip := false, false, false
-	endWord := func() {
-		w := word.String()
-		switch {
-		case !inWord:
+	l := &lexer{in: []rune(line)}
+	for l.i < len(l.in) {
+		l.next()
+	}
+	l.endCommand("")
+	return l.all
+}
+
+// A lexer reads a command line.
+type lexer struct {
+	in     []rune
+	i      int // the next to read
+	all    []simple
+	cmd    simple
+	word   strings.Builder
+	inWord bool // also an empty word is one, if it is quoted
+	quoted bool // a part of the word is: it is no word of the shell itself
+	target bool // the next word is the file of a redirection
+}
+
+// read-only: words of the shell itself, before which a command begins.
+var shellWords = []string{"{", "}", "!", "if", "then", "else", "elif", "fi", "while", "until", "do", "done", "for"}
+
+// take gives the next character, and goes on; 0 at the end.
+func (l *lexer) take() rune {
+	c := l.peek()
+	l.i++
+	return c
+}
+
+// peek gives the next character.
+func (l *lexer) peek() rune {
+	if l.i < len(l.in) {
+		return l.in[l.i]
+	}
+	return 0
+}
+
+func (l *lexer) add(c rune) {
+	l.word.WriteRune(c)
+	l.inWord = true
+}
+
+// next reads a character, and what belongs to it.
+func (l *lexer) next() {
+	switch c := l.take(); c {
+	case '\\':
+		if l.i < len(l.in) {
+			l.add(l.take())
+			l.quoted = true
+		}
+	case '\'', '"':
+		l.quotation(c)
+	case '`':
+		l.add(c)
+		for l.i < len(l.in) && l.peek() != c {
+			l.add(l.take())
+		}
+		l.add(l.take())
+	case '#':
+		if l.inWord {
+			l.add(c)
+		} else {
+			l.i = len(l.in) // a comment
+		}
+	case ' ', '\t':
+		l.endWord()
+	case '>', '<':
+		l.redirection()
+	case '&', '|':
+		l.operator(c)
+	case '(':
+		if strings.HasSuffix(l.word.String(), "$") {
+			l.substitution()
+		} else {
+			l.endCommand("(")
+		}
+	case ';', ')', '\n':
+		l.endCommand(string(c))
+	default:
+		l.add(c)
+	}
+}
+
+// quotation reads what stands in quotes, the first of which was read.
+func (l *lexer) quotation(quote rune) {
+	l.inWord, l.quoted = true, true
+	for l.i < len(l.in) {
+		c := l.take()
+		if c == quote {
 			return
-		case skip: // the file of a redirection
-			skip = false
-		case len(cmd.words) == 0 && !quoted && isAssignment(w):
-		case !quoted && slices.Contains([]string{"{", "}", "!", "if", "then", "else", "elif", "fi", "while", "until", "do", "done", "for"}, w):
-			if len(cmd.words) > 0 {
-				cmd.words = append(cmd.words, w)
-			}
-		default:
-			cmd.words = append(cmd.words, w)
 		}
-		word.Reset()
-		inWord, quoted = false, false
-	}
-	endCommand := func(op string) {
-		endWord()
-		if cmd.end = op; len(cmd.words) > 0 || op == "&" || cmd.both {
-			all = append(all, cmd)
+		if quote == '"' && c == '\\' && l.i < len(l.in) {
+			c = l.take()
 		}
-		cmd, skip = simple{}, false
+		l.add(c)
 	}
-	r := []rune(line)
-	at := func(i int) rune {
-		if i < len(r) {
-			return r[i]
-		}
-		return 0
-	}
-	for i := 0; i < len(r); i++ {
-		switch c := r[i]; c {
-		case '\\':
-			if i++; i < len(r) {
-				word.WriteRune(r[i])
-				inWord, quoted = true, true
-			}
-		case '\'', '"':
-			inWord, quoted = true, true
-			for i++; i < len(r) && r[i] != c; i++ {
-				if c == '"' && r[i] == '\\' && i+1 < len(r) {
-					i++
-				}
-				word.WriteRune(r[i])
-			}
-		case '#':
-			if inWord {
-				word.WriteRune(c)
-				continue
-			}
-			i = len(r)
-		case ' ', '\t':
-			endWord()
-		case '>', '<':
-			if strings.Trim(word.String(), "0123456789") == "" { // the number of a file
-				word.Reset()
-				inWord = false
-			}
-			endWord()
-			for strings.ContainsRune("<>&|", at(i+1)) && i+1 < len(r) {
-				i++
-			}
-			skip = true
-		case '&':
-			switch at(i + 1) {
-			case '&':
-				i++
-				endCommand("&&")
-			case '>': // &>file
-				endWord()
-				cmd.both = true
-			default:
-				endCommand("&")
-			}
-		case '|':
-			if at(i+1) == '|' {
-				i++
-				endCommand("||")
-				continue
-			}
-			endCommand("|")
-		case ';', '(', ')', '\n':
-			if c == '(' && strings.HasSuffix(word.String(), "$") { // $(…): its text is part of the word
-				depth := 0
-				for ; i < len(r); i++ {
-					word.WriteRune(r[i])
-					if r[i] == '(' {
-						depth++
-					} else if r[i] == ')' {
-						if depth--; depth == 0 {
-							break
-						}
-					}
-				}
-				continue
-			}
-			endCommand(string(c))
-		case '`':
-			word.WriteRune(c)
-			for i++; i < len(r) && r[i] != c; i++ {
-				word.WriteRune(r[i])
-			}
-			word.WriteRune(c)
-			inWord = true
-		default:
-			word.WriteRune(c)
-			inWord = true
+}
+
+// substitution reads $(…), up to its end, as a part of the word.
+func (l *lexer) substitution() {
+	l.add('(')
+	for depth := 1; depth > 0 && l.i < len(l.in); {
+		c := l.take()
+		l.add(c)
+		switch c {
+		case '(':
+			depth++
+		case ')':
+			depth--
 		}
 	}
-	endCommand("")
-	return all
+}
+
+// redirection reads an operator such as >>, <&, >|; a number right before it is that of a file.
+func (l *lexer) redirection() {
+	if strings.Trim(l.word.String(), "0123456789") == "" {
+		l.word.Reset()
+		l.inWord = false
+	}
+	l.endWord()
+	for l.i < len(l.in) && strings.ContainsRune("<>&|", l.peek()) {
+		l.i++
+	}
+	l.target = true
+}
+
+// operator reads &, &&, &>, | or ||.
+func (l *lexer) operator(c rune) {
+	switch {
+	case l.peek() == c:
+		l.i++
+		l.endCommand(string(c) + string(c))
+	case c == '&' && l.peek() == '>': // a redirection of both
+		l.endWord()
+		l.cmd.both = true
+	default:
+		l.endCommand(string(c))
+	}
+}
+
+func (l *lexer) endWord() {
+	w := l.word.String()
+	switch {
+	case !l.inWord:
+		return
+	case l.target:
+		l.target = false
+	case len(l.cmd.words) == 0 && !l.quoted && (isAssignment(w) || slices.Contains(shellWords, w)):
+	default:
+		l.cmd.words = append(l.cmd.words, w)
+	}
+	l.word.Reset()
+	l.inWord, l.quoted = false, false
+}
+
+func (l *lexer) endCommand(operator string) {
+	l.endWord()
+	if l.cmd.end = operator; len(l.cmd.words) > 0 || operator == "&" || l.cmd.both {
+		l.all = append(l.all, l.cmd)
+	}
+	l.cmd, l.target = simple{}, false
 }
 
 // isAssignment reports whether a word sets a variable for the command that follows it.

@@ -9,8 +9,16 @@ import (
 	"github.com/orrery-go/orrery/core/schedule"
 )
 
-// String gives the module's version, "devel" in a working copy.
+// stamped is set by a build that knows its version better than Go does, as of an archive without its history:
+// -ldflags "-X=github.com/orrery-go/orrery/examples/orreryd/internal/version.stamped=v1.2.3".
+var stamped string
+
+// String gives the version that the build was stamped with, or else that of the module, which Go reads from the
+// history of a checkout; "devel" if there is none.
 func String() string {
+	if stamped != "" {
+		return stamped
+	}
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
 		return info.Main.Version
 	}

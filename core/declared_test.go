@@ -1,0 +1,214 @@
+package core_test
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+)
+
+// declarations are what a set may own: how each is made, changed and ended, and by which name the bus knows it.
+func declarations() []struct {
+	what, name         string
+	to                 effects.Ref
+	part               string
+	make, change, drop core.Event
+	others             []core.Event // what anybody may do with it
+} {
+	spec := recurringNamed(1, "t", "nightly")
+	described, off := "another one", false
+	job := core.JobSpec{ID: "report", Namespace: "n", Tenant: "t", Name: "report", Schedule: "0 9 * * *", PodSpec: []byte(`{"containers":[{"name":"c","image":"i"}]}`)}
+	job2 := job
+	job2.Schedule = "0 10 * * *"
+	worker := core.WorkerSpec{Namespace: "n", Tenant: "t", Name: "w", Queue: "q", Do: core.WorkerDo{Run: &core.ToolRun{Tool: "http", Input: []byte(`{}`)}}}
+	worker2 := worker
+	worker2.Concurrency = 2
+	subscriber := core.Subscription{Name: "s", Match: core.EventMatch{Category: "action"}, Do: core.Reaction{WakeWorker: &core.MachineName{Namespace: "n", Tenant: "t", Name: "w"}}}
+	subscriber2 := subscriber
+	subscriber2.Match.Action = "failed"
+	return []struct {
+		what, name         string
+		to                 effects.Ref
+		part               string
+		make, change, drop core.Event
+		others             []core.Event
+	}{
+		{
+			"a recurring action", "nightly", effects.Ref{Kind: core.KindRecurring, ID: id(1)}, "",
+			core.RecurringCreate{Spec: spec}, core.RecurringUpdate{Patch: core.RecurringPatch{Description: &described}}, core.RecurringDelete{},
+			[]core.Event{core.RecurringPause{}, core.RecurringResume{}, core.RecurringTrigger{}, core.RecurringSkipNext{}, core.RecurringUpdate{Patch: core.RecurringPatch{Enabled: &off}}},
+		},
+		{"a job", "report", core.JobRef("n", "t", "report"), "", core.JobApply{Spec: job}, core.JobApply{Spec: job2}, core.JobDelete{}, []core.Event{core.JobPause{By: "me"}, core.JobResume{}}},
+		{
+			"a queue", "q", core.QueueRef("n", "t", "q"), "", core.QueueCreate{Namespace: "n", Tenant: "t", Name: "q"},
+			core.QueueConfigure{Config: core.QueueConfig{Concurrency: 3}}, core.QueueDelete{}, []core.Event{core.QueuePause{}, core.QueueResume{}},
+		},
+		{"a worker", "w", core.WorkerRef("n", "t", "w"), "", core.WorkerConfigure{Spec: worker}, core.WorkerConfigure{Spec: worker2}, core.WorkerDelete{}, []core.Event{core.WorkerPause{}, core.WorkerResume{}}},
+		{
+			"a calendar", "c", core.CalendarRef("n", "t", "c"), "", core.CalendarCreate{Spec: core.CalendarSpec{Namespace: "n", Tenant: "t", Name: "c"}},
+			core.CalendarUpdate{Patch: core.CalendarPatch{Description: &described}}, core.CalendarDelete{}, nil,
+		},
+		{
+			"a semaphore", "s", core.SemaphoreRef("n", "t", "s"), "", core.SemaphoreConfigure{Namespace: "n", Tenant: "t", Name: "s", Slots: 2},
+			core.SemaphoreConfigure{Namespace: "n", Tenant: "t", Name: "s", Slots: 3}, core.SemaphoreConfigure{Namespace: "n", Tenant: "t", Name: "s"}, nil,
+		},
+		{"a subscriber", "s", core.BusRef(), "s", core.BusSubscribe{Subscriber: subscriber}, core.BusSubscribe{Subscriber: subscriber2}, core.BusUnsubscribe{Name: "s"}, nil},
+	}
+}
+
+func TestWhatASetDeclaresIsChangedByThatSetAlone(t *testing.T) {
+	ours, theirs, taking := &core.Declaration{Set: "ours", File: "all.toml"}, &core.Declaration{Set: "theirs", File: "x.toml"}, &core.Declaration{Set: "theirs", File: "x.toml", TakeOver: true}
+	byHand := &core.Declaration{TakeOver: true}
+	for _, d := range declarations() {
+		t.Run(d.what, func(t *testing.T) {
+			w, seq := world{}, uint64(0)
+			apply := func(e core.Event, by *core.Declaration) *effects.Refused {
+				seq++
+				batch := core.NewBatch(w, core.Clock{Now: start}, seq)
+				res, err := batch.Apply(core.Input{To: d.to, Event: e, BySet: by})
+				require.NoError(t, err)
+				if res.Refused != nil {
+					assert.Empty(t, batch.Changes(), "what is refused leaves nothing")
+				}
+				w.store(batch)
+				return res.Refused
+			}
+			owner := func() string {
+				s, err := w.Load(core.DeclaredRef(d.to, d.part))
+				require.NoError(t, err)
+				own, _ := s.(core.Declared)
+				if own.Set != "" {
+					assert.Equal(t, d.to, own.Of())
+					assert.Equal(t, d.name, own.Name)
+				}
+				return own.Set
+			}
+			taken := func(e core.Event, by *core.Declaration, then string) {
+				t.Helper()
+				assert.Nil(t, apply(e, by), "%s", e.EventType())
+				assert.Equal(t, then, owner())
+			}
+			refused := func(e core.Event, by *core.Declaration, reason string) {
+				t.Helper()
+				r := apply(e, by)
+				require.NotNil(t, r, "%s", e.EventType())
+				assert.Equal(t, effects.CodeConflict, r.Code)
+				assert.Equal(t, reason, r.Reason)
+			}
+			taken(d.make, nil, "")
+			taken(d.change, ours, "ours") // nobody's before
+			taken(d.change, ours, "ours")
+			refused(d.change, nil, `the set "ours" declares it, in all.toml: change it there and apply the set, or take it over`)
+			refused(d.drop, nil, `the set "ours" declares it, in all.toml: change it there and apply the set, or take it over`)
+			refused(d.change, theirs, `the set "ours" declares it, in all.toml: take it out there, or let "theirs" take it over`)
+			refused(d.drop, theirs, `the set "ours" declares it, in all.toml: take it out there, or let "theirs" take it over`)
+			for _, e := range d.others {
+				assert.Nil(t, apply(e, nil), "anybody may %s", e.EventType())
+			}
+			taken(d.change, taking, "theirs")
+			refused(d.change, ours, `the set "theirs" declares it, in x.toml: take it out there, or let "ours" take it over`)
+			taken(d.change, byHand, "")
+			taken(d.change, nil, "")
+			taken(d.change, ours, "ours")
+			taken(d.drop, ours, "")
+			taken(d.make, ours, "ours")
+			if d.part == "" { // its record is set aside
+				delete(w, d.to)
+				taken(d.make, nil, "")
+			}
+		})
+	}
+}
+
+func TestAFileThatIsRenamedIsNotedAndSinceStays(t *testing.T) {
+	w := world{}
+	for n, file := range []string{"a.toml", "b.toml"} {
+		batch := core.NewBatch(w, core.Clock{Now: start + core.Time(n)}, uint64(n+1))
+		var e core.Event = core.RecurringCreate{Spec: recurringNamed(1, "t", "nightly")}
+		if n > 0 {
+			e = core.RecurringUpdate{Patch: core.PatchTo(recurringNamed(1, "t", "nightly"))}
+		}
+		res, err := batch.Apply(core.Input{To: effects.Ref{Kind: core.KindRecurring, ID: id(1)}, Event: e, BySet: &core.Declaration{Set: "ours", File: file}})
+		require.NoError(t, err)
+		require.Nil(t, res.Refused)
+		w.store(batch)
+	}
+	s, err := w.Load(core.DeclaredRef(effects.Ref{Kind: core.KindRecurring, ID: id(1)}, ""))
+	require.NoError(t, err)
+	own := s.(core.Declared)
+	assert.Equal(t, "b.toml", own.File)
+	assert.Equal(t, "nightly", own.Name)
+	assert.Equal(t, core.Time(start), own.Since)
+	assert.Equal(t, core.Scope{Namespace: "n", Tenant: "t"}, core.Scope{Namespace: own.Namespace, Tenant: own.Tenant})
+	assert.Contains(t, own.Terms(), effects.Term{Name: core.SetTerm("ours"), At: start})
+}
+
+func TestADeclarationIsCheckedBeforeTheJournal(t *testing.T) {
+	for _, row := range []struct {
+		by   core.Declaration
+		want string
+	}{
+		{core.Declaration{Set: "ours", File: "a b/c.toml"}, ""},
+		{core.Declaration{TakeOver: true}, ""},
+		{core.Declaration{File: "a.toml"}, "by_set.set: must not be empty where a file is named"},
+		{core.Declaration{Set: "a b"}, `by_set.set: "a b" has ' ' at byte 1`},
+		{core.Declaration{Set: "a", File: "\x00"}, "by_set.file"},
+	} {
+		_, err := core.Given(core.Input{Event: core.RecurringDelete{}, BySet: &row.by})
+		if row.want == "" {
+			assert.NoError(t, err)
+			continue
+		}
+		assert.ErrorContains(t, err, row.want)
+	}
+}
+
+// A patch to a definition gives it whatever the definition was: no field is left out.
+func TestPatchToHasEachFieldThatCanBeChanged(t *testing.T) {
+	full := reflect.ValueOf(core.PatchTo(core.RecurringSpec{CronExpr: "0 9 * * *"}))
+	var walk func(v reflect.Value)
+	walk = func(v reflect.Value) {
+		for i := range v.NumField() {
+			f := v.Type().Field(i)
+			if f.Anonymous {
+				walk(v.Field(i))
+				continue
+			}
+			assert.False(t, v.Field(i).IsZero(), "%s is left as it was", f.Name)
+		}
+	}
+	walk(full)
+}
+
+func TestADisabledOneSaysWhetherItsDefinitionOrAHandDisabledIt(t *testing.T) {
+	spec := recurringNamed(1, "t", "nightly")
+	off, on := false, true
+	disabled := spec
+	disabled.Enabled = false
+	for _, row := range []struct {
+		what           string
+		events         []core.RecurringEvent
+		hand, declared bool
+	}{
+		{"enabled", []core.RecurringEvent{core.RecurringCreate{Spec: spec}}, false, false},
+		{"created disabled", []core.RecurringEvent{core.RecurringCreate{Spec: disabled}}, false, true},
+		{"disabled by an update", []core.RecurringEvent{core.RecurringCreate{Spec: spec}, core.RecurringUpdate{Patch: core.RecurringPatch{Enabled: &off}}}, false, true},
+		{"paused", []core.RecurringEvent{core.RecurringCreate{Spec: spec}, core.RecurringPause{By: "me"}}, true, false},
+		{"paused up to a time", []core.RecurringEvent{core.RecurringCreate{Spec: spec}, core.RecurringPause{Until: start + 1000}}, true, false},
+		{"paused although it was disabled", []core.RecurringEvent{core.RecurringCreate{Spec: disabled}, core.RecurringPause{Reason: "the database moves"}}, true, false},
+		{"enabled again", []core.RecurringEvent{core.RecurringCreate{Spec: spec}, core.RecurringPause{By: "me"}, core.RecurringUpdate{Patch: core.RecurringPatch{Enabled: &on}}}, false, false},
+	} {
+		r := core.RecurringAction{}
+		for _, e := range row.events {
+			var effs []effects.Effect
+			r, effs = r.Apply(e, core.Clock{Now: start})
+			require.Nil(t, refusal(effs), row.what)
+		}
+		assert.Equal(t, row.hand, r.PausedByHand(), row.what)
+		assert.Equal(t, row.declared, r.DisabledByDefinition(), row.what)
+	}
+}

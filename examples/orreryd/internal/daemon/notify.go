@@ -1,0 +1,91 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
+	"github.com/orrery-go/orrery/shell/notify"
+	"github.com/orrery-go/orrery/shell/notify/relay"
+)
+
+// notifications makes the channels, and what carries out the notifications of runbooks.
+func (d *daemon) notifications() (*notify.Interpreter, error) {
+	channels, telling := map[string]notify.Channel{}, map[string]relay.Channel{}
+	for name, c := range d.c.Notify.Channels {
+		ch, err := c.New(d.log)
+		if err != nil {
+			return nil, fmt.Errorf("notify.channels.%s: %w", name, err)
+		}
+		channels[name], telling[name] = ch.Channel, ch
+	}
+	byDefault := d.c.Notify.Default
+	if len(channels) == 0 { // notifications go to the log
+		channels[config.ChannelLog], byDefault = notify.NewLog(d.log), config.ChannelLog
+	}
+	var err error
+	if d.relay, err = relay.New(relay.Options{Channels: telling, Hints: d.hints.ofEvent, Logger: d.log}); err != nil {
+		return nil, fmt.Errorf("notify: %w", err)
+	}
+	if d.notify, err = notify.New(notify.Options{Channels: channels, Default: byDefault, Later: d.relay.Later}); err != nil {
+		return nil, fmt.Errorf("notify: %w", err)
+	}
+	return d.notify, nil
+}
+
+// runRelay has the channels tell events until ctx ends; then the engine may stop, too.
+func (d *daemon) runRelay(ctx context.Context) error {
+	if err := d.relay.Run(ctx, d.engine); err != nil {
+		return fmt.Errorf("notify: %w", err)
+	}
+	return nil
+}
+
+// ofEvent gives the commands that show what an event is about, and act on it.
+func (h hints) ofEvent(ev effects.Event, s core.State) []notify.Hint {
+	var out []notify.Hint
+	add := func(does, line string) {
+		if line != "" {
+			out = append(out, notify.Hint{Does: does, Line: line})
+		}
+	}
+	if s == nil {
+		return nil
+	}
+	add("show it", h.show(s))
+	switch s := s.(type) {
+	case core.Action:
+		if s.Status.Type == core.StatusFailed {
+			add("try it again", h.byID("actions retry", s))
+		}
+	case core.Pipeline:
+		if s.AwaitsApproval() {
+			add("approve", h.approve(s))
+			add("reject", h.reject(s))
+		}
+		if s.Phase.Type == core.PhaseFailure && s.Phase.Recoverable {
+			add("go on at the phase that failed", h.byID("pipeline retry", s))
+		}
+	case core.Task:
+		add("see what its session shows", h.byID("task screen", s))
+	case core.Queue:
+		if ev.Kind == effects.KindQueueDead {
+			add("try again what it has given up", h.scoped("queue redrive", s.Name, s.Namespace, s.Tenant))
+		}
+	}
+	return out
+}
+
+// stopRelayFirst runs the engine for longer than the relay, which gives back what it has in
+// hand: the engine is stopped once ctx has ended and the relay has returned.
+func stopRelayFirst(ctx context.Context, relayed *sync.WaitGroup) (engineCtx context.Context, stop context.CancelFunc) {
+	engineCtx, stop = context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() {
+		relayed.Wait()
+		stop()
+	})
+	return engineCtx, stop
+}

@@ -1,0 +1,411 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/core/schedule"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
+	"github.com/orrery-go/orrery/shell/internal/plainjson"
+)
+
+// A set of files may declare anything of the tenants that its token is for. A token that is bound to tools applies
+// none: what a set takes over or removes may be for other tools.
+
+func (s *Server) setRoutes() []route {
+	return []route{
+		{"GET", "/v1/sets", anyToken | lists, s.declared().page(s, "declared")},
+		{"POST", "/v1/sets/{name}", writingToken, s.applySet},
+	}
+}
+
+func mayApplySets(c *call) error {
+	return c.token.notBoundToTools("apply sets of files, which may change what is for other tools")
+}
+
+func maySeeSets(c *call) error {
+	return c.token.notBoundToTools("see what sets of files own, which may be for other tools")
+}
+
+// setKinds are the kinds of what a set declares, as files call them.
+var setKinds = []string{"calendar", "job", "queue", "recurring", "semaphore", "subscriber", "worker"}
+
+// declared says how what sets own is listed.
+func (s *Server) declared() listing[core.Declared, wire.Declared] {
+	return listing[core.Declared, wire.Declared]{
+		params: []string{"set", "kind", "id"},
+		may:    maySeeSets,
+		find: func(q query, _ *shell.Scope) (source[core.Declared], error) {
+			id, err := idOf("id", q.opt("id"))
+			set, kind := q.get("set"), q.get("kind")
+			if kind != "" && !slices.Contains(setKinds, kind) {
+				return source[core.Declared]{}, failf(http.StatusBadRequest, "kind: %q is unknown: use %s", clip(kind), strings.Join(setKinds, ", "))
+			}
+			from := source[core.Declared]{next: func(ctx context.Context, p shell.Page) ([]core.Declared, string, error) {
+				return s.engine.Sets().Owned(ctx, set, p)
+			}}
+			from.keep = func(d core.Declared) bool {
+				return (kind == "" || kindOfDeclared(d) == kind) && (q.opt("id") == nil || d.Machine == id)
+			}
+			return from, err
+		},
+		scope: func(d core.Declared) (string, string) { return d.Namespace, d.Tenant },
+		sees: func(_ context.Context, t *Token, d core.Declared) bool {
+			if d.Kind == core.KindBus {
+				return t.unbound()
+			}
+			return t.seesScope(d.Namespace, d.Tenant)
+		},
+		out:  plain(declaredOf),
+		size: func(core.Declared) int { return 512 },
+	}
+}
+
+// declaredBy gives the set that owns a thing; nil: none does. part is the name of a subscriber where it is the bus.
+func (s *Server) declaredBy(ctx context.Context, of effects.Ref, part string) (*wire.DeclaredBy, error) {
+	d, err := s.engine.Sets().Owner(ctx, of, part)
+	if errors.Is(err, shell.ErrNotFound) {
+		return nil, nil
+	}
+	return &wire.DeclaredBy{Set: d.Set, File: d.File, Since: d.Since}, err
+}
+
+// shownWith shows a thing as out does, and with what more adds.
+func shownWith[S, Out any](out func(context.Context, S) (Out, error), more func(context.Context, *Out) error) func(context.Context, S) (Out, error) {
+	return func(ctx context.Context, v S) (Out, error) {
+		o, err := out(ctx, v)
+		if err == nil {
+			err = more(ctx, &o)
+		}
+		return o, err
+	}
+}
+
+func declaredOf(d core.Declared) wire.Declared {
+	return wire.Declared{
+		Set: d.Set, File: d.File, Kind: kindOfDeclared(d), ID: d.Machine, Namespace: d.Namespace, Tenant: d.Tenant, Name: d.Name, Since: d.Since,
+	}
+}
+
+// kindOfDeclared is how files call the kind of what is declared.
+func kindOfDeclared(d core.Declared) string {
+	if d.Kind == core.KindBus {
+		return "subscriber"
+	}
+	return string(d.Kind)
+}
+
+// applySet makes what a set declares, or says what that would do.
+func (s *Server) applySet(w http.ResponseWriter, r *http.Request, c *call) error {
+	if err := mayApplySets(c); err != nil {
+		return err
+	}
+	if _, err := readQuery(r); err != nil {
+		return err
+	}
+	var body wire.SetRequest
+	if err := s.decode(w, r, &body, false); err != nil {
+		return explainEntry(err, ofTheSet)
+	}
+	if err := s.chargeSet(w.Header(), c.token, r.ContentLength, len(body.Entries)); err != nil {
+		return err
+	}
+	entries := make([]shell.SetEntry, len(body.Entries))
+	for i := range body.Entries {
+		e, err := s.setEntry(r.Context(), c, &body.Entries[i])
+		if err != nil {
+			return inEntry(c, placeOf(i, &body.Entries[i]), err)
+		}
+		entries[i] = e
+	}
+	c.aboutEntries(entries)
+	res, err := s.engine.Sets().Apply(r.Context(), r.PathValue("name"), entries, shell.SetOptions{
+		DryRun: body.DryRun, Prune: body.Prune, Most: body.Most, TakeOver: body.TakeOver,
+		Visible: func(of shell.Scope) bool {
+			if of == (shell.Scope{}) {
+				return c.token.unbound()
+			}
+			return c.token.seesScope(of.Namespace, of.Tenant)
+		},
+		Check: func(changes []shell.SetChange) error {
+			return s.setWithin(r.Context(), c, body.Entries, entries, changes)
+		},
+	})
+	if of, ok := errors.AsType[*shell.SetError](err); ok {
+		return inEntry(c, placeIn(of.File, of.Kind, of.Name), of.Err)
+	}
+	return reply(w, setResult(res), err)
+}
+
+// aboutEntries notes what tenant a set is about, if that is one.
+func (c *call) aboutEntries(entries []shell.SetEntry) {
+	for i, e := range entries {
+		of := tenantOf(e)
+		if i == 0 && of != (shell.Scope{}) {
+			c.about(of.Namespace, of.Tenant)
+		} else if c.of == nil || *c.of != of {
+			c.of = nil
+			return
+		}
+	}
+}
+
+// placeIn says where a set has something: in which file, and of what kind and name it is.
+func placeIn(file, kind, name string) (where string) {
+	if file != "" {
+		where = clip(file) + ": "
+	}
+	if kind != "" {
+		where += kind + " " + clip(name) + ": "
+	}
+	return where
+}
+
+// placeOf is placeIn of the i-th entry, whose kind or name may be missing.
+func placeOf(i int, e *wire.SetEntry) string {
+	kind, name := "", ""
+	switch {
+	case e.Recurring != nil:
+		kind, name = "recurring", e.Recurring.Name
+	case e.Job != nil:
+		kind, name = "job", e.Job.ID
+	case e.Queue != nil:
+		kind, name = "queue", e.Queue.Name
+	case e.Semaphore != nil:
+		kind, name = "semaphore", e.Semaphore.Name
+	case e.Worker != nil:
+		kind, name = "worker", e.Worker.Name
+	case e.Calendar != nil:
+		kind, name = "calendar", e.Calendar.Name
+	case e.Subscriber != nil:
+		kind, name = "subscriber", e.Subscriber.Name
+	}
+	if name == "" {
+		return placeIn(e.File, "", "") + fmt.Sprintf("entries[%d]: ", i)
+	}
+	return placeIn(e.File, kind, name)
+}
+
+// inEntry words why a declaration is refused. What is no fault of the declaration is said as it is.
+func inEntry(c *call, where string, err error) error {
+	f := *told(c, err)
+	if f.status >= http.StatusInternalServerError {
+		return err
+	}
+	f.text, f.quotes = where+f.text, true
+	return &f
+}
+
+func setResult(r shell.SetResult) wire.SetResult {
+	out := wire.SetResult{Set: r.Set, Applied: r.Applied, Changes: make([]wire.SetChange, len(r.Changes))}
+	for i, c := range r.Changes {
+		fields := make([]wire.SetField, len(c.Fields))
+		for j, f := range c.Fields {
+			fields[j] = wire.SetField(f)
+		}
+		out.Changes[i] = wire.SetChange{
+			Action: string(c.Action), Kind: c.Kind, Namespace: c.Namespace, Tenant: c.Tenant, Name: c.Name, Was: c.Was, ID: c.ID, File: c.File,
+			Fields: fields, Notes: c.Notes, NextTimesBefore: c.Before, NextTimes: c.After,
+		}
+	}
+	return out
+}
+
+// setWithin refuses what a set would make or change beyond the tenant's limits. What is stored goes on as it is.
+func (s *Server) setWithin(ctx context.Context, c *call, asked []wire.SetEntry, entries []shell.SetEntry, changes []shell.SetChange) error {
+	before := map[shell.Scope]want{}
+	for i, e := range entries {
+		change := &changes[i]
+		if e.Subscriber != nil || change.Action != shell.SetCreates && change.Action != shell.SetUpdates {
+			continue
+		}
+		of, wants := tenantOf(e), s.wantOf(e)
+		if !movesTimes(change) {
+			wants.schedule = nil
+		}
+		if change.Action == shell.SetCreates && (e.Recurring != nil || e.Job != nil) {
+			wants.schedules = 1
+		}
+		size, err := sizeOf(&asked[i])
+		if err != nil {
+			return err
+		}
+		wants.schedules, wants.bytes = wants.schedules+before[of].schedules, before[of].bytes
+		if err := s.within(ctx, c.token, of, wants); err != nil {
+			return inEntry(c, placeOf(i, &asked[i]), err)
+		}
+		before[of] = want{schedules: wants.schedules, bytes: wants.bytes + size}
+	}
+	return nil
+}
+
+// movesTimes reports whether a change gives a schedule other times.
+func movesTimes(c *shell.SetChange) bool {
+	return c.Action == shell.SetCreates || slices.ContainsFunc(c.Fields, func(f shell.SetField) bool {
+		return slices.Contains([]string{"cron_expr", "schedule", "timezone", "dst", "day_match"}, f.Field)
+	})
+}
+
+// sizeOf is about how many bytes a declaration takes.
+func sizeOf(e *wire.SetEntry) (int64, error) {
+	b, err := plainjson.Marshal(e)
+	return int64(len(b)), err
+}
+
+// tenantOf says whose it is what an entry declares; of a subscriber it is the zero Scope.
+func tenantOf(e shell.SetEntry) (of shell.Scope) {
+	switch {
+	case e.Recurring != nil:
+		of.Namespace, of.Tenant = e.Recurring.Namespace, e.Recurring.Tenant
+	case e.Job != nil:
+		of.Namespace, of.Tenant = e.Job.Namespace, e.Job.Tenant
+	case e.Queue != nil:
+		of.Namespace, of.Tenant = e.Queue.Namespace, e.Queue.Tenant
+	case e.Semaphore != nil:
+		of.Namespace, of.Tenant = e.Semaphore.Namespace, e.Semaphore.Tenant
+	case e.Worker != nil:
+		of.Namespace, of.Tenant = e.Worker.Namespace, e.Worker.Tenant
+	case e.Calendar != nil:
+		of.Namespace, of.Tenant = e.Calendar.Namespace, e.Calendar.Tenant
+	}
+	return of
+}
+
+// wantOf says what an entry asks for of its tenant's limits.
+func (s *Server) wantOf(e shell.SetEntry) want {
+	switch {
+	case e.Recurring != nil:
+		r := e.Recurring
+		return want{asked: *r, schedule: s.cron(schedule.Spec{Expr: r.CronExpr, Zone: r.Timezone, DST: r.DST, DayMatch: r.DayMatch})}
+	case e.Job != nil:
+		j := e.Job
+		return want{asked: *j, schedule: s.cron(schedule.Spec{Expr: j.Schedule, Zone: j.Timezone, DST: j.DST, DayMatch: j.DayMatch})}
+	case e.Worker != nil:
+		return want{asked: map[string]any{"do": e.Worker.Do}}
+	case e.Calendar != nil:
+		return want{asked: *e.Calendar}
+	}
+	return want{}
+}
+
+// setEntry gives the declaration that was asked for, of what the token may declare: as much as it could make by the
+// requests for one.
+func (s *Server) setEntry(ctx context.Context, c *call, b *wire.SetEntry) (e shell.SetEntry, err error) {
+	e.File, e.Was = b.File, b.Was
+	switch {
+	case b.Recurring != nil:
+		e.Recurring, err = s.declaredRecurring(ctx, c, b.Recurring)
+	case b.Job != nil:
+		e.Job, err = s.declaredJob(ctx, c, b.Job)
+	case b.Queue != nil:
+		var of shell.Scope
+		of, err = c.token.homeOf(b.Queue.Namespace, b.Queue.Tenant)
+		e.Queue = &shell.QueueSpec{Namespace: of.Namespace, Tenant: of.Tenant, Name: b.Queue.Name, Config: b.Queue.Config}
+	case b.Semaphore != nil:
+		var of shell.Scope
+		of, err = c.token.homeOf(b.Semaphore.Namespace, b.Semaphore.Tenant)
+		e.Semaphore = &shell.SemaphoreSpec{Namespace: of.Namespace, Tenant: of.Tenant, Name: b.Semaphore.Name, Slots: b.Semaphore.Slots}
+	case b.Worker != nil:
+		e.Worker, err = s.declaredWorker(ctx, c, b.Worker)
+	case b.Calendar != nil:
+		var of shell.Scope
+		of, err = c.token.homeOf(b.Calendar.Namespace, b.Calendar.Tenant)
+		e.Calendar = &core.CalendarSpec{
+			Namespace: of.Namespace, Tenant: of.Tenant, Name: b.Calendar.Name, Timezone: b.Calendar.Timezone, Description: b.Calendar.Description,
+			Exclude: b.Calendar.Exclude, Include: b.Calendar.Include,
+		}
+	case b.Subscriber != nil:
+		e.Subscriber, err = s.declaredSubscriber(ctx, c, b.Subscriber)
+	}
+	if n := kindsOf(b); err == nil && n != 1 {
+		err = failf(http.StatusBadRequest, "give one of recurring, job, queue, semaphore, worker, calendar and subscriber, not %d of them", n)
+	}
+	return e, err
+}
+
+// kindsOf counts the kinds of what an entry declares.
+func kindsOf(b *wire.SetEntry) (n int) {
+	for _, given := range []bool{b.Recurring != nil, b.Job != nil, b.Queue != nil, b.Semaphore != nil, b.Worker != nil, b.Calendar != nil, b.Subscriber != nil} {
+		if given {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *Server) declaredRecurring(ctx context.Context, c *call, b *wire.RecurringRequest) (*core.RecurringSpec, error) {
+	of, err := c.token.homeOf(b.Namespace, b.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	asked := *b
+	asked.Namespace, asked.Tenant, asked.ActionType = &of.Namespace, &of.Tenant, cmp.Or(b.ActionType, b.Provider)
+	spec, err := recurringSpec(&asked)
+	if err == nil {
+		err = s.permitTemplate(ctx, c.token, of.Namespace, of.Tenant, spec.ActionTemplate)
+	}
+	return &spec, err
+}
+
+func (s *Server) declaredJob(ctx context.Context, c *call, b *wire.SetJob) (*core.JobSpec, error) {
+	if err := forJobs(c); err != nil {
+		return nil, err
+	}
+	of, err := c.token.homeOf(b.Namespace, b.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	asked := b.JobRequest
+	if err := s.podSpecOf(&asked); err != nil {
+		return nil, err
+	}
+	spec := jobSpec(&asked, named{Scope: of, name: b.ID})
+	return &spec, s.checkJob(ctx, c.token, spec)
+}
+
+func (s *Server) declaredWorker(ctx context.Context, c *call, b *wire.SetWorker) (*core.WorkerSpec, error) {
+	of, err := c.token.homeOf(b.Namespace, b.Tenant)
+	if err == nil {
+		err = s.permitUses(ctx, c.token, of, usesOfWorker(b.Do))
+	}
+	return &core.WorkerSpec{
+		Namespace: of.Namespace, Tenant: of.Tenant, Name: b.Name, Queue: b.Queue, Concurrency: b.Concurrency, PollMS: b.PollMS, Do: b.Do,
+	}, err
+}
+
+func (s *Server) declaredSubscriber(ctx context.Context, c *call, b *wire.SetSubscriber) (*core.Subscription, error) {
+	if !c.token.unbound() {
+		return nil, failf(http.StatusForbidden, "token: %q is bound to namespaces or tenants: subscribers of the bus belong to none", c.token.Name)
+	}
+	if p := b.Do.StartPipeline; p != nil {
+		if err := s.permitUses(ctx, c.token, shell.Scope{}, usesOf("do.start_pipeline.definition", p.Definition, nil)); err != nil {
+			return nil, err
+		}
+	}
+	return &core.Subscription{Name: b.Name, Match: b.Match, Do: b.Do}, nil
+}
+
+// ofTheSet says why some fields of what is stored cannot be declared.
+var ofTheSet = func() map[string]string {
+	out := map[string]string{}
+	for kind, reasons := range map[string]map[string]string{
+		"recurring": decidedHere, "job": ofTheJob, "calendar": ofTheCalendar, "worker": madeHere,
+	} {
+		for name, why := range reasons {
+			out[kind+"."+name] = why
+		}
+	}
+	for _, name := range []string{"namespace", "tenant"} { // which a set names
+		maps.DeleteFunc(out, func(k, _ string) bool { return strings.HasSuffix(k, "."+name) })
+	}
+	return out
+}()

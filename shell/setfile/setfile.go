@@ -1,0 +1,352 @@
+// Package setfile reads and writes the files of a set of declarations: schedules, queues, workers and all else that
+// there shall be, as people write it down (G17). What it gives goes to [shell.Sets.Apply].
+//
+//	tenant = "reports"
+//
+//	[recurring.nightly]
+//	cron     = "0 2 * * *"
+//	tz       = "Europe/Berlin"
+//	command  = ["/usr/local/bin/report", "--all"]
+//	overlap  = "skip"
+//
+//	[queues.mail]
+//	max_attempts = 5
+//	backoff      = "10s"
+//
+// The files of a folder that end in .toml are of this form, those that end in .yaml, .yml or .json hold jobs, see
+// package jobfile. What "runbooks" names are runbook files, see package runbook, whose queues, semaphores, workers and
+// subscribers belong to the set.
+//
+// Reading is strict: an unknown key, a value of another type and one that is out of bounds are errors with file and line;
+// all that is wrong is said at once. What is declared in one file may name what is declared in another one.
+//
+// A file that has a table "variables" may name them in its texts: "${region}" stands for the variable region. All other
+// "${…}" stay as they are, and so do those of files that declare no variables.
+//
+//   - setfile.go: [Load]; lines.go: where each key stands; variables.go
+//   - kinds.go: the tables of a file, each to and from its definition; values.go: durations, rates, dates; input.go: JSON
+//   - write.go: [Marshal]; schema.go: [Schema]
+package setfile
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/fileerr"
+	"github.com/orrery-go/orrery/shell/jobfile"
+	"github.com/orrery-go/orrery/shell/runbook"
+)
+
+// Limits of the files of a set.
+const (
+	MaxFileBytes = 4 << 20
+	MaxFiles     = 10_000
+	maxErrors    = 50 // that are reported
+)
+
+// Error is one thing that is wrong with a file, and where: line and column, from 1.
+type Error = fileerr.Error
+
+// Errors are all that is wrong with the files, in their order.
+type Errors = fileerr.Errors
+
+// Options say how files are read. The zero value is sound.
+type Options struct {
+	// Namespace and Tenant are those of what says none; empty: "default".
+	Namespace, Tenant string
+	// Variables are the values of what the files declare as variables, instead of those that stand there.
+	Variables map[string]string
+	// Jobs are the options of job files.
+	Jobs jobfile.Options
+}
+
+// Load reads the files of a set: each path is a file, or a folder of which all files with a known ending are read, those of
+// its folders too; names that begin with a dot are left out. Within the declarations a file is named as it lies in its
+// folder. The error is an [Errors] where a file is wrong. No files are no error, and no declarations.
+func Load(paths []string, o Options) ([]shell.SetEntry, error) {
+	o.Namespace, o.Tenant = cmp.Or(o.Namespace, "default"), cmp.Or(o.Tenant, "default")
+	l := &loader{o: o, used: map[string]bool{}, runbooks: map[string]bool{}}
+	for _, path := range paths {
+		if err := l.find(path); err != nil {
+			return nil, err
+		}
+	}
+	texts := make([][]byte, len(l.files))
+	for i, f := range l.files {
+		data, err := read(f.path)
+		if err != nil {
+			return nil, err
+		}
+		if texts[i] = data; filepath.Ext(f.path) == ".toml" {
+			l.runbooksOf(f, data)
+		}
+	}
+	for i, f := range l.files { // once it is known which files are runbooks
+		switch {
+		case filepath.Ext(f.path) != ".toml":
+			if err := l.jobs(f, texts[i]); err != nil {
+				return nil, err
+			}
+		case !l.runbooks[filepath.Clean(f.path)]:
+			l.parse(f, texts[i])
+		}
+	}
+	for name := range o.Variables { // order-free: sorted below
+		if !l.used[name] {
+			l.errs = append(l.errs, Error{Field: "variables." + name, Problem: "no file declares a variable of that name"})
+		}
+	}
+	if len(l.errs) > 0 {
+		return nil, sorted(l.errs)
+	}
+	return l.entries, nil
+}
+
+// file is a file of the set, and what it is called in declarations.
+type file struct{ path, name string }
+
+// loader collects the declarations of all files.
+type loader struct {
+	o        Options
+	files    []file
+	entries  []shell.SetEntry
+	errs     Errors
+	used     map[string]bool // variables that a file declares
+	runbooks map[string]bool // paths of files that are runbooks
+}
+
+// find lists the files that a path stands for.
+func (l *loader) find(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("read the files of the set: %w", err)
+	}
+	if !info.IsDir() {
+		if !known(path) {
+			return fmt.Errorf("read the files of the set: %s: files end in .toml, or in .yaml, .yml or .json where they hold jobs", path)
+		}
+		return l.add(file{path, filepath.Base(path)})
+	}
+	return filepath.WalkDir(path, func(at string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return fmt.Errorf("read the files of the set: %w", err)
+		}
+		hidden := at != path && strings.HasPrefix(d.Name(), ".")
+		switch {
+		case d.IsDir() && hidden:
+			return fs.SkipDir
+		case d.IsDir(), hidden, !known(at):
+			return nil
+		}
+		name, err := filepath.Rel(path, at)
+		if err != nil {
+			return err
+		}
+		return l.add(file{at, filepath.ToSlash(name)})
+	})
+}
+
+func (l *loader) add(f file) error {
+	if len(l.files) == MaxFiles {
+		return fmt.Errorf("read the files of the set: more than %d files: split the set", MaxFiles)
+	}
+	l.files = append(l.files, f)
+	return nil
+}
+
+// known reports whether files with that ending belong to a set.
+func known(path string) bool {
+	return slices.Contains([]string{".toml", ".yaml", ".yml", ".json"}, filepath.Ext(path))
+}
+
+// document is a file in TOML, as it was read.
+type document struct {
+	file  file
+	body  body
+	lines lines
+}
+
+// say notes what is wrong at a key.
+func (l *loader) say(d *document, key, format string, args ...any) {
+	l.errs = append(l.errs, d.lines.at(d.file.name, key, fmt.Sprintf(format, args...)))
+}
+
+// parse declares what a file in TOML says.
+func (l *loader) parse(f file, data []byte) {
+	d := &document{file: f, lines: linesOf(data)}
+	dec := toml.NewDecoder(bytes.NewReader(data)).DisallowUnknownFields()
+	if err := dec.Decode(&d.body); err != nil {
+		l.wrong(d, err)
+		return
+	}
+	l.declare(d)
+}
+
+// read reads no more than shows that a file is too large.
+func read(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the files of the set: %w", err)
+	}
+	if info.Size() > MaxFileBytes {
+		return nil, fmt.Errorf("read the files of the set: %s has %d bytes: at most %d are read", path, info.Size(), MaxFileBytes)
+	}
+	data, err := os.ReadFile(path) //nolint:gosec // whoever names the folder means its files
+	if err != nil {
+		return nil, fmt.Errorf("read the files of the set: %w", err)
+	}
+	return data, nil
+}
+
+// wrong notes what the decoder says.
+func (l *loader) wrong(d *document, err error) {
+	if unknown, ok := errors.AsType[*toml.StrictMissingError](err); ok {
+		for _, e := range unknown.Errors {
+			row, column := e.Position()
+			key := e.Key()
+			l.errs = append(l.errs, Error{File: d.file.name, Line: row, Column: column, Field: strings.Join(key, "."), Problem: unknownKey(key)})
+		}
+		return
+	}
+	e := Error{File: d.file.name, Line: 1, Column: 1, Problem: inWords(strings.TrimPrefix(err.Error(), "toml: "))}
+	if bad, ok := errors.AsType[*toml.DecodeError](err); ok {
+		e.Line, e.Column = bad.Position()
+		e.Field = strings.Join(bad.Key(), ".")
+	}
+	l.errs = append(l.errs, e)
+}
+
+// mismatch matches what the decoder says of a value of another type.
+var mismatch = regexp.MustCompile(`^cannot decode TOML (\S+) into (?:a )?(?:struct field \S+ of type |Go value of type )?(.+)$`)
+
+// inWords says what is wrong with a value in words of its file, without types of Go.
+func inWords(problem string) string {
+	m := mismatch.FindStringSubmatch(problem)
+	if m == nil {
+		return problem
+	}
+	var want string
+	switch t := strings.TrimPrefix(m[2], "setfile."); {
+	case t == "string", t == "duration", t == "rate":
+		want = "a text, in quotes"
+	case strings.HasPrefix(t, "uint"):
+		want = "a whole number"
+	case t == "bool":
+		want = "true or false"
+	case strings.HasPrefix(t, "[]"):
+		want = "a list of texts"
+	default:
+		want = "a table"
+	}
+	return fmt.Sprintf("it is a TOML %s, want %s", m[1], want)
+}
+
+// runbooksOf notes which files a file names as runbooks.
+func (l *loader) runbooksOf(f file, data []byte) {
+	var names struct {
+		Runbooks []string `toml:"runbooks"`
+	}
+	if toml.Unmarshal(data, &names) != nil {
+		return // what is wrong is said once it is read whole
+	}
+	for _, name := range names.Runbooks {
+		l.runbooks[filepath.Clean(beside(f.path, name))] = true
+	}
+}
+
+// beside gives the path of what a file names: it lies beside it.
+func beside(path, name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(filepath.Dir(path), filepath.FromSlash(name))
+}
+
+// declare makes declarations of a file's tables.
+func (l *loader) declare(d *document) {
+	l.substitute(d)
+	of := core.Scope{Namespace: cmp.Or(d.body.Namespace, l.o.Namespace), Tenant: cmp.Or(d.body.Tenant, l.o.Tenant)}
+	for _, k := range kinds {
+		k.declare(l, d, of)
+	}
+	for i, name := range d.body.Runbooks {
+		key := fmt.Sprintf("runbooks[%d]", i)
+		path := beside(d.file.path, name)
+		book, err := runbook.Load(path)
+		if all := fileerr.All(err); len(all) > 0 {
+			l.errs = append(l.errs, all...)
+			continue
+		}
+		if err != nil {
+			l.say(d, key, "%s", err)
+			continue
+		}
+		l.runbook(book, name, of)
+	}
+}
+
+// runbook declares what a runbook declares.
+func (l *loader) runbook(book *runbook.Runbook, name string, of core.Scope) {
+	for _, q := range book.Queues {
+		l.entries = append(l.entries, shell.SetEntry{File: name, Queue: &shell.QueueSpec{Namespace: of.Namespace, Tenant: of.Tenant, Name: q.Name, Config: q.Config}})
+	}
+	for _, s := range book.Semaphores {
+		l.entries = append(l.entries, shell.SetEntry{File: name, Semaphore: &shell.SemaphoreSpec{Namespace: of.Namespace, Tenant: of.Tenant, Name: s.Name, Slots: s.Slots}})
+	}
+	for _, w := range book.Workers {
+		spec := w.Spec(of.Namespace, of.Tenant)
+		l.entries = append(l.entries, shell.SetEntry{File: name, Worker: &spec})
+	}
+	for _, s := range book.Subscriptions(of.Namespace, of.Tenant) {
+		l.entries = append(l.entries, shell.SetEntry{File: name, Subscriber: &s})
+	}
+}
+
+// jobs declares the jobs of a job file.
+func (l *loader) jobs(f file, data []byte) error {
+	o := l.o.Jobs
+	if o.ReadFile == nil {
+		o.ReadFile = func(name string) ([]byte, error) { return read(beside(f.path, name)) }
+	}
+	specs, err := jobfile.Parse(f.name, data, o)
+	if all := fileerr.All(err); len(all) > 0 {
+		l.errs = append(l.errs, all...)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, s := range specs {
+		s.Namespace, s.Tenant = cmp.Or(s.Namespace, l.o.Namespace), cmp.Or(s.Tenant, l.o.Tenant)
+		l.entries = append(l.entries, shell.SetEntry{File: f.name, Job: &s})
+	}
+	return nil
+}
+
+// sorted gives errors in the order of the files, and no more than are read.
+func sorted(list Errors) Errors {
+	slices.SortStableFunc(list, func(a, b Error) int {
+		return cmp.Or(strings.Compare(a.File, b.File), a.Line-b.Line, a.Column-b.Column, strings.Compare(a.Field, b.Field))
+	})
+	if more := len(list) - maxErrors; more > 0 {
+		list = list[:maxErrors]
+		list[maxErrors-1].Problem += fmt.Sprintf(" (and %d more)", more)
+	}
+	return list
+}
+
+// Check says what is wrong with declarations without an engine: those that [Load] gave. It is what [shell.CheckSet] says.
+func Check(entries []shell.SetEntry, now effects.Time) error { return shell.CheckSet(entries, now) }

@@ -1,0 +1,133 @@
+package setfile
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/jobfile"
+)
+
+// File is a file of a set, as [Marshal] writes it.
+type File struct {
+	Name string // such as "default-reports.toml", or "default-reports-nightly.yaml" of a job
+	Data []byte
+}
+
+// Marshal writes declarations as files, which [Load] reads as the same ones: one in TOML for each namespace and tenant, and one
+// for each job. What has its default is left out. Recurring actions without a name cannot be declared: the error names
+// the first one.
+func Marshal(entries []shell.SetEntry) ([]File, error) {
+	bodies := map[core.Scope]*body{}
+	var scopes []core.Scope
+	var jobs []File
+	for _, e := range entries {
+		of := scopeOf(e)
+		if e.Job != nil {
+			data, err := jobfile.Marshal(*e.Job)
+			if err != nil {
+				return nil, fmt.Errorf("job %q: %w", e.Job.ID, err)
+			}
+			jobs = append(jobs, File{Name: fmt.Sprintf("%s-%s-%s.yaml", of.Namespace, of.Tenant, e.Job.ID), Data: data})
+			continue
+		}
+		if bodies[of] == nil {
+			scopes = append(scopes, of)
+			bodies[of] = &body{Namespace: of.Namespace, Tenant: of.Tenant}
+		}
+		if err := bodies[of].add(e); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(scopes, core.Scope.Compare)
+	var files []File
+	for _, of := range scopes {
+		data, err := marshal(*bodies[of])
+		if err != nil {
+			return nil, err
+		}
+		name := "subscribers.toml"
+		if of != (core.Scope{}) {
+			name = of.Namespace + "-" + of.Tenant + ".toml"
+		}
+		files = append(files, File{Name: name, Data: data})
+	}
+	return append(files, jobs...), nil
+}
+
+// MarshalOne writes one declaration as it stands in a file: the table of a file in TOML, or a job file.
+func MarshalOne(e shell.SetEntry) ([]byte, error) {
+	if e.Job != nil {
+		return jobfile.Marshal(*e.Job)
+	}
+	var b body
+	if err := b.add(e); err != nil {
+		return nil, err
+	}
+	return marshal(b)
+}
+
+func scopeOf(e shell.SetEntry) core.Scope {
+	switch {
+	case e.Recurring != nil:
+		return core.Scope{Namespace: e.Recurring.Namespace, Tenant: e.Recurring.Tenant}
+	case e.Job != nil:
+		return core.Scope{Namespace: e.Job.Namespace, Tenant: e.Job.Tenant}
+	case e.Queue != nil:
+		return core.Scope{Namespace: e.Queue.Namespace, Tenant: e.Queue.Tenant}
+	case e.Semaphore != nil:
+		return core.Scope{Namespace: e.Semaphore.Namespace, Tenant: e.Semaphore.Tenant}
+	case e.Worker != nil:
+		return core.Scope{Namespace: e.Worker.Namespace, Tenant: e.Worker.Tenant}
+	case e.Calendar != nil:
+		return core.Scope{Namespace: e.Calendar.Namespace, Tenant: e.Calendar.Tenant}
+	}
+	return core.Scope{}
+}
+
+// add puts a declaration into its table.
+func (b *body) add(e shell.SetEntry) error {
+	switch {
+	case e.Recurring != nil && e.Recurring.Name == "":
+		return fmt.Errorf("recurring action %s (%s) has no name, by which a file would declare it: give it one", e.Recurring.ID, cmp.Or(e.Recurring.Description, e.Recurring.CronExpr))
+	case e.Recurring != nil:
+		put(&b.Recurring, e.Recurring.Name, tableOf(*e.Recurring))
+	case e.Queue != nil:
+		put(&b.Queues, e.Queue.Name, tableOfQueue(e.Queue.Config))
+	case e.Semaphore != nil:
+		put(&b.Semaphores, e.Semaphore.Name, semaphoreTable{e.Semaphore.Slots})
+	case e.Worker != nil:
+		put(&b.Workers, e.Worker.Name, tableOfWorker(*e.Worker))
+	case e.Calendar != nil:
+		put(&b.Calendars, e.Calendar.Name, tableOfCalendar(*e.Calendar))
+	case e.Subscriber != nil:
+		put(&b.Subscribers, e.Subscriber.Name, tableOfSubscriber(*e.Subscriber))
+	}
+	return nil
+}
+
+func put[T any](into *map[string]T, name string, t T) {
+	if *into == nil {
+		*into = map[string]T{}
+	}
+	(*into)[name] = t
+}
+
+// header matches the header of a table that has no keys of its own.
+var header = regexp.MustCompile(`(?m)^\[(?:calendars|queues|semaphores|workers|recurring|subscribers)\]\n`)
+
+func marshal(b body) ([]byte, error) {
+	var out bytes.Buffer
+	enc := toml.NewEncoder(&out)
+	enc.SetArraysMultiline(false)
+	if err := enc.Encode(b); err != nil {
+		return nil, fmt.Errorf("write the file of the set: %w", err)
+	}
+	return bytes.TrimPrefix(header.ReplaceAll(out.Bytes(), nil), []byte("\n")), nil
+}
