@@ -102,6 +102,9 @@ var (
 	descDispatched = desc("recurring_dispatched", "Dispatches of recurring actions, those by hand and by backfills too.")
 	descActive     = desc("recurring_active", "Recurring actions that are currently active.")
 	descBackfills  = desc("orrery_backfills_running", "Backfills that have not ended.")
+	descAlerts     = desc("orrery_alerts_open", "Schedules of which an alert is open.")
+	descRaised     = desc("orrery_alerts_raised_total", "Alerts of schedules that were raised, by kind.", "kind")
+	descMessages   = desc("orrery_alert_messages_total", "Messages about alerts to channels that rules name, by outcome.", "outcome")
 	descErrors     = desc("recurring_errors", "Recurring action dispatch errors.")
 	descActions    = desc("orrery_actions", "Stored actions by status.", "status")
 	descEnded      = desc("orrery_actions_ended_total", "Actions, and cycles of recurring ones, that ended, by outcome.", "outcome")
@@ -221,6 +224,12 @@ func (s *Server) collectEngine(ctx context.Context, ch samples) {
 	gauges(ch, descActions, st.ActionsByStatus)
 	ch.gauge(descActive, float64(st.RecurringActive))
 	ch.gauge(descBackfills, float64(st.BackfillsRunning))
+	ch.gauge(descAlerts, float64(st.AlertsOpen))
+	for _, kind := range core.AlertKinds() {
+		ch.counter(descRaised, st.AlertsRaised.Of(kind), string(kind))
+	}
+	ch.counter(descMessages, st.AlertMessagesSent, "sent")
+	ch.counter(descMessages, st.AlertMessagesLost, "lost")
 	ch.gauge(descDeferred, float64(st.DeferredNow))
 	ch.gauge(descRunning, float64(st.Running))
 	ch.gauge(descLag, st.Recent.Lag.Seconds())
