@@ -42,8 +42,7 @@ type Slack struct{ post webhook.Post }
 const (
 	slackHeader  = 150
 	slackSection = 3000
-	slackBlocks  = 50
-	slackAll     = 8000
+	slackAll     = 8000 // which is far fewer than the 50 blocks that a message may have
 	slackText    = 3000 // of the text that stands in notifications; 4,000 are recommended at most
 )
 
@@ -101,9 +100,6 @@ func slackBody(m Message) slackMessage {
 	out := slackMessage{Text: slackEscape(slackClip(title, slackText/6))}
 	out.Blocks = append(out.Blocks, slackBlock{"header", slackPart{"plain_text", slackClip(title, slackHeader)}})
 	for _, part := range slackSections(slackEscape(strings.TrimSpace(plainText(m.Text)))) {
-		if len(out.Blocks) == slackBlocks {
-			break
-		}
 		out.Blocks = append(out.Blocks, slackBlock{"section", slackPart{"mrkdwn", part}})
 	}
 	return out
