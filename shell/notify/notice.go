@@ -105,7 +105,7 @@ var alerts = map[string]string{
 var spokenMembers = []string{"namespace", "tenant", "label", "name", "job_id", "error", "reason", "message", "output", "names", "show", "approve", "commands"}
 
 // spokenOf are such members of what is announced in one category.
-var spokenOf = map[string][]string{"alert": {"kind", "schedule", "since", "count", "kinds", "alerts", "channel", "over"}, "pipeline": {"phase", "pipeline_id"}}
+var spokenOf = map[string][]string{"alert": {"kind", "of", "schedule", "since", "count", "kinds", "alerts", "channel", "over"}, "pipeline": {"phase", "pipeline_id"}}
 
 // NoticeOf gives the notice of an event. What says more of it than the event has, such as the
 // label, the error and the output of an action that failed, stands in the event's data, as
