@@ -48,15 +48,11 @@ func TestThePageMovesACrontabAsItSays(t *testing.T) {
 	for _, f := range fences {
 		switch f.before {
 		case markOwn:
-			if applyIsThere {
+			if f.lang == "toml" {
 				env = append(env, "ORRERY_SERVER="+startDaemon(t, f.text))
 			}
 			continue
-		case markApplied:
-			if !applyIsThere {
-				continue
-			}
-		case markTyped:
+		case markApplied, markTyped:
 		default:
 			continue
 		}

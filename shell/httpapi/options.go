@@ -121,6 +121,8 @@ type Options struct {
 	// Audit is the log of requests: every change, every refusal. The caller closes it
 	// once the server has ended. Nil: none, and /v1/audit is answered with 501.
 	Audit *audit.Log
+	// Notify has the channels by which people are told, which admins may test; nil: there are none.
+	Notify Notifier
 	// AuditReads writes reads that succeed to Audit too.
 	AuditReads bool
 	// Limits bound what tokens that are not an admin's may ask for (default: nothing is

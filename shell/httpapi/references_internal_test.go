@@ -95,6 +95,8 @@ var fieldRules = []struct{ rule, fields string }{
 		MachineName.name MachineName.namespace MachineName.tenant
 		PipelineReaction.context PipelineReaction.namespace PipelineReaction.tenant
 		EventKind.action EventKind.category EventMatch.action EventMatch.category EventMatch.component EventMatch.data Event.data`},
+	{"a channel of the configuration, for an admin", `
+		NotifyTest.channel`},
 	{"a schedule that the caller could trigger: backfillOf", `
 		Backfill.recurring_id Backfill.job`},
 	{"the id of the machine that is made, which must be free", `

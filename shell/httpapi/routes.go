@@ -28,7 +28,7 @@ const (
 	streams       access = 1 << 6 // the answer goes on until its reader leaves
 	waitsForItems access = 1 << 7 // the request may wait for items, see maxTakeWait
 	lists         access = 1 << 5 // the answer is a page of a list, which is sent while it is read
-	edits         access = 1 << 8 // the request may be for one revision of what it changes, see onRevision
+	edits         access = 1 << 8 // the request may be for one revision of what it changes, see onRevision, or take over what a set declares, see onTakeOver
 )
 
 // who is the access without its flags.
@@ -95,6 +95,8 @@ func (s *Server) routes() []route {
 			{"GET", "/v1/limits", anyToken, s.showLimits},
 			{"GET", "/v1/runners", anyToken, s.listRunners},
 			{"GET", "/v1/system", unboundToken, noQuery(s.showSystem)},
+			{"GET", "/v1/notify/channels", adminToken, noQuery(s.listChannels)},
+			{"POST", "/v1/notify/test", adminToken, noQuery(s.testNotify)},
 			{"GET", "/v1/info", anyToken, noQuery(s.info)},
 			{"GET", "/v1/backup", adminToken | streams, noQuery(s.streamBackup)},
 			{"GET", "/healthz", anyone, s.healthz},
@@ -186,6 +188,9 @@ func (s *Server) endpoint(rt route) http.Handler {
 				defer cancel()
 			}
 			if ctx, err = s.onRevision(ctx, rt, r); err == nil {
+				ctx, err = onTakeOver(ctx, rt, r)
+			}
+			if err == nil {
 				err = rt.serve(w, r.WithContext(ctx), c)
 			}
 		}

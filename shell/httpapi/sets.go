@@ -12,6 +12,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/core/schedule"
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 	"github.com/orrery-go/orrery/shell/internal/plainjson"
@@ -36,7 +37,7 @@ func maySeeSets(c *call) error {
 }
 
 // setKinds are the kinds of what a set declares, as files call them.
-var setKinds = []string{"calendar", "job", "queue", "recurring", "subscriber", "worker"}
+var setKinds = []string{"calendar", "job", "queue", "recurring", "semaphore", "subscriber", "worker"}
 
 // declared says how what sets own is listed.
 func (s *Server) declared() listing[core.Declared, wire.Declared] {
@@ -66,6 +67,26 @@ func (s *Server) declared() listing[core.Declared, wire.Declared] {
 		},
 		out:  plain(declaredOf),
 		size: func(core.Declared) int { return 512 },
+	}
+}
+
+// declaredBy gives the set that owns a thing; nil: none does. part is the name of a subscriber where it is the bus.
+func (s *Server) declaredBy(ctx context.Context, of effects.Ref, part string) (*wire.DeclaredBy, error) {
+	d, err := s.engine.Sets().Owner(ctx, of, part)
+	if errors.Is(err, shell.ErrNotFound) {
+		return nil, nil
+	}
+	return &wire.DeclaredBy{Set: d.Set, File: d.File, Since: d.Since}, err
+}
+
+// shownWith shows a thing as out does, and with what more adds.
+func shownWith[S, Out any](out func(context.Context, S) (Out, error), more func(context.Context, *Out) error) func(context.Context, S) (Out, error) {
+	return func(ctx context.Context, v S) (Out, error) {
+		o, err := out(ctx, v)
+		if err == nil {
+			err = more(ctx, &o)
+		}
+		return o, err
 	}
 }
 
@@ -159,6 +180,8 @@ func placeOf(i int, e *wire.SetEntry) string {
 		kind, name = "job", e.Job.ID
 	case e.Queue != nil:
 		kind, name = "queue", e.Queue.Name
+	case e.Semaphore != nil:
+		kind, name = "semaphore", e.Semaphore.Name
 	case e.Worker != nil:
 		kind, name = "worker", e.Worker.Name
 	case e.Calendar != nil:

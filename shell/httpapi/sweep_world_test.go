@@ -112,7 +112,7 @@ func newSweepWorld(t *testing.T, kind string) *sweepWorld {
 		},
 		api: func(o *httpapi.Options) {
 			withJobs(o)
-			o.Audit = log
+			o.Audit, o.Notify = log, &notifier{}
 			o.Jobs = jobService{logs: func(_ context.Context, run core.Orchestrator, _ uint32, _ jobs.LogOptions, w io.Writer) error {
 				_, err := w.Write(run.Config.PodSpec)
 				return err

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -99,14 +98,14 @@ var passive = []string{
 
 // alerts say what is wrong, by the kind of an alert.
 var alerts = map[string]string{
-	"late": "is late", "missed": "has missed its time", "stale": "has not succeeded for too long", "failing": "keeps failing", "slow": "is slow",
+	"late": " is late", "missed": " has missed its time", "stale": " has not succeeded for too long", "failing": " keeps failing", "slow": " is slow",
 }
 
 // spokenMembers are the members that a notice has fields for, or that say no more than those.
 var spokenMembers = []string{"namespace", "tenant", "label", "name", "job_id", "error", "reason", "message", "output", "names", "show", "approve", "commands"}
 
 // spokenOf are such members of what is announced in one category.
-var spokenOf = map[string][]string{"alert": {"kind", "of", "count"}, "pipeline": {"phase", "pipeline_id"}}
+var spokenOf = map[string][]string{"alert": {"kind", "schedule", "since", "count", "kinds", "alerts", "channel", "over"}, "pipeline": {"phase", "pipeline_id"}}
 
 // NoticeOf gives the notice of an event. What says more of it than the event has, such as the
 // label, the error and the output of an action that failed, stands in the event's data, as
@@ -169,29 +168,88 @@ func (n *Notice) say(ev effects.Event) {
 	n.What = subject + " " + verb
 }
 
-// sayAlert sets What of an alert that was raised or cleared, of one thing or a group.
+// alert is one of those that an event of alerts speaks of.
+type alert struct {
+	Kind      string      `json:"kind"`
+	Schedule  effects.Ref `json:"schedule"`
+	Namespace string      `json:"namespace"`
+	Tenant    string      `json:"tenant"`
+	Name      string      `json:"name"`
+	Reason    string      `json:"reason"`
+}
+
+// subject is what an alert is about: Recurring action "nightly".
+func (a alert) subject() string {
+	return cmp.Or(nouns[string(a.Schedule.Kind)], "Schedule") + " " + strconv.Quote(line(cmp.Or(a.Name, identity(a.Schedule.ID))))
+}
+
+// sayAlert sets What, and what follows from the list of alerts, of an event that tells that some
+// were raised or cleared: of one, or of many that have one cause.
 func (n *Notice) sayAlert(action string) {
+	if action != "raised" && action != "cleared" {
+		n.What = "A message about alerts was " + cmp.Or(map[string]string{"undelivered": "not delivered"}[action], spelled(action))
+		return
+	}
 	n.Resolved = action == "cleared"
-	wrong := cmp.Or(alerts[n.Data("kind")], spelled(n.Data("kind")))
-	subject := "Schedule " + strconv.Quote(n.Name)
-	if noun := nouns[n.Data("of")]; noun != "" {
-		subject = noun + " " + strconv.Quote(n.Name)
+	var list []alert
+	if json.Unmarshal(n.members["alerts"], &list) != nil || len(list) == 0 {
+		list = []alert{{Kind: n.Data("kind"), Namespace: n.Namespace, Tenant: n.Tenant, Name: n.Name, Reason: n.Why}}
 	}
-	if many := max(n.Count, len(n.Names)); many > 1 {
-		n.Count = many
-		subject = texts.Thousands(many) + " schedules"
-		wrong = strings.NewReplacer("is ", "are ", "has ", "have ", "its ", "their ", "keeps ", "keep ").Replace(wrong)
-	} else if len(n.Names) == 1 {
-		subject = "Schedule " + strconv.Quote(n.Names[0])
+	n.Count = max(n.Count, len(list))
+	if n.Count == 1 {
+		one := list[0]
+		n.Name, n.Namespace, n.Tenant, n.Why = line(one.Name), line(one.Namespace), line(one.Tenant), texts.Bound(one.Reason, maxWhy)
+		n.What = one.subject() + cmp.Or(alerts[one.Kind], ": "+spelled(line(one.Kind)))
+	} else {
+		n.sayAlerts(list)
 	}
-	switch {
-	case wrong == "":
-		n.What = fmt.Sprintf("%s: alert %s", subject, spelled(action))
-	case n.Resolved:
-		n.What = fmt.Sprintf("Resolved: %s %s", subject, wrong)
-	default:
-		n.What = subject + " " + wrong
+	if n.Resolved {
+		n.What = "Resolved: " + n.What
 	}
+}
+
+// sayAlerts is sayAlert of several.
+func (n *Notice) sayAlerts(list []alert) {
+	n.Name, n.Namespace, n.Tenant, n.Why, n.Names = "", "", "", "", nil
+	same := func(of func(alert) string) string {
+		if slices.ContainsFunc(list, func(a alert) bool { return of(a) != of(list[0]) }) {
+			return ""
+		}
+		return line(of(list[0]))
+	}
+	if n.Count == len(list) { // else nobody knows whose the others are
+		n.Namespace, n.Tenant = same(func(a alert) string { return a.Namespace }), same(func(a alert) string { return a.Tenant })
+		if n.Namespace == "" || n.Tenant == "" {
+			n.Namespace, n.Tenant = "", ""
+		}
+	}
+	reason := same(func(a alert) string { return a.Reason })
+	n.Why = reason
+	for _, a := range list[:min(len(list), maxNames)] {
+		name := line(a.Name)
+		if a.Namespace != "" && n.Namespace == "" {
+			name += " (" + line(a.Namespace) + "/" + line(a.Tenant) + ")"
+		}
+		if reason == "" {
+			name = spelled(line(a.Kind)) + ": " + name + ": " + line(a.Reason)
+		}
+		n.Names = append(n.Names, texts.Bound(name, maxName))
+	}
+	var kinds map[string]int
+	if json.Unmarshal(n.members["kinds"], &kinds) != nil || len(kinds) == 0 {
+		n.What = texts.Thousands(n.Count) + " alerts"
+		return
+	}
+	many := texts.Thousands(n.Count)
+	if wrong := alerts[sortedKeys(kinds)[0]]; len(kinds) == 1 && wrong != "" {
+		n.What = many + " schedules" + strings.NewReplacer("is ", "are ", "has ", "have ", "its ", "their ", "keeps ", "keep ").Replace(wrong)
+		return
+	}
+	var parts []string
+	for _, kind := range sortedKeys(kinds) {
+		parts = append(parts, texts.Thousands(kinds[kind])+" "+spelled(line(kind)))
+	}
+	n.What = many + " alerts: " + strings.Join(parts[:min(len(parts), maxNames)], ", ")
 }
 
 // facts are the members that are not spoken of elsewhere.

@@ -114,30 +114,51 @@ func (i *Interpreter) Carry(ctx context.Context, ref effects.Ref, e effects.Oute
 		Later   bool   `json:"later,omitempty"`
 	}
 	var err error
-	if result.Channel, result.Later, err = i.say(ctx, n, MessageOf(ref, n)); err != nil {
+	if result.Channel, result.Later, err = i.say(ctx, n, MessageOf(ref, n), i.later); err != nil {
 		return nil, err
 	}
 	return json.Marshal(result)
 }
 
+// CarryUnder carries out a notification of a machine that asks again by itself while the channel
+// cannot be reached, as a digest of alerts does, and gathers more meanwhile: it is not handed to
+// [Options.Later]. The key is the same for each time that it asks for the same, and another one
+// for what merely says the same.
+func (i *Interpreter) CarryUnder(ctx context.Context, key string, n effects.Notify) (json.RawMessage, error) {
+	name, _, err := i.say(ctx, n, messageUnder(key, n), nil)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(struct {
+		Channel string `json:"channel"`
+	}{name})
+}
+
+// messageUnder gives the message of a notification that a key names.
+func messageUnder(key string, n effects.Notify) Message {
+	m := MessageOf(effects.Ref{}, n)
+	m.ID = digest("key", key, m.ID)
+	return m
+}
+
 // Say carries out a notification that no machine waits for. The key, with what is said, names it:
 // who says it again under the same one says the same.
 func (i *Interpreter) Say(ctx context.Context, key string, n effects.Notify) error {
-	m := MessageOf(effects.Ref{}, n)
-	m.ID = digest("key", key, m.ID)
-	_, _, err := i.say(ctx, n, m)
+	_, _, err := i.say(ctx, n, messageUnder(key, n), i.later)
 	return err
 }
 
-// say has the channel of a notification tell it, now or later.
-func (i *Interpreter) say(ctx context.Context, n effects.Notify, m Message) (name string, later bool, err error) {
+// say has the channel of a notification tell it, now or, unless that is nil, later.
+func (i *Interpreter) say(
+	ctx context.Context, n effects.Notify, m Message, put func(ctx context.Context, channel string, m Message) error,
+) (name string, later bool, err error) {
 	name, channel, err := i.channel(n.Channel)
 	if err != nil {
 		return name, false, err
 	}
 	if err := i.carry(ctx, channel, n, m); err != nil {
 		permanent := shell.IsPermanent(err)
-		if permanent || i.later == nil || ctx.Err() != nil || i.later(ctx, name, m) != nil {
+		if permanent || put == nil || ctx.Err() != nil || put(ctx, name, m) != nil {
 			return name, false, &Error{Channel: name, Problem: err.Error(), permanent: permanent, Err: err}
 		}
 		return name, true, nil
@@ -145,17 +166,19 @@ func (i *Interpreter) say(ctx context.Context, n effects.Notify, m Message) (nam
 	return name, false, nil
 }
 
-// Test has a channel tell a message, now and once; an empty name is that of the default one. It
-// gives the channel's name.
-func (i *Interpreter) Test(ctx context.Context, name string, m Message) (string, error) {
-	name, channel, err := i.channel(name)
+// Test has a channel tell a message, now and once.
+func (i *Interpreter) Test(ctx context.Context, name string, m Message) error {
+	_, channel, err := i.channel(name)
 	if err != nil {
-		return name, err
+		return err
 	}
 	ctx, cancel := i.limited(ctx)
 	defer cancel()
-	return name, Tell(ctx, channel, m)
+	return Tell(ctx, channel, m)
 }
+
+// Default names the channel of notifications that name none; empty: there is none.
+func (i *Interpreter) Default() string { return i.otherwise }
 
 // Names are those of all channels, in their order.
 func (i *Interpreter) Names() []string { return i.names() }

@@ -297,6 +297,25 @@ func TestWhatIsSaidAgainUnderTheSameKeyIsTheSame(t *testing.T) {
 	require.ErrorContains(t, i.Say(t.Context(), "run 1", lost), `there is no such channel`)
 }
 
+func TestWhatItsSenderAsksForAgainIsNotPutOff(t *testing.T) {
+	url, _, bodies := server(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	i, err := notify.New(notify.Options{
+		Channels: map[string]notify.Channel{"ops": webhook(t, notify.WebhookOptions{URL: url})},
+		Later:    func(context.Context, string, notify.Message) error { return errors.New("not asked") },
+	})
+	require.NoError(t, err)
+	ids := map[string]int{}
+	for _, key := range []string{"digest 1", "digest 1", "digest 2"} {
+		_, err := i.CarryUnder(t.Context(), key, stuck)
+		require.ErrorContains(t, err, "answered 503")
+		assert.False(t, shell.IsPermanent(err))
+		var body struct{ ID string }
+		require.NoError(t, json.Unmarshal(<-bodies, &body))
+		ids[body.ID]++
+	}
+	assert.Len(t, ids, 2, "what says the same another day is another message")
+}
+
 func TestAWebhookTellsProgramsWhichEventItIs(t *testing.T) {
 	url, _, bodies := server(t, func(http.ResponseWriter, *http.Request) {})
 	ev := event("action", "failed", `{"label":"nightly"}`)

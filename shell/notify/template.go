@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -269,28 +268,37 @@ func walk(v reflect.Value, visit func([]string)) {
 
 // samples are notices of all kinds of events, each with all that it may have and with nothing.
 func samples() (out []Notice) {
-	kinds := effects.Announced()
-	for _, action := range []string{"raised", "cleared"} {
-		kinds = append(kinds, effects.Custom("alert", action))
-	}
-	kinds = append(kinds, effects.Custom("deploy", "done"))
+	kinds := append(effects.Announced(), effects.Custom("deploy", "done"))
 	for _, kind := range kinds {
 		ev := effects.Event{ID: uuid.Max, Kind: kind, Timestamp: effects.TimeOf(time.Unix(1_800_000_000, 0))}
 		out = append(out, NoticeOf(ev))
 		ev.Source = effects.EventSource{Component: kind.Category, ID: uuid.Max}
 		ev.Data, _ = json.Marshal(sampleData) // texts and numbers always encode
-		out = append(out, NoticeOf(ev, Hint{Does: "show", Line: "orreryd actions show ID"}))
+		out = append(out, NoticeOf(ev, Hint{Does: "show it", Line: "orreryd actions show ID"}))
+		if kind.Category == "alert" {
+			ev.Data, _ = json.Marshal(sampleAlerts)
+			out = append(out, NoticeOf(ev))
+		}
 	}
 	return out
 }
 
 var sampleData = map[string]any{
 	"namespace": "default", "tenant": "default", "label": "nightly", "tool": "command", "attempt": 3, "error": "exit status 1", "output": "one\ntwo",
-	"phase": "build", "count": 10_000, "names": []string{"a", "b"}, "kind": "late",
+	"phase": "build", "count": 1, "names": []string{"a", "b"}, "kind": "late",
 }
 
-// SampleEvent is an event with which templates can be tried out.
+var sampleAlerts = map[string]any{
+	"count": 10_000, "kinds": map[string]int{"late": 10_000},
+	"alerts": []alert{{Kind: "late", Name: "nightly", Reason: "its time has not begun"}, {Kind: "late", Name: "weekly", Reason: "its time has not begun"}},
+}
+
+// SampleEvent is an event with which a channel and its templates can be tried out: an action has
+// failed.
 func SampleEvent(at time.Time) effects.Event {
-	data, _ := json.Marshal(maps.Clone(sampleData))
+	data, _ := json.Marshal(map[string]any{ // texts and numbers always encode
+		"namespace": "default", "tenant": "default", "label": "nightly", "tool": "command", "attempt": 3,
+		"error": "exit code 1", "output": "copying 12 of 40\nno space left on device",
+	})
 	return effects.Event{ID: uuid.Max, Kind: effects.Custom("action", "failed"), Timestamp: effects.TimeOf(at), Data: data}
 }

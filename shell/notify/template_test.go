@@ -57,17 +57,29 @@ var told = []struct {
 	{"run", "orphaned", `{"job_id":"nightly","run_id":"r1"}`, nil},
 	{"run", "cleanup_abandoned", `{}`, nil},
 	{"system", "escalate", `{"message":"task review: what it could do itself has not helped"}`, nil},
-	{"alert", "raised", `{"kind":"late","name":"nightly","reason":"no run has begun 10m after 03:00","since":"2026-03-10T03:10:00.000Z"}`, nil},
-	{"alert", "cleared", `{"kind":"late","name":"nightly"}`, nil},
-	{"alert", "raised", `{"kind":"missed","of":"job","name":"report"}`, nil},
-	{"alert", "raised", `{"kind":"stale","names":["only"],"count":1}`, nil},
-	{"alert", "raised", `{"kind":"failing","name":"nightly","reason":"3 in a row: exit status 1"}`, nil},
-	{"alert", "raised", `{"kind":"late","count":10000,"names":["a","b","c"],"reason":"an outage of 2h"}`, nil},
-	{"alert", "cleared", `{"kind":"slow","count":2,"names":["a","b"]}`, nil},
-	{"alert", "raised", `{"kind":"something_new","name":"nightly"}`, nil},
+	{"alert", "raised", alerts("late", 1, "nightly: its time has not begun"), nil},
+	{"alert", "cleared", alerts("late", 1, "nightly: it has begun"), nil},
+	{"alert", "raised", alerts("missed", 1, "report: an outage"), nil},
+	{"alert", "raised", alerts("stale", 1, "only: nothing has succeeded for 26h"), nil},
+	{"alert", "raised", alerts("failing", 1, "nightly: 3 in a row: exit status 1"), nil},
+	{"alert", "raised", alerts("late", 10000, "a: an outage of 2h", "b: an outage of 2h", "c: an outage of 2h"), nil},
+	{"alert", "cleared", alerts("slow", 2, "a: it has ended", "b: it was cancelled"), nil},
+	{"alert", "raised", `{"count":3,"kinds":{"late":1,"stale":2},"alerts":[{"kind":"late","namespace":"shop","tenant":"eu","name":"a","reason":"x"},{"kind":"stale","namespace":"shop","tenant":"us","name":"b","reason":"y"},{"kind":"stale","namespace":"shop","tenant":"us","name":"c","reason":"z"}],"message":"3 alerts"}`, nil},
+	{"alert", "raised", alerts("something_new", 1, "nightly: why"), nil},
+	{"alert", "undelivered", `{"title":"late: nightly","error":"HTTP 503"}`, nil},
 	{"deploy", "done", `{"version":"1.2"}`, nil},
 	{"deploy", "done", `[1,2]`, nil},
 	{"run", "something_new", `{"name":"x"}`, nil},
+}
+
+// alerts is the data of an event of alerts, of which each has a name and a reason.
+func alerts(kind string, count int, each ...string) string {
+	var list []string
+	for _, a := range each {
+		name, reason, _ := strings.Cut(a, ": ")
+		list = append(list, fmt.Sprintf(`{"kind":%q,"schedule":{"kind":"recurring","id":"00000000-0000-4000-8000-000000000001"},"namespace":"shop","tenant":"eu","name":%q,"since":"2026-03-10T12:00:00Z","reason":%q}`, kind, name, reason))
+	}
+	return fmt.Sprintf(`{"channel":"ops","count":%d,"kinds":{%q:%d},"alerts":[%s],"message":"…"}`, count, kind, count, strings.Join(list, ","))
 }
 
 // TestEachKindOfEventReadsWell compares what people are told with testdata/messages.txt.
@@ -98,7 +110,7 @@ func TestEachEventThatMachinesAnnounceHasASentence(t *testing.T) {
 	for _, kind := range effects.Announced() {
 		n := notify.NoticeOf(effects.Event{Kind: kind, Data: json.RawMessage(`{"label":"x"}`)})
 		assert.NotContains(t, n.What, "_")
-		if kind.Category != "system" && kind.Category != "scheduler" {
+		if kind.Category != "system" && kind.Category != "scheduler" && kind.Category != "alert" {
 			assert.Contains(t, n.What, `"x" `, kind)
 			assert.NotContains(t, n.What, ":")
 		}
@@ -178,13 +190,14 @@ func TestAMessageOfAnEventIsTheSameEachTime(t *testing.T) {
 func TestAnyEventCanBeTold(t *testing.T) {
 	text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"\x1b[31m", "\u202e", "a\r\nb", strings.Repeat("x", 5000), "```", "\xff"}))
 	value := rapid.OneOf(text.AsAny(), rapid.Int().AsAny(), rapid.SliceOf(text).AsAny(), rapid.Just[any](nil))
+	both := []*notify.Templates{templates(t, notify.DefaultTitle, notify.DefaultText), templates(t, notify.DefaultTitle, notify.SlackText)}
 	rapid.Check(t, func(rt *rapid.T) {
-		name := rapid.OneOf(rapid.SampledFrom([]string{"label", "error", "output", "names", "count", "kind", "phase", "namespace"}), text)
+		name := rapid.OneOf(rapid.SampledFrom([]string{"label", "error", "output", "names", "count", "kind", "phase", "namespace", "alerts", "kinds"}), text)
 		data, err := json.Marshal(rapid.MapOf(name, value).Draw(rt, "data"))
 		require.NoError(rt, err)
 		ev := event(rapid.OneOf(rapid.SampledFrom([]string{"alert", "queue", "action"}), text).Draw(rt, "category"), text.Draw(rt, "action"), string(data))
-		for _, of := range []string{notify.DefaultText, notify.SlackText} {
-			m, err := templates(rt, notify.DefaultTitle, of).Message(ev, notify.NoticeOf(ev))
+		for _, of := range both {
+			m, err := of.Message(ev, notify.NoticeOf(ev))
 			require.NoError(rt, err)
 			assert.NotRegexp(rt, "[\x00-\x1f\u202e]", m.Title)
 			assert.NotRegexp(rt, "[\x00-\x08\x0b-\x1f\u202e]", m.Text)

@@ -91,6 +91,7 @@ func (k *kit) worldQueues(of func(kind, path string)) {
 	k.write("POST", "/v1/queues/mail/items"+ofDefault, `{"data":{"subject":"a reminder"}}`)
 	taken := k.write("POST", "/v1/queues/mail/take"+ofDefault, `{"holder":"mailer","visibility_ms":86400000}`)["items"].([]any)[0].(map[string]any)
 	k.write("POST", fmt.Sprintf("/v1/queues/mail/items/%s/fail%s", taken["id"], ofDefault), fmt.Sprintf(`{"holder":"mailer","attempt":%v,"error":"no such mailbox"}`, taken["attempts"]))
+	k.write("POST", "/v1/sets/postal", `{"entries":[{"file":"letters.toml","queue":{"name":"mail","config":{"retry":{"max_attempts":1},"visibility_timeout_ms":42000}}}]}`)
 	of("queue", "/queues/mail"+ofDefault)
 	of("item", "/queues/mail/items/"+item+ofDefault)
 	k.write("PUT", "/v1/queues/letters"+ofDefault, `{}`)

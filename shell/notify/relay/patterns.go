@@ -46,7 +46,7 @@ func checkEvent(p string) error {
 	if ofQueues(p) {
 		return fmt.Errorf("%q has events of queues, by which the telling itself is announced: of them only %q can be told", clip(p), effects.KindQueueDead)
 	}
-	if !strings.Contains(p, "*") && reserved(category) && !announced(p) {
+	if !strings.Contains(p, "*") && effects.ReservedCategory(category) && !announced(p) {
 		return fmt.Errorf("%q is never announced%s", clip(p), suggestion(p))
 	}
 	return nil
@@ -65,10 +65,7 @@ func ofQueues(p string) bool {
 func clip(s string) string { return texts.Clip(s, 96) }
 
 // known are the kinds of all events that machines announce.
-var known = append(effects.Announced(), effects.Custom("alert", "raised"), effects.Custom("alert", "cleared"))
-
-// reserved reports whether a pattern names a category of which known has all events.
-func reserved(category string) bool { return effects.ReservedCategory(category) || category == "alert" }
+var known = effects.Announced()
 
 func announced(p string) bool {
 	return slices.ContainsFunc(known, func(kind effects.EventKind) bool { return kind.String() == p })
@@ -92,7 +89,7 @@ func suggestion(p string) string {
 func overlap(a, b string) bool {
 	ac, aa, _ := strings.Cut(a, ":")
 	bc, ba, _ := strings.Cut(b, ":")
-	if reserved(ac) || reserved(bc) {
+	if effects.ReservedCategory(ac) || effects.ReservedCategory(bc) {
 		one, other := core.EventMatch{Category: ac, Action: aa}, core.EventMatch{Category: bc, Action: ba}
 		return slices.ContainsFunc(known, func(kind effects.EventKind) bool {
 			ev := effects.Event{Kind: kind}

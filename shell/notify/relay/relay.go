@@ -243,6 +243,12 @@ func encoded(s core.Subscription) []byte {
 	return b
 }
 
+// Word gives the message by which a channel tells an event: its templates may fail, then the
+// message is that of the default ones, and the error says why.
+func (r *Relay) Word(channel string, ev effects.Event, n notify.Notice) (notify.Message, error) {
+	return r.o.Channels[channel].Templates.Message(ev, n)
+}
+
 // Later has a channel tell a message as soon as it takes it: what it did not take now. It returns
 // once the message is stored.
 func (r *Relay) Later(ctx context.Context, channel string, m notify.Message) error {

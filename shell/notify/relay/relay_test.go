@@ -130,7 +130,7 @@ func (d *daemon) failing(t *testing.T, tenant, label string) core.Action {
 
 func (d *daemon) publish(t *testing.T, action, data string) {
 	t.Helper()
-	_, err := d.Subscribers().Send(t.Context(), core.BusPublish{Kind: effects.Custom("alert", action), Source: effects.EventSource{Component: "test"}, Data: json.RawMessage(data)})
+	_, err := d.Subscribers().Send(t.Context(), core.BusPublish{Kind: effects.Custom("deploy", action), Source: effects.EventSource{Component: "test"}, Data: json.RawMessage(data)})
 	require.NoError(t, err)
 }
 
@@ -176,11 +176,11 @@ func TestAFailureIsToldWithWhatWhyItsOutputAndTheCommands(t *testing.T) {
 func TestAChannelThatIsDownForAnHourIsToldOnceAndInOrderSoonAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, other := &people{down: down}, &people{}
-		channels := ops(p, "alert:*")
-		channels["dev"] = relay.Channel{Channel: other, Events: []string{"alert:*"}}
+		channels := ops(p, "deploy:*")
+		channels["dev"] = relay.Channel{Channel: other, Events: []string{"deploy:*"}}
 		d := begin(t, inMemory(t), relay.Options{Channels: channels, Patience: 3 * time.Hour})
 		for i := range 20 {
-			d.publish(t, []string{"raised", "cleared"}[i%2], fmt.Sprintf(`{"kind":"late","name":"s%d"}`, i))
+			d.publish(t, []string{"raised", "cleared"}[i%2], fmt.Sprintf(`{"label":"s%d"}`, i))
 		}
 		synctest.Wait()
 		assert.Len(t, other.told, 20, "another channel waits for nothing")
@@ -211,9 +211,9 @@ func TestWhatAChannelDidNotTakeIsToldByTheNextProcess(t *testing.T) {
 		}
 		p := &people{down: down}
 		st := open()
-		d := begin(t, st, relay.Options{Channels: ops(p, "alert:*")})
-		d.publish(t, "raised", `{"kind":"late","name":"a"}`)
-		d.publish(t, "cleared", `{"kind":"late","name":"a"}`)
+		d := begin(t, st, relay.Options{Channels: ops(p, "deploy:*")})
+		d.publish(t, "raised", `{"label":"a"}`)
+		d.publish(t, "cleared", `{"label":"a"}`)
 		<-time.After(10 * time.Minute)
 		begun := time.Now()
 		d.stop()
@@ -222,9 +222,9 @@ func TestWhatAChannelDidNotTakeIsToldByTheNextProcess(t *testing.T) {
 
 		st = open()
 		p.set(nil)
-		d = begin(t, st, relay.Options{Channels: ops(p, "alert:*")})
+		d = begin(t, st, relay.Options{Channels: ops(p, "deploy:*")})
 		<-time.After(time.Minute)
-		assert.Equal(t, []string{`Schedule "a" is late`, `Resolved: Schedule "a" is late`}, p.titles())
+		assert.Equal(t, []string{"Deploy raised: a", "Deploy cleared: a"}, p.titles())
 		d.stop()
 		require.NoError(t, st.Close())
 	})
@@ -240,8 +240,8 @@ func TestWhatMayHaveBeenToldIsToldAgainUnderTheSameID(t *testing.T) {
 			}
 			return nil
 		}
-		d := begin(t, inMemory(t), relay.Options{Channels: ops(p, "alert:*")})
-		d.publish(t, "raised", `{"kind":"late","name":"a"}`)
+		d := begin(t, inMemory(t), relay.Options{Channels: ops(p, "deploy:*")})
+		d.publish(t, "raised", `{"label":"a"}`)
 		<-time.After(time.Hour)
 		require.Len(t, ids, 3)
 		assert.Equal(t, ids[0], ids[1])
@@ -258,8 +258,8 @@ func TestAServerIsLeftAloneForAsLongAsItAsks(t *testing.T) {
 			}
 			return nil
 		}
-		d := begin(t, inMemory(t), relay.Options{Channels: ops(p, "alert:*")})
-		d.publish(t, "raised", `{"kind":"late","name":"a"}`)
+		d := begin(t, inMemory(t), relay.Options{Channels: ops(p, "deploy:*")})
+		d.publish(t, "raised", `{"label":"a"}`)
 		<-time.After(time.Hour)
 		require.Len(t, p.tries, 2)
 		assert.Equal(t, 17*time.Minute, p.tries[1].Sub(p.tries[0]))
@@ -275,11 +275,11 @@ func TestAMessageThatIsNeverTakenHoldsTheOthersUpForItsPatienceOnly(t *testing.T
 			}
 			return nil
 		}
-		d := begin(t, inMemory(t), relay.Options{Channels: ops(p, "alert:*"), Patience: 20 * time.Minute})
-		d.publish(t, "raised", `{"kind":"late","name":"poison"}`)
-		d.publish(t, "raised", `{"kind":"late","name":"good"}`)
+		d := begin(t, inMemory(t), relay.Options{Channels: ops(p, "deploy:*"), Patience: 20 * time.Minute})
+		d.publish(t, "raised", `{"label":"poison"}`)
+		d.publish(t, "raised", `{"label":"good"}`)
 		<-time.After(30 * time.Minute)
-		assert.Equal(t, []string{`Schedule "good" is late`}, p.titles())
+		assert.Equal(t, []string{"Deploy raised: good"}, p.titles())
 		p.set(nil)
 		<-time.After(time.Hour)
 		assert.Len(t, p.told, 2)
@@ -290,8 +290,8 @@ func TestWhatAChannelWillNeverTakeIsGivenUpAndSaidInTheLogAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		p := &people{down: func(notify.Message) error { return shell.Permanent(errors.New("no_service")) }}
-		d := begin(t, inMemory(t), relay.Options{Channels: ops(p, "alert:*", "queue:dead"), Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		d.publish(t, "raised", `{"kind":"late","name":"a"}`)
+		d := begin(t, inMemory(t), relay.Options{Channels: ops(p, "deploy:*", "queue:dead"), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		d.publish(t, "raised", `{"label":"a"}`)
 		<-time.After(24 * time.Hour)
 		assert.Len(t, p.tries, 1, "that it was given up is not told by the channel that has given it up")
 		assert.Contains(t, log.String(), `a notification was given up`)
@@ -305,7 +305,7 @@ func TestWhatAChannelWillNeverTakeIsGivenUpAndSaidInTheLogAlone(t *testing.T) {
 		_, err = d.Queues().Redrive(t.Context(), core.QueueRef(relay.Namespace, relay.Tenant, "ops"), uuid.Nil, 0)
 		require.NoError(t, err)
 		<-time.After(time.Minute)
-		assert.Equal(t, []string{`Schedule "a" is late`}, p.titles(), "what was wrong is mended, and it is told")
+		assert.Equal(t, []string{"Deploy raised: a"}, p.titles(), "what was wrong is mended, and it is told")
 	})
 }
 
@@ -340,15 +340,15 @@ func TestAChannelOfATenantIsToldOfNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		eu, all := &people{}, &people{}
 		d := begin(t, inMemory(t), relay.Options{Channels: map[string]relay.Channel{
-			"eu":  {Channel: eu, Events: []string{"action:failed", "alert:*"}, Namespaces: []string{"shop"}, Tenants: []string{"eu"}},
-			"all": {Channel: all, Events: []string{"action:failed", "alert:*"}},
+			"eu":  {Channel: eu, Events: []string{"action:failed", "deploy:*"}, Namespaces: []string{"shop"}, Tenants: []string{"eu"}},
+			"all": {Channel: all, Events: []string{"action:failed", "deploy:*"}},
 		}})
 		d.failing(t, "us", "theirs")
 		d.failing(t, "eu", "ours")
-		d.publish(t, "raised", `{"kind":"late","name":"of nobody"}`)
-		d.publish(t, "raised", `{"kind":"late","name":"ours","namespace":"shop","tenant":"eu"}`)
+		d.publish(t, "raised", `{"label":"of nobody"}`)
+		d.publish(t, "raised", `{"label":"ours","namespace":"shop","tenant":"eu"}`)
 		<-time.After(time.Minute)
-		assert.Equal(t, []string{`Action "ours" failed`, `Schedule "ours" is late`}, eu.titles())
+		assert.Equal(t, []string{`Action "ours" failed`, "Deploy raised: ours"}, eu.titles())
 		assert.Len(t, all.told, 4)
 	})
 }
@@ -367,17 +367,17 @@ func TestAnotherConfigurationSubscribesAnew(t *testing.T) {
 			return names
 		}
 		p := &people{}
-		channels := ops(p, "alert:*", "action:failed")
+		channels := ops(p, "deploy:*", "action:failed")
 		channels["dev"] = relay.Channel{Channel: p, Events: []string{"task:stuck"}}
 		d := begin(t, st, relay.Options{Channels: channels})
 		_, err := d.Subscribers().Send(t.Context(), core.BusSubscribe{Subscriber: core.Subscription{
 			Name: "mine", Match: core.EventMatch{Category: "deploy"}, Do: core.Reaction{WakeWorker: &core.MachineName{Name: "w"}},
 		}})
 		require.NoError(t, err)
-		assert.Equal(t, []string{"@notify/dev/task:stuck", "@notify/ops/action:failed", "@notify/ops/alert:*", "mine"}, subscribers(d))
+		assert.Equal(t, []string{"@notify/dev/task:stuck", "@notify/ops/action:failed", "@notify/ops/deploy:*", "mine"}, subscribers(d))
 		d.stop()
-		d = begin(t, st, relay.Options{Channels: ops(p, "alert:*", "pipeline:failed")})
-		assert.Equal(t, []string{"@notify/ops/alert:*", "mine", "@notify/ops/pipeline:failed"}, subscribers(d), "what is not ours stays")
+		d = begin(t, st, relay.Options{Channels: ops(p, "deploy:*", "pipeline:failed")})
+		assert.Equal(t, []string{"@notify/ops/deploy:*", "mine", "@notify/ops/pipeline:failed"}, subscribers(d), "what is not ours stays")
 		d.stop()
 		d = begin(t, st, relay.Options{})
 		assert.Equal(t, []string{"mine"}, subscribers(d))

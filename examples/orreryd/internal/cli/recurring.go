@@ -120,7 +120,7 @@ func timeOf(flag string) func(*app, string) (any, error) {
 
 func (r *recurring) add() *cobra.Command {
 	var w work
-	var disabled, replace bool
+	var disabled, replace, takeOver bool
 	m := r.machine
 	m.complete = nil
 	when := field{value: func(*app, []string) (any, error) {
@@ -129,6 +129,9 @@ func (r *recurring) add() *cobra.Command {
 		}
 		if replace && w.cmd.Flag("name").Value.String() == "" {
 			return nil, usagef("--replace is about the one with the name of --name, which is missing")
+		}
+		if takeOver && !replace {
+			return nil, usagef("--take-over is about the one that --replace changes, which is missing")
 		}
 		return nil, nil
 	}}
@@ -160,7 +163,7 @@ or 7 (years last); try one with: orreryd recurring preview --cron "0 9 * * MON-F
 			q.fields["action_type"] = q.fields["provider"] // 002 wants one; tools that tell no types apart ignore it
 		}
 		if replace {
-			if done, err := r.replace(ctx, c, q); done || err != nil {
+			if done, err := r.replace(ctx, c, q, takeOver); done || err != nil {
 				return err
 			}
 		}
@@ -184,11 +187,12 @@ or 7 (years last); try one with: orreryd recurring preview --cron "0 9 * * MON-F
 	})
 	cmd.Flags().BoolVar(&disabled, "disabled", false, "do not fire until it is resumed")
 	cmd.Flags().BoolVar(&replace, "replace", false, "change the one that has the name, if there is one, as update does; it stays paused if it is")
+	cmd.Flags().BoolVar(&takeOver, "take-over", false, "with --replace: "+takeOverUsage)
 	return cmd
 }
 
 // replace changes the recurring action that has the name of the request, if there is one, to what the request says.
-func (r *recurring) replace(ctx context.Context, c *client, q request) (done bool, err error) {
+func (r *recurring) replace(ctx context.Context, c *client, q request, takeOver bool) (done bool, err error) {
 	name, _ := q.fields["name"].(string)
 	id, err := r.ids.byName(ctx, c, name)
 	if err != nil {
@@ -201,7 +205,7 @@ func (r *recurring) replace(ctx context.Context, c *client, q request) (done boo
 	for _, k := range []string{"namespace", "tenant", "enabled"} { // whose it is does not change, and a pause by hand stays
 		delete(body, k)
 	}
-	return true, r.change(ctx, c, request{method: http.MethodPut, path: r.of(id), query: r.scope.query(), body: body})
+	return true, r.change(ctx, c, request{method: http.MethodPut, path: r.of(id), query: r.scope.query(), body: body, header: takingOver(takeOver)})
 }
 
 func (r *recurring) update() *cobra.Command {

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/google/uuid"
@@ -64,6 +65,33 @@ func TestTheNoticeOfAnApprovalSaysOfWhatAndHowItIsAnswered(t *testing.T) {
 	assert.Equal(t, effects.Notify{Title: "T", Message: "ship it?\n\n" + how}, got[0])
 	assert.Equal(t, effects.Notify{Title: "T", Message: "ship it?"}, got[1], "what a phase notifies of is as it was")
 	assert.Equal(t, how, got[2].Message)
+}
+
+// ids are those of the messages that a channel was told.
+type ids struct{ got []string }
+
+func (c *ids) Notify(context.Context, effects.Notify) error { return errors.New("down") }
+
+func (c *ids) Tell(_ context.Context, m notify.Message) error {
+	c.got = append(c.got, m.ID)
+	return errors.New("down")
+}
+
+func TestADigestOfAlertsIsToldAgainByItselfUnderOneName(t *testing.T) {
+	c := &ids{}
+	n, err := notify.New(notify.Options{Channels: map[string]notify.Channel{"ops": c}, Later: func(context.Context, string, notify.Message) error {
+		return errors.New("not asked")
+	}})
+	require.NoError(t, err)
+	a := approvals{n, hints{}}
+	for _, at := range []effects.Time{1000, 1000, 86_401_000} {
+		d := core.Digest{ID: uuid.MustParse("00000000-0000-4000-8000-000000000001"), Message: &core.DigestMessage{Title: "late: nightly", BegunAt: at}}
+		_, err := carry(t, a, d, effects.Notify{Title: "late: nightly"})
+		require.ErrorContains(t, err, "down")
+	}
+	require.Len(t, c.got, 3)
+	assert.Equal(t, c.got[0], c.got[1])
+	assert.NotEqual(t, c.got[0], c.got[2])
 }
 
 func TestAnEventIsToldWithTheCommandsThatShowAndAct(t *testing.T) {

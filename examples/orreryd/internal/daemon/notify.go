@@ -4,10 +4,14 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 	"github.com/orrery-go/orrery/shell/notify"
 	"github.com/orrery-go/orrery/shell/notify/relay"
 )
@@ -42,6 +46,41 @@ func (d *daemon) runRelay(ctx context.Context) error {
 		return fmt.Errorf("notify: %w", err)
 	}
 	return nil
+}
+
+// notifier shows the channels to the API, and tests them.
+type notifier struct{ d *daemon }
+
+// Channels implements [httpapi.Notifier].
+func (n notifier) Channels() []wire.Channel {
+	stats, byDefault := n.d.relay.Stats(), n.d.notify.Default()
+	names := n.d.notify.Names()
+	out := make([]wire.Channel, 0, len(names))
+	for _, name := range names {
+		c := stats[name]
+		out = append(out, wire.Channel{
+			Name: name, Default: name == byDefault, Events: append([]string{}, n.d.c.Notify.Channels[name].Events...),
+			Told: c.Told, Failed: c.Failed, Dropped: c.Dropped, Later: c.Later,
+		})
+	}
+	return out
+}
+
+// Test implements [httpapi.Notifier]. The message is one about an action that has failed, as the
+// channel would tell it, so that its templates are seen, too.
+func (n notifier) Test(ctx context.Context, channel string) error {
+	now := time.Now()
+	ev := notify.SampleEvent(now)
+	id := uuid.NewString()
+	line := n.d.hints.line("actions show", []string{id})
+	m, err := n.d.relay.Word(channel, ev, notify.NoticeOf(ev, notify.Hint{Does: "show it", Line: line}))
+	if err != nil {
+		return err
+	}
+	m.ID, m.Event = id, nil // each test is one of its own
+	m.Title = "Test: " + m.Title
+	m.Text = fmt.Sprintf("This is a test of the channel %q: nothing has happened. So it tells that an action has failed:\n\n%s", channel, m.Text)
+	return n.d.notify.Test(ctx, channel, m)
 }
 
 // ofEvent gives the commands that show what an event is about, and act on it.
