@@ -1,0 +1,96 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell"
+)
+
+// headerWritten is how many bytes an attempt had written when the answer began: of logs that are
+// read again from there on nothing is missing.
+const headerWritten = "X-Orrery-Logs-Bytes"
+
+// streamOutput sends what an attempt of an action has written. What breaks off has no regular end:
+// the reader can tell.
+func (s *Server) streamOutput(w http.ResponseWriter, r *http.Request, c *call) error {
+	a, q, err := s.actions().visible(r, c, "attempt", "offset", "follow")
+	if err != nil {
+		return err
+	}
+	o, err := outputOptions(q)
+	if err != nil {
+		return err
+	}
+	out := newTail(w, map[string]string{})
+	if r.Method == http.MethodHead {
+		out.begin()
+		return nil
+	}
+	leave, err := s.enterLogs(c, o.Follow)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	o.Begun = func(now shell.Output) {
+		out.say(headerAttempt, strconv.FormatUint(uint64(now.Attempt), 10))
+		out.say(headerDropped, strconv.FormatInt(now.Dropped(), 10))
+		out.say(headerWritten, strconv.FormatInt(now.Written, 10))
+	}
+	err = s.copyWatched(r.Context(), c, o.Follow, out, func(ctx context.Context) error {
+		return s.engine.Actions().CopyOutput(ctx, a.ID, o, out)
+	})
+	if err != nil && !(errors.Is(err, shell.ErrNoOutput) && out.begun.Load()) { // it was followed, and ended without a word
+		return outputFailure(err, a, o.Attempt)
+	}
+	out.begin()
+	return nil
+}
+
+// outputOptions reads what of an output is asked for.
+func outputOptions(q query) (o shell.OutputOptions, err error) {
+	follow, err := q.bool("follow")
+	if err != nil {
+		return o, err
+	}
+	o.Follow = or(follow, false)
+	if v := q.opt("attempt"); v != nil {
+		n, err := strconv.ParseUint(*v, 10, 32)
+		if err != nil || n == 0 {
+			return o, failf(http.StatusBadRequest, "attempt: %q is not the number of an attempt: the first is 1", clip(*v))
+		}
+		o.Attempt = uint32(n)
+	}
+	if v := q.opt("offset"); v != nil {
+		o.Offset, err = strconv.ParseInt(*v, 10, 64)
+		if err != nil || o.Offset < 0 {
+			return o, failf(http.StatusBadRequest, "offset: %q is no number of bytes from 0 to %d", clip(*v), int64(math.MaxInt64))
+		}
+		if o.Offset > 0 && o.Attempt == 0 {
+			return o, failf(http.StatusBadRequest, "offset: %d is in the output of one attempt: give attempt too", o.Offset)
+		}
+	}
+	return o, nil
+}
+
+// outputFailure words why there is no output.
+func outputFailure(err error, a core.Action, attempt uint32) error {
+	switch {
+	case errors.Is(err, shell.ErrNoOutput):
+		of := ""
+		if attempt > 0 {
+			of = fmt.Sprintf(" of attempt %d", attempt)
+		}
+		return &failure{status: http.StatusNotFound, cause: err, text: fmt.Sprintf("logs: action %s, which is %s, has no output%s: %s", a.ID, a.Status.Type, of, oneLine(err.Error()))}
+	case errors.Is(err, errSilent):
+		return (&failure{status: http.StatusServiceUnavailable, cause: err, text: "logs: the store gave none in time"}).with("Retry-After", "5")
+	case errors.Is(err, errExpired):
+		return unauthorized(`Bearer realm="orrery", error="invalid_token"`, "token: has expired")
+	}
+	return err
+}
