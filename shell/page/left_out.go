@@ -25,7 +25,5 @@ var leftOut = map[string]string{ // read-only: a table
 	"POST /v1/sets/{name}": "a set is what files say: who changes these applies them",
 	"POST /v1/notify/test": "whether a channel works is tried by who configures it, on the command line",
 
-	"POST /v1/notify/test": "an operator's request, made where the channels are configured: orreryd notify test",
-
 	"POST /v1/webhooks/{route}": "the sender's request, which carries its signature: the page delivers a webhook that was received again",
 }
