@@ -142,7 +142,7 @@ func (t *Batch) declare(to effects.Ref, before, after State, e Event) (refused *
 	}
 	owned := known && RevisionBefore(before, e) != NoRevision // else what it was about was set aside
 	if owned && (by == nil || by.Set != had.Set && !by.TakeOver) {
-		return &effects.Refused{To: to, Event: e.EventType(), Code: effects.CodeConflict, Reason: had.refusal(by)}, nil
+		return &effects.Refused{To: to, Event: e.EventType(), Code: effects.CodeConflict, Reason: had.Refusal(by)}, nil
 	}
 	switch {
 	case ends(after, e) || by == nil || by.Set == "":
@@ -165,8 +165,8 @@ func (t *Batch) declare(to effects.Ref, before, after State, e Event) (refused *
 	return nil, r.err
 }
 
-// refusal says whose it is, and what to do.
-func (d Declared) refusal(by *Declaration) string {
+// Refusal says to who may not change it whose it is, and what to do; by is nil, or the declaration of another set.
+func (d Declared) Refusal(by *Declaration) string {
 	where := fmt.Sprintf("the set %q", clip(d.Set))
 	if d.File != "" {
 		where += fmt.Sprintf(" declares it, in %s", clip(d.File))

@@ -12,7 +12,7 @@ import (
 // observers is the table of machines that are observed.
 var observers = [...]observer{
 	actionObserver, recurringObserver,
-	pipelineObserver, taskObserver, strategyObserver, queueObserver, lockObserver, semaphoreObserver, calendarObserver, backfillObserver, systemObserver,
+	pipelineObserver, taskObserver, strategyObserver, queueObserver, lockObserver, semaphoreObserver, calendarObserver, backfillObserver, alertObserver, digestObserver, systemObserver,
 	jobObserver, runObserver, schedulerObserver, occurrenceObserver,
 }
 
@@ -134,6 +134,23 @@ var backfillObserver = observer{
 			slog.Uint64("cancelled", b.Counts.Cancelled), slog.Uint64("refused", b.Counts.Refused))
 	}),
 	count: counting((*counts).countBackfill),
+}
+
+// alertObserver and digestObserver: an alert announces nothing itself, see [core.Digest].
+var alertObserver = observer{
+	kind:  core.KindAlert,
+	count: counting((*counts).countAlerts),
+}
+
+var digestObserver = observer{
+	kind: core.KindDigest, category: "alert",
+	lines: map[string]line{
+		"raised":      {"alert.raise", slog.LevelWarn},
+		"cleared":     {"alert.clear", slog.LevelInfo},
+		"undelivered": {"alert.undelivered", slog.LevelError},
+	},
+	attrs: attrsOf(func(d core.Digest) []slog.Attr { return []slog.Attr{slog.String("channel", d.Channel)} }),
+	count: counting((*counts).countMessages),
 }
 
 // leaseLines are the lines about what is held by a lease.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 
 	"github.com/google/uuid"
@@ -432,7 +433,7 @@ func (p *setPlan) plan(i int, e *SetEntry) error {
 	switch {
 	case revision == core.NoRevision:
 		c.Action = SetCreates
-	case core.RevisionBefore(after, ev) != revision:
+	case core.RevisionBefore(after, ev) != revision && !sameJSON(core.Definition(before, ev), core.Definition(after, ev)):
 		c.Action = SetUpdates
 	case !owned || owner.Set != p.set:
 		c.Action = SetAdopts
@@ -824,6 +825,19 @@ func changedFields(before, after json.RawMessage) []SetField {
 		}
 	}
 	return out
+}
+
+// sameJSON reports whether two documents say the same, in whatever order their members stand.
+func sameJSON(a, b json.RawMessage) bool {
+	read := func(doc json.RawMessage) (v any, err error) {
+		dec := json.NewDecoder(bytes.NewReader(doc))
+		dec.UseNumber() // exactly as it is written
+		err = dec.Decode(&v)
+		return v, err
+	}
+	x, errX := read(a)
+	y, errY := read(b)
+	return errX == nil && errY == nil && reflect.DeepEqual(x, y)
 }
 
 // flatten gives each value within objects under its path. Lists are values.

@@ -434,6 +434,25 @@ func TestAWrongSetIsRefusedWholeAndSaysWhere(t *testing.T) {
 	})
 }
 
+func TestTheOrderOfMembersIsNoChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(&counting{})})
+		apply := func(set, payload string) shell.SetAction {
+			t.Helper()
+			r := everyMinute()
+			r.Name, r.ActionTemplate.Payload = "nightly", json.RawMessage(payload)
+			res, err := e.Sets().Apply(bg(), set, []shell.SetEntry{{File: "a.toml", Recurring: &r}}, shell.SetOptions{TakeOver: true})
+			require.NoError(t, err)
+			return res.Changes[0].Action
+		}
+		assert.Equal(t, shell.SetCreates, apply("ours", `{"b":1.10,"a":{"d":[1,2],"c":null}}`))
+		assert.Equal(t, shell.SetKeeps, apply("ours", `{"a":{"c":null,"d":[1,2]},"b":1.10}`))
+		assert.Equal(t, shell.SetAdopts, apply("theirs", `{"a":{"c":null,"d":[1,2]},"b":1.10}`))
+		assert.Equal(t, shell.SetUpdates, apply("theirs", `{"a":{"c":null,"d":[2,1]},"b":1.10}`), "that of a list is")
+		assert.Equal(t, shell.SetUpdates, apply("theirs", `{"a":{"d":[2,1]},"b":1.10}`), "and so is a null")
+	})
+}
+
 // What is carried out is what was planned and checked: if others are quicker, both are done again.
 func TestWhatASetComesToIsCheckedAsItIsCarriedOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -478,7 +497,7 @@ func TestWhatASetComesToIsCheckedAsItIsCarriedOut(t *testing.T) {
 		}
 		_, err = e.Sets().Apply(bg(), "ours", setOf(2, 1), shell.SetOptions{Check: func([]shell.SetChange) error { return errors.New("too many") }})
 		require.EqualError(t, err, "too many")
-		assert.Equal(t, 6, owns(), "nothing was made")
+		assert.Equal(t, 7, owns(), "nothing was made")
 	})
 }
 

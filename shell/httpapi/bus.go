@@ -47,7 +47,8 @@ func (s *Server) getSubscriber(w http.ResponseWriter, r *http.Request, c *call) 
 		return notFound("subscriber", shell.ErrNotFound)
 	}
 	c.tagRevision(w, r, b.Subscribers[i].Revision())
-	return writeJSON(w, http.StatusOK, b.Subscribers[i])
+	by, err := s.declaredBy(r.Context(), core.BusRef(), b.Subscribers[i].Name)
+	return reply(w, wire.SubscriberDetail{Subscription: b.Subscribers[i], Declared: by}, err)
 }
 
 func (s *Server) putSubscriber(w http.ResponseWriter, r *http.Request, c *call) error {

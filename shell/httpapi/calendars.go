@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -23,7 +24,7 @@ func (s *Server) calendarRoutes() []route {
 			size:  func(c core.Calendar) int { return 1024 + 64*(len(c.Exclude.Dates)+len(c.Include.Dates)) },
 		}.page(s, "calendars")},
 		{"POST", "/v1/calendars", writingToken, s.createCalendar},
-		{"GET", "/v1/calendars/{name}", anyToken, serveChange(byCalendar, plain(s.calendarDetail), s.getCalendar)},
+		{"GET", "/v1/calendars/{name}", anyToken, serveChange(byCalendar, shownWith(plain(s.calendarDetail), s.ownerOfCalendar), s.getCalendar)},
 		{"PUT", "/v1/calendars/{name}", writingToken | edits, serveBody(s, changedCalendar, false, s.updateCalendar)},
 		{"DELETE", "/v1/calendars/{name}", writingToken | edits, s.deleteCalendar},
 	}
@@ -50,6 +51,11 @@ func (s *Server) calendarDetail(c core.Calendar) wire.Calendar {
 		d.Warnings = append(d.Warnings, w)
 	}
 	return d
+}
+
+func (s *Server) ownerOfCalendar(ctx context.Context, c *wire.Calendar) (err error) {
+	c.Declared, err = s.declaredBy(ctx, c.Ref(), "")
+	return err
 }
 
 // runningOut says which calendars of a schedule have no dates after the next weeks.

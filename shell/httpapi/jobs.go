@@ -50,7 +50,7 @@ var _ JobService = (*jobs.Service)(nil)
 func (s *Server) jobRoutes() []route {
 	return []route{
 		{"GET", "/v1/jobs", anyToken | lists, s.jobs().page(s, "jobs")},
-		{"GET", "/v1/jobs/{id}", anyToken, s.onJob(s.getJob)},
+		{"GET", "/v1/jobs/{id}", anyToken, serveChange(byJob, shownWith(s.jobDetail, s.ownerOfJob), s.getJob)},
 		{"PUT", "/v1/jobs/{id}", writingToken | edits, s.putJob},
 		{"DELETE", "/v1/jobs/{id}", writingToken | edits, serveBody(s, byJob, true, s.deleteJob)},
 		{"POST", "/v1/jobs/{id}/trigger", writingToken, serveBody(s, byJob, true, s.triggerJob)},
@@ -125,6 +125,11 @@ func (s *Server) jobDetail(ctx context.Context, j core.Job) (wire.Job, error) {
 	}, err
 }
 
+func (s *Server) ownerOfJob(ctx context.Context, j *wire.Job) (err error) {
+	j.Declared, err = s.declaredBy(ctx, j.Ref(), "")
+	return err
+}
+
 // putJob makes a job, or gives it a new configuration: what the body leaves out has
 // its default afterwards.
 func (s *Server) putJob(w http.ResponseWriter, r *http.Request, c *call) error {
@@ -171,6 +176,9 @@ func (s *Server) putJob(w http.ResponseWriter, r *http.Request, c *call) error {
 	if or(dry, false) {
 		if r.Header.Get("If-Match")+r.Header.Get("If-None-Match") != "" {
 			return failf(http.StatusBadRequest, "If-Match, If-None-Match: a dry run takes no condition")
+		}
+		if err := s.mayPlan(r, before); err != nil {
+			return err
 		}
 		return s.planJob(w, r, before, spec)
 	}
@@ -223,6 +231,21 @@ func (s *Server) checkJob(ctx context.Context, t *Token, spec core.JobSpec) erro
 		return failf(http.StatusBadRequest, "%s", oneLine(err.Error()))
 	}
 	return nil
+}
+
+// mayPlan refuses to plan the change of a job that a set of files owns, unless that is taken over.
+func (s *Server) mayPlan(r *http.Request, before core.Job) error {
+	if before.Key == uuid.Nil || r.Header.Get(takeOverHeader) != "" {
+		return nil
+	}
+	owner, err := s.engine.Sets().Owner(r.Context(), before.Ref(), "")
+	if errors.Is(err, shell.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return failf(http.StatusConflict, "%s", owner.Refusal(nil))
 }
 
 // planJob shows what the job would be: its machine is pure, so that the event can be

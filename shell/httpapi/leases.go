@@ -96,7 +96,15 @@ func (s *Server) semaphoreRoutes() []route {
 			out:   shownTo(shownSemaphore),
 			size:  func(m core.Semaphore) int { return 1024 + 256*(len(m.Waiters)+len(m.Holders)) },
 		}.page(s, "semaphores")},
-		{"GET", "/v1/semaphores/{name}", anyToken, semaphores.show},
+		{"GET", "/v1/semaphores/{name}", anyToken, func(w http.ResponseWriter, r *http.Request, c *call) error {
+			m, _, err := semaphores.visible(r, c)
+			if err != nil {
+				return err
+			}
+			c.tag(w, r, m)
+			by, err := s.declaredBy(r.Context(), m.Ref(), "")
+			return reply(w, wire.SemaphoreDetail{Semaphore: semaphores.shown(c, m), Declared: by}, err)
+		}},
 		{"PUT", "/v1/semaphores/{name}", writingToken | edits, tellNamed(semaphores, false, configureSemaphore)},
 		{"POST", "/v1/semaphores/{name}/acquire", writingToken, tellNamed(semaphores, false, acquireSlots)},
 		{"POST", "/v1/semaphores/{name}/renew", writingToken, tellNamed(semaphores, false, renewSlots)},

@@ -229,7 +229,7 @@ func TestOpenAPISchemasHaveTheFieldsOfTheGoTypes(t *testing.T) {
 		for _, r := range s.Required {
 			assert.Contains(t, s.Properties, r, name)
 		}
-		strict := strings.HasSuffix(name, "Request") || slices.Contains([]string{"RecurringPatch", "Reason", "RunPolicy", "QueueConfig", "QueueRate", "Retry", "RetryConfig", "LogPolicy", "Backoff", "SetEntry", "SetJob", "SetQueue", "SetSubscriber", "SetWorker"}, name)
+		strict := strings.HasSuffix(name, "Request") || slices.Contains([]string{"RecurringPatch", "Reason", "RunPolicy", "QueueConfig", "QueueRate", "Retry", "RetryConfig", "LogPolicy", "Backoff", "SetEntry", "SetJob", "SetQueue", "SetSemaphore", "SetSubscriber", "SetWorker"}, name)
 		assert.Equal(t, strict, s.AdditionalProperties != nil && !*s.AdditionalProperties, "%s: unknown fields are refused", name)
 	}
 }

@@ -20,7 +20,7 @@ import (
 func (s *Server) queueRoutes() []route {
 	return []route{
 		{"GET", "/v1/queues", anyToken | lists, s.queues().page(s, "queues")},
-		{"GET", "/v1/queues/{name}", anyToken, s.onQueue(s.getQueue)},
+		{"GET", "/v1/queues/{name}", anyToken, serveChange(byQueue, shownWith(s.queueDetail, s.ownerOfQueue), s.getQueue)},
 		{"PUT", "/v1/queues/{name}", writingToken | edits, s.onQueue(s.putQueue)},
 		{"DELETE", "/v1/queues/{name}", writingToken | edits, serveBody(s, byQueue, true, s.deleteQueue)},
 		{"POST", "/v1/queues/{name}/pause", writingToken, s.onQueue(s.pauseQueue)},
@@ -70,6 +70,11 @@ func (s *Server) queueDetail(ctx context.Context, q core.Queue) (wire.Queue, err
 		d.OldestReadySeconds = s.age(oldest.CreatedAt)
 	}
 	return d, err
+}
+
+func (s *Server) ownerOfQueue(ctx context.Context, q *wire.Queue) (err error) {
+	q.Declared, err = s.declaredBy(ctx, core.QueueRef(q.Namespace, q.Tenant, q.Name), "")
+	return err
 }
 
 // age gives how many seconds have passed since an instant.

@@ -20,8 +20,10 @@ func (s *Server) recurringRoutes() []route {
 		{"POST", "/v1/recurring", writingToken, s.createRecurring},
 		{"GET", "/v1/recurring", anyToken | lists, s.listRecurring},
 		{"GET", "/v1/recurring/preview", anyToken, s.previewCron},
-		{"GET", "/v1/recurring/{id}", anyToken, recurring.act(func(_ http.ResponseWriter, _ *http.Request, _ *call, a core.RecurringAction) (any, error) {
-			return detail(a), nil
+		{"GET", "/v1/recurring/{id}", anyToken, recurring.act(func(_ http.ResponseWriter, r *http.Request, _ *call, a core.RecurringAction) (_ any, err error) {
+			d := detail(a)
+			d.Declared, err = s.declaredBy(r.Context(), a.Ref(), "")
+			return d, err
 		})},
 		{"PUT", "/v1/recurring/{id}", writingToken | edits, recurring.act(s.updateRecurring)},
 		{"DELETE", "/v1/recurring/{id}", writingToken | edits, recurring.act(s.deleteRecurring)},

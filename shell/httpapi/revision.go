@@ -42,7 +42,7 @@ func (s *Server) underKey(revision string) string {
 // cannot take such a condition refuses it: to leave it out would be what the caller wants to prevent.
 func (s *Server) onRevision(ctx context.Context, rt route, r *http.Request) (context.Context, error) {
 	match, none := r.Header.Values("If-Match"), r.Header.Values("If-None-Match")
-	if len(match)+len(none) == 0 || rt.method == http.MethodGet {
+	if len(match)+len(none) == 0 || !rt.changes() {
 		return ctx, nil
 	}
 	switch {
@@ -71,6 +71,27 @@ func (s *Server) onRevision(ctx context.Context, rt route, r *http.Request) (con
 		return nil, failf(http.StatusServiceUnavailable, "If-Match: the store does not give the key by which revisions are known: try again").with("Retry-After", "5")
 	}
 	return shell.WithShownRevision(ctx, revision, s.underKey), nil
+}
+
+// changes reports whether the route may change something: it is none that only says that the path or its method does not exist.
+func (rt route) changes() bool { return rt.method != http.MethodGet && rt.method != "" }
+
+// takeOverHeader lets an edit change what a set of files owns.
+const takeOverHeader = "Orrery-Take-Over"
+
+// onTakeOver reads whether an edit takes over what a set of files owns. What changes no definition refuses the header, as
+// [Server.onRevision] does.
+func onTakeOver(ctx context.Context, rt route, r *http.Request) (context.Context, error) {
+	given := r.Header.Values(takeOverHeader)
+	switch {
+	case len(given) == 0 || !rt.changes():
+		return ctx, nil
+	case rt.access&edits == 0:
+		return nil, failf(http.StatusBadRequest, "%s: %s %s takes nothing over: only PUT and DELETE of what has an ETag do", takeOverHeader, rt.method, rt.path)
+	case len(given) > 1 || given[0] != "true":
+		return nil, failf(http.StatusBadRequest, "%s: %s is not true: leave it out to change only what no set declares", takeOverHeader, clip(strings.Join(given, ", ")))
+	}
+	return shell.WithTakeOver(ctx), nil
 }
 
 func isRevision(s string) bool {

@@ -28,7 +28,7 @@ const (
 	streams       access = 1 << 6 // the answer goes on until its reader leaves
 	waitsForItems access = 1 << 7 // the request may wait for items, see maxTakeWait
 	lists         access = 1 << 5 // the answer is a page of a list, which is sent while it is read
-	edits         access = 1 << 8 // the request may be for one revision of what it changes, see onRevision
+	edits         access = 1 << 8 // the request may be for one revision of what it changes, see onRevision, or take over what a set declares, see onTakeOver
 )
 
 // who is the access without its flags.
@@ -188,6 +188,9 @@ func (s *Server) endpoint(rt route) http.Handler {
 				defer cancel()
 			}
 			if ctx, err = s.onRevision(ctx, rt, r); err == nil {
+				ctx, err = onTakeOver(ctx, rt, r)
+			}
+			if err == nil {
 				err = rt.serve(w, r.WithContext(ctx), c)
 			}
 		}

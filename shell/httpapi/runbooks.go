@@ -382,7 +382,7 @@ func mayTypeIntoTasks(c *call) error { return c.token.startSessions("type into t
 func (s *Server) workerRoutes() []route {
 	return []route{
 		{"GET", "/v1/workers", anyToken | lists, s.listWorkers()},
-		{"GET", "/v1/workers/{name}", anyToken, s.workers(http.StatusOK).show},
+		{"GET", "/v1/workers/{name}", anyToken, s.showWorker},
 		{"PUT", "/v1/workers/{name}", writingToken | edits, s.putWorker},
 		{"DELETE", "/v1/workers/{name}", writingToken | edits, tellNamed(s.workers(http.StatusAccepted), true, deleteWorker)},
 		{"POST", "/v1/workers/{name}/pause", writingToken, s.tellWorker(core.WorkerPause{})},
@@ -412,6 +412,17 @@ func (s *Server) listWorkers() handler {
 // tellWorker serves an event that has nothing to say but its name.
 func (s *Server) tellWorker(ev core.WorkerEvent) handler {
 	return tellNamed(s.workers(http.StatusOK), true, func(*call, named, *struct{}) (core.WorkerEvent, error) { return ev, nil })
+}
+
+// showWorker shows a worker, and which set owns it.
+func (s *Server) showWorker(w http.ResponseWriter, r *http.Request, c *call) error {
+	m, _, err := s.workers(http.StatusOK).visible(r, c)
+	if err != nil {
+		return err
+	}
+	c.tag(w, r, m)
+	by, err := s.declaredBy(r.Context(), m.Ref(), "")
+	return reply(w, wire.WorkerDetail{Worker: m, Declared: by}, err)
 }
 
 // deleteWorker deletes a worker. With drain it still exists for as long as it has something in hand.

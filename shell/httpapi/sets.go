@@ -12,6 +12,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/core/schedule"
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 	"github.com/orrery-go/orrery/shell/internal/plainjson"
@@ -36,7 +37,7 @@ func maySeeSets(c *call) error {
 }
 
 // setKinds are the kinds of what a set declares, as files call them.
-var setKinds = []string{"calendar", "job", "queue", "recurring", "subscriber", "worker"}
+var setKinds = []string{"calendar", "job", "queue", "recurring", "semaphore", "subscriber", "worker"}
 
 // declared says how what sets own is listed.
 func (s *Server) declared() listing[core.Declared, wire.Declared] {
@@ -69,6 +70,26 @@ func (s *Server) declared() listing[core.Declared, wire.Declared] {
 	}
 }
 
+// declaredBy gives the set that owns a thing; nil: none does. part is the name of a subscriber where it is the bus.
+func (s *Server) declaredBy(ctx context.Context, of effects.Ref, part string) (*wire.DeclaredBy, error) {
+	d, err := s.engine.Sets().Owner(ctx, of, part)
+	if errors.Is(err, shell.ErrNotFound) {
+		return nil, nil
+	}
+	return &wire.DeclaredBy{Set: d.Set, File: d.File, Since: d.Since}, err
+}
+
+// shownWith shows a thing as out does, and with what more adds.
+func shownWith[S, Out any](out func(context.Context, S) (Out, error), more func(context.Context, *Out) error) func(context.Context, S) (Out, error) {
+	return func(ctx context.Context, v S) (Out, error) {
+		o, err := out(ctx, v)
+		if err == nil {
+			err = more(ctx, &o)
+		}
+		return o, err
+	}
+}
+
 func declaredOf(d core.Declared) wire.Declared {
 	return wire.Declared{
 		Set: d.Set, File: d.File, Kind: kindOfDeclared(d), ID: d.Machine, Namespace: d.Namespace, Tenant: d.Tenant, Name: d.Name, Since: d.Since,
@@ -98,16 +119,25 @@ func (s *Server) applySet(w http.ResponseWriter, r *http.Request, c *call) error
 	if err := s.chargeSet(w.Header(), c.token, r.ContentLength, len(body.Entries)); err != nil {
 		return err
 	}
+	res, err := s.applyEntries(r.Context(), c, r.PathValue("name"), &body)
+	if !body.DryRun {
+		s.applied(res, err)
+	}
+	return reply(w, setResult(res), err)
+}
+
+// applyEntries applies a set, as far as its token may.
+func (s *Server) applyEntries(ctx context.Context, c *call, set string, body *wire.SetRequest) (shell.SetResult, error) {
 	entries := make([]shell.SetEntry, len(body.Entries))
 	for i := range body.Entries {
-		e, err := s.setEntry(r.Context(), c, &body.Entries[i])
+		e, err := s.setEntry(ctx, c, &body.Entries[i])
 		if err != nil {
-			return inEntry(c, placeOf(i, &body.Entries[i]), err)
+			return shell.SetResult{}, inEntry(c, placeOf(i, &body.Entries[i]), err)
 		}
 		entries[i] = e
 	}
 	c.aboutEntries(entries)
-	res, err := s.engine.Sets().Apply(r.Context(), r.PathValue("name"), entries, shell.SetOptions{
+	res, err := s.engine.Sets().Apply(ctx, set, entries, shell.SetOptions{
 		DryRun: body.DryRun, Prune: body.Prune, Most: body.Most, TakeOver: body.TakeOver,
 		Visible: func(of shell.Scope) bool {
 			if of == (shell.Scope{}) {
@@ -116,13 +146,13 @@ func (s *Server) applySet(w http.ResponseWriter, r *http.Request, c *call) error
 			return c.token.seesScope(of.Namespace, of.Tenant)
 		},
 		Check: func(changes []shell.SetChange) error {
-			return s.setWithin(r.Context(), c, body.Entries, entries, changes)
+			return s.setWithin(ctx, c, body.Entries, entries, changes)
 		},
 	})
 	if of, ok := errors.AsType[*shell.SetError](err); ok {
-		return inEntry(c, placeIn(of.File, of.Kind, of.Name), of.Err)
+		err = inEntry(c, placeIn(of.File, of.Kind, of.Name), of.Err)
 	}
-	return reply(w, setResult(res), err)
+	return res, err
 }
 
 // aboutEntries notes what tenant a set is about, if that is one.
@@ -159,6 +189,8 @@ func placeOf(i int, e *wire.SetEntry) string {
 		kind, name = "job", e.Job.ID
 	case e.Queue != nil:
 		kind, name = "queue", e.Queue.Name
+	case e.Semaphore != nil:
+		kind, name = "semaphore", e.Semaphore.Name
 	case e.Worker != nil:
 		kind, name = "worker", e.Worker.Name
 	case e.Calendar != nil:

@@ -100,7 +100,7 @@ func declaredBy(t *testing.T, a *api, token, query string) (out []string) {
 var entryOfEach = []string{
 	nightly("nightly", `,"calendars":["closed"]`),
 	`{"file":"j.toml","job":{"id":"report","runner":"kubernetes","schedule":"0 9 * * *","pod_spec":{"containers":[{"name":"c"}]}}}`,
-	someQueue("mail"),
+	someQueue("mail"), `{"file":"m.toml","semaphore":{"name":"gate","slots":2}}`,
 	`{"file":"w.toml","worker":{"name":"mailer","queue":"mail","do":{"run":{"tool":"echo","input":"${item}"}}}}`,
 	`{"file":"c.toml","calendar":{"name":"closed","exclude":{"dates":[{"date":"2026-12-25"}]}}}`,
 	`{"file":"s.toml","subscriber":{"name":"on-failure","match":{"category":"action","action":"failed"},"do":{"wake_worker":{"namespace":"ns","tenant":"t1","name":"mailer"}}}}`,
@@ -109,7 +109,7 @@ var entryOfEach = []string{
 func TestASetOfEachKindIsMadeOnceAndBelongsToItsFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := declaredSets(t, httpapi.TenantLimits{})
-		all := []string{"recurring nightly", "job report", "queue mail", "worker mailer", "calendar closed", "subscriber on-failure"}
+		all := []string{"recurring nightly", "job report", "queue mail", "semaphore gate", "worker mailer", "calendar closed", "subscriber on-failure"}
 		each := func(action string) (out []string) {
 			for _, what := range all {
 				out = append(out, action+" "+what)
@@ -125,15 +125,24 @@ func TestASetOfEachKindIsMadeOnceAndBelongsToItsFiles(t *testing.T) {
 
 		assert.Equal(t, []string{
 			"ours calendar default/default closed c.toml", "ours job default/default report j.toml", "ours queue default/default mail b.toml",
-			"ours recurring default/default nightly a.toml", "ours subscriber / on-failure s.toml", "ours worker default/default mailer w.toml",
+			"ours recurring default/default nightly a.toml", "ours semaphore default/default gate m.toml", "ours subscriber / on-failure s.toml", "ours worker default/default mailer w.toml",
 		}, declaredBy(t, a, "root", ""))
 		assert.Equal(t, []string{"ours job default/default report j.toml"}, declaredBy(t, a, "root", "kind=job"))
 		assert.Equal(t, []string{"ours subscriber / on-failure s.toml"}, declaredBy(t, a, "any", "kind=subscriber&set=ours"))
 		assert.Empty(t, declaredBy(t, a, "root", "set=theirs"))
 		id := core.QueueRef("default", "default", "mail").ID
 		assert.Equal(t, []string{"ours queue default/default mail b.toml"}, declaredBy(t, a, "root", "id="+id.String()))
-		assert.Equal(t, `kind: "queues" is unknown: use calendar, job, queue, recurring, subscriber, worker`,
+		assert.Equal(t, `kind: "queues" is unknown: use calendar, job, queue, recurring, semaphore, subscriber, worker`,
 			a.do("GET", "/v1/sets?kind=queues", nil, bearer("root")).errorText())
+
+		for i, row := range ownedEdits {
+			got := a.do("GET", row.path, nil, bearer("root")).body
+			file := []string{"a", "j", "w", "b", "m", "s", "c"}[i]
+			assert.Contains(t, got, fmt.Sprintf(`"declared":{"set":"ours","file":"%s.toml","since":"2000-01-01T00:00:00.000Z"}`, file), row.path)
+			assert.NotContains(t, a.do("GET", row.path[:strings.LastIndexByte(row.path, '/')]+"?namespace=default&tenant=default", nil, bearer("root")).body, `"declared":{`, row.path)
+		}
+		require.Equal(t, http.StatusOK, a.do("PUT", "/v1/queues/other", `{}`, bearer("root")).status)
+		assert.NotContains(t, a.do("GET", "/v1/queues/other", nil, bearer("root")).body, "declared")
 
 		got = a.do("PUT", "/v1/queues/mail", `{}`, bearer("root"))
 		assert.Equal(t, http.StatusConflict, got.status)
@@ -171,7 +180,7 @@ func TestASetIsMadeWholeOrNotAtAllAndSaysWhatIsWrongWhere(t *testing.T) {
 			{403, "ann", `{"file":"w.toml","worker":{"name":"w","queue":"q","do":{"task":{"prompt":"p"}}}}`, `w.toml: worker w: do.task: the token "ann" may not start a terminal session`},
 			{403, "ann", `{"file":"j.toml","job":{"id":"report","runner":"kubernetes","pod_spec":{"containers":[{"name":"c"}]}}}`, `j.toml: job report: runner: the token "ann" may not use the runner "kubernetes"`},
 			{403, "runs", `{"file":"j.toml","job":{"id":"report","tenant":"t2","runner":"kubernetes","pod_spec":{"containers":[{"name":"c"}]}}}`, `j.toml: job report: tenant: "t2" is not`},
-			{403, "ann", entryOfEach[5], `s.toml: subscriber on-failure: token: "ann" is bound to namespaces or tenants: subscribers of the bus belong to none`},
+			{403, "ann", entryOfEach[6], `s.toml: subscriber on-failure: token: "ann" is bound to namespaces or tenants: subscribers of the bus belong to none`},
 			{
 				403, "any", `{"file":"s.toml","subscriber":{"name":"s","match":{"category":"x"},"do":{"start_pipeline":{"namespace":"ns","tenant":"t1","definition":{"name":"p","phases":[{"name":"a","task":{"prompt":"x"}}]}}}}}`,
 				`s.toml: subscriber s: do.start_pipeline.definition.phases[0].task: the token "any" may not start a terminal session`,
@@ -218,7 +227,7 @@ func TestAnotherTenantsThingsOfASetWithTheSameNameStayUnseen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := declaredSets(t, httpapi.TenantLimits{})
 		require.Equal(t, http.StatusOK, a.applySet("ann", "", nightly("one", ""), someQueue("a"), someQueue("b"), someQueue("c")).status)
-		require.Equal(t, http.StatusOK, a.applySet("root", "", entryOfEach[5]).status, "a subscriber is of no tenant")
+		require.Equal(t, http.StatusOK, a.applySet("root", "", entryOfEach[6]).status, "a subscriber is of no tenant")
 		annSees := declaredBy(t, a, "ann", "")
 		assert.Len(t, annSees, 4)
 
@@ -327,4 +336,108 @@ func TestTheLogOfRequestsHasWhoseSetWasApplied(t *testing.T) {
 		"root applySet / 200 /v1/sets/ours", "root applySet ns/t1 200 /v1/sets/ours",
 	}, auditLog(t, a, "root", ""))
 	assert.NotContains(t, fmt.Sprint(auditEntries(t, a, "root", "")), "a.toml", "a reason that quotes what was sent is not kept")
+}
+
+// Each kind of thing that a set may own: its path, and an edit of it.
+var ownedEdits = []struct{ path, edit string }{
+	{"/v1/recurring/nightly", `{"description":"edited"}`},
+	{"/v1/jobs/report", `{"runner":"kubernetes","schedule":"0 10 * * *","pod_spec":{"containers":[{"name":"c"}]}}`},
+	{"/v1/workers/mailer", `{"queue":"mail","concurrency":3,"do":{"run":{"tool":"echo","input":"${item}"}}}`},
+	{"/v1/queues/mail", `{"concurrency":3}`},
+	{"/v1/semaphores/gate", `{"slots":3}`},
+	{"/v1/subscribers/on-failure", `{"match":{"category":"action"},"do":{"wake_worker":{"namespace":"ns","tenant":"t1","name":"mailer"}}}`},
+	{"/v1/calendars/closed", `{"description":"edited"}`},
+}
+
+func takeOver(r *http.Request) { r.Header.Set("Orrery-Take-Over", "true") }
+
+func TestAnEditChangesWhatASetOwnsOnlyIfItTakesOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := declaredSets(t, httpapi.TenantLimits{})
+		entries := slices.Clone(entryOfEach)
+		entries[0] = nightly("nightly", "") // which names no calendar, so that that can be deleted
+		require.Equal(t, http.StatusOK, a.applySet("root", "", entries...).status)
+		for i, row := range ownedEdits {
+			for _, method := range []string{"PUT", "DELETE"} {
+				if method == "DELETE" && strings.HasPrefix(row.path, "/v1/semaphores") {
+					continue // it has none: with 0 slots it is not declared any more
+				}
+				var body any
+				if method == "PUT" {
+					body = row.edit
+				}
+				got := a.do(method, row.path, body, bearer("root"))
+				assert.Equal(t, http.StatusConflict, got.status, "%s %s: %s", method, row.path, got.body)
+				assert.Contains(t, got.errorText(), `the set "ours" declares it, in `)
+			}
+			got := a.do("PUT", row.path, row.edit, bearer("root"), takeOver)
+			assert.Equal(t, http.StatusOK, got.status, "%s: %s", row.path, got.body)
+			assert.Len(t, declaredBy(t, a, "root", ""), len(ownedEdits)-i-1, "%s belongs to no set any more", row.path)
+			assert.Equal(t, http.StatusOK, a.do("PUT", row.path, row.edit, bearer("root")).status, "anybody may edit it now")
+		}
+		require.Len(t, changesOf(t, a.applySet("root", "", entries...)), len(ownedEdits), "the set declares them again")
+		assert.Len(t, declaredBy(t, a, "root", ""), len(ownedEdits))
+		for _, row := range ownedEdits {
+			got := a.do("DELETE", row.path, nil, bearer("root"), takeOver)
+			if got.status == http.StatusMethodNotAllowed {
+				got = a.do("PUT", row.path, `{"slots":0}`, bearer("root"), takeOver)
+			}
+			assert.Less(t, got.status, 300, "%s: %s", row.path, got.body)
+		}
+		assert.Empty(t, declaredBy(t, a, "root", ""))
+	})
+}
+
+func TestWhatIsNotTakenOverRefusesToBe(t *testing.T) {
+	a := start(t, setup{api: withJobs})
+	require.Equal(t, http.StatusOK, a.do("POST", "/v1/sets/ours", `{"entries":[{"file":"j.toml","job":{"id":"j","schedule":"0 9 * * *","pod_spec":{"containers":[{}]}}}]}`).status)
+	require.Equal(t, http.StatusOK, a.do("PUT", "/v1/queues/q", `{}`).status)
+	for _, row := range []struct {
+		method, path string
+		body         any
+		header       []string
+		want         string
+	}{
+		{"POST", "/v1/queues/q/pause", nil, []string{"true"}, "Orrery-Take-Over: POST /v1/queues/{name}/pause takes nothing over: only PUT and DELETE of what has an ETag do"},
+		{"POST", "/v1/sets/ours", `{"entries":[]}`, []string{"true"}, "Orrery-Take-Over: POST /v1/sets/{name} takes nothing over: only PUT and DELETE of what has an ETag do"},
+		{"PUT", "/v1/queues/q", `{}`, []string{"yes"}, "Orrery-Take-Over: yes is not true: leave it out to change only what no set declares"},
+		{"DELETE", "/v1/queues/q", nil, []string{"true", "true"}, "Orrery-Take-Over: true, true is not true: leave it out to change only what no set declares"},
+	} {
+		got := a.do(row.method, row.path, row.body, func(r *http.Request) { r.Header["Orrery-Take-Over"] = row.header })
+		assert.Equal(t, http.StatusBadRequest, got.status, "%s %v", row.path, row.header)
+		assert.Equal(t, row.want, got.errorText())
+	}
+	assert.Equal(t, http.StatusOK, a.do("GET", "/v1/queues/q", nil, takeOver).status, "a read changes nothing")
+	assert.Equal(t, http.StatusMethodNotAllowed, a.do("DELETE", "/v1/semaphores/s", nil, takeOver).status)
+	assert.Equal(t, http.StatusMethodNotAllowed, a.do("DELETE", "/v1/semaphores/s", nil, ifMatch("*")).status)
+
+	dry := "/v1/jobs/j?dry_run=true"
+	assert.Equal(t, `the set "ours" declares it, in j.toml: change it there and apply the set, or take it over`, a.do("PUT", dry, plainJobEvery("0 8 * * *")).errorText())
+	assert.Contains(t, a.do("PUT", dry, plainJobEvery("0 8 * * *"), takeOver).body, `"would":"update"`)
+	assert.Len(t, declaredBy(t, a, "", ""), 1, "a dry run takes nothing over")
+}
+
+func TestMetricsCountWhatBecameOfSetsAndNameNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := declaredSets(t, httpapi.TenantLimits{})
+		metrics := func() string { return a.do("GET", "/metrics", nil, bearer("root")).body }
+		assert.Contains(t, metrics(), `orrery_set_applies_total{outcome="refused"} 0`)
+		assert.Contains(t, metrics(), "orrery_set_apply_success_timestamp_seconds 0\n")
+		a.applySet("ann", `"dry_run":true,`, someQueue("a"))
+		a.applySet("ann", "", someQueue("a"), someQueue("b"))
+		a.applySet("ann", "", someQueue("a"), someQueue("b"))
+		a.applySet("ann", "", strings.Replace(someQueue("a"), `"a"`, `"a","config":{"concurrency":2}`, 1))
+		a.applySet("ann", "", nightly("worse", `,"timezone":"Mars/Base"`))
+		a.applySet("ann", "", nightly("worse", `,"tenant":"t2"`))
+		a.applySet("ann", `"dry_run":true,`, nightly("worse", `,"tenant":"t2"`))
+		got := metrics()
+		for _, line := range []string{
+			`orrery_set_applies_total{outcome="changed"} 2`, `orrery_set_applies_total{outcome="unchanged"} 1`, `orrery_set_applies_total{outcome="refused"} 2`,
+			`orrery_set_applies_total{outcome="failed"} 0`, `orrery_set_changes_total{action="create"} 2`, `orrery_set_changes_total{action="update"} 1`,
+			`orrery_set_apply_success_timestamp_seconds 9.466848e+08`,
+		} {
+			assert.Contains(t, got, line+"\n")
+		}
+		assert.NotContains(t, got, "ours")
+	})
 }

@@ -63,7 +63,7 @@ func TestTheContextOfAKubeconfigGivesServerNamespaceAndCredentials(t *testing.T)
 		assert.True(t, strings.HasPrefix(asked.Load().Header.Get("User-Agent"), "orrery/mine ("))
 		assert.Equal(t, "application/vnd.kubernetes.protobuf", asked.Load().Header.Get("Content-Type"))
 		assert.Equal(t, "application/vnd.kubernetes.protobuf,application/json", asked.Load().Header.Get("Accept"))
-		assert.Nil(t, r.client.BatchV1().RESTClient().GetRateLimiter(), "the limit is the runner's alone")
+		assert.Nil(t, r.client.(*clients).batch.GetRateLimiter(), "the limit is the runner's alone")
 		server.Close()
 	}
 	_, err := New(Options{Kubeconfig: kubeconfig(t, "http://localhost"), Context: "three"})

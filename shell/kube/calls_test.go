@@ -378,7 +378,7 @@ func TestNothingIsWaitedForBeyondItsContext(t *testing.T) {
 func TestCallsWaitForTheirTurnWithoutAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKit(t, &sinkOf{})
-		r, err := New(Options{Client: k.api, Namespace: "jobs", QPS: 1, Burst: 1})
+		r, err := New(Options{Client: clientset{k.api}, Namespace: "jobs", QPS: 1, Burst: 1})
 		require.NoError(t, err)
 		start := time.Now()
 		errs := make(chan error, 100)

@@ -48,7 +48,7 @@ func withDaemon(t *testing.T, test func(t *testing.T, d *daemon)) {
 // start begins it, also anew, as another process would.
 func (d *daemon) start() {
 	d.k.t.Helper()
-	r, err := New(Options{Client: d.k.api, Namespace: "jobs", Logger: slog.New(slog.DiscardHandler)})
+	r, err := New(Options{Client: clientset{d.k.api}, Namespace: "jobs", Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(d.k.t, err)
 	d.k.runner = r
 	s, err := jobs.New(jobs.Options{Runners: map[string]jobs.Runner{"cluster": r}, Logger: slog.New(slog.DiscardHandler)})

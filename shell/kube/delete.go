@@ -186,7 +186,7 @@ func (d *deletion) deleteJob(ctx context.Context, w *watcher) error {
 func (d *deletion) deleteNamed(ctx context.Context, name string) error {
 	foreground := metav1.DeletePropagationForeground
 	n, err := d.r.retried(ctx, "delete Job "+name, nil, func(ctx context.Context) error {
-		err := d.r.client.BatchV1().Jobs(d.r.namespace).Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &foreground})
+		err := d.r.client.Jobs(d.r.namespace).Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &foreground})
 		if apierrors.IsNotFound(err) {
 			d.notFound = true
 			return nil
@@ -210,7 +210,7 @@ func (d *deletion) deletePod(ctx context.Context, uid types.UID, name string, fo
 		d.r.log.WarnContext(ctx, "deleting a pod by force: the cluster has given up its node", "pod", name, "run", d.a.Run, "attempt", d.a.N)
 	}
 	n, err := d.r.retried(ctx, "delete pod "+name, nil, func(ctx context.Context) error {
-		err := d.r.client.CoreV1().Pods(d.r.namespace).Delete(ctx, name, o)
+		err := d.r.client.Pods(d.r.namespace).Delete(ctx, name, o)
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // it is gone, or another has its name
 			return nil
 		}

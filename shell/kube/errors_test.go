@@ -143,7 +143,7 @@ func TestATokenThatIsRenewedInItsFileIsUsedBeforeTheCallIsGivenUp(t *testing.T) 
 	synctest.Test(t, func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "token")
 		require.NoError(t, os.WriteFile(file, []byte("old"), 0o600))
-		r, err := New(Options{Client: fake.NewClientset()})
+		r, err := New(Options{Client: clientset{fake.NewClientset()}})
 		require.NoError(t, err)
 		var seen []string
 		r.client, err = r.clientOf(&rest.Config{Host: "http://cluster", BearerTokenFile: file, Transport: transport(func(q *http.Request) (int, string) {

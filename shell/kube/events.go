@@ -43,7 +43,7 @@ func (w *watcher) eventsOf(ctx context.Context) *reflection {
 	store := newMirror(w.warned, nil, nil)
 	store.objects = nil
 	f := reflect(ctx, w, source[*corev1.EventList]{
-		watchingEvents, w.r.client.CoreV1().Events(w.r.namespace), func(o *metav1.ListOptions) { o.FieldSelector = warnings },
+		watchingEvents, w.r.client.Events(w.r.namespace), func(o *metav1.ListOptions) { o.FieldSelector = warnings },
 	}, &corev1.Event{}, store)
 	f.optional = true
 	return f

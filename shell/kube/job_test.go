@@ -23,7 +23,7 @@ import (
 
 func runner(t *testing.T) *Runner {
 	t.Helper()
-	r, err := New(Options{Client: fake.NewClientset(), Namespace: "jobs"})
+	r, err := New(Options{Client: clientset{fake.NewClientset()}, Namespace: "jobs"})
 	require.NoError(t, err)
 	return r
 }
@@ -164,12 +164,12 @@ func TestAnOptionThatCannotBeIsNamed(t *testing.T) {
 		o    Options
 		want string
 	}{
-		{Options{Client: client, Instance: "a b"}, "Instance"},
-		{Options{Client: client, Namespace: "A"}, "Namespace"},
-		{Options{Client: client, KeepFinished: time.Second}, "KeepFinished"},
-		{Options{Client: client, KeepFinished: 100 * 365 * 24 * time.Hour}, "KeepFinished"},
-		{Options{Client: client, QPS: -1}, "QPS"},
-		{Options{Client: client, Burst: -1}, "Burst -1"},
+		{Options{Client: clientset{client}, Instance: "a b"}, "Instance"},
+		{Options{Client: clientset{client}, Namespace: "A"}, "Namespace"},
+		{Options{Client: clientset{client}, KeepFinished: time.Second}, "KeepFinished"},
+		{Options{Client: clientset{client}, KeepFinished: 100 * 365 * 24 * time.Hour}, "KeepFinished"},
+		{Options{Client: clientset{client}, QPS: -1}, "QPS"},
+		{Options{Client: clientset{client}, Burst: -1}, "Burst -1"},
 		{Options{Kubeconfig: t.TempDir() + "/none"}, "Kubeconfig"},
 	} {
 		_, err := New(row.o)
@@ -179,7 +179,7 @@ func TestAnOptionThatCannotBeIsNamed(t *testing.T) {
 
 func TestAJobMayBeKeptForAMinuteOrForAsLongAsTheClusterCounts(t *testing.T) {
 	for _, keep := range []time.Duration{time.Minute, (1<<31 - 1) * time.Second} {
-		r, err := New(Options{Client: fake.NewClientset(), KeepFinished: keep})
+		r, err := New(Options{Client: clientset{fake.NewClientset()}, KeepFinished: keep})
 		require.NoError(t, err)
 		job, err := r.jobOf(run(attempt))
 		require.NoError(t, err)
@@ -193,7 +193,7 @@ func TestAsManyCallsAsBurstNeedNotWait(t *testing.T) {
 		want int
 	}{{Options{}, 40}, {Options{QPS: 100}, 100}, {Options{QPS: 0.01}, 40}, {Options{QPS: 1, Burst: 3}, 3}} {
 		synctest.Test(t, func(t *testing.T) { // no time passes
-			row.o.Client = fake.NewClientset()
+			row.o.Client = clientset{fake.NewClientset()}
 			r, err := New(row.o)
 			require.NoError(t, err)
 			n := 0

@@ -127,7 +127,7 @@ func TestAJobOfWhichThePodIsGoneIsKeptIfItHasFailed(t *testing.T) {
 
 func TestKeepFailedIsChecked(t *testing.T) {
 	for _, d := range []time.Duration{-1, 8 * 24 * time.Hour} {
-		_, err := New(Options{Client: fake.NewClientset(), KeepFailed: d})
+		_, err := New(Options{Client: clientset{fake.NewClientset()}, KeepFailed: d})
 		require.ErrorContains(t, err, "KeepFailed")
 	}
 }

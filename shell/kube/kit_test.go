@@ -174,7 +174,7 @@ func inBubble(t *testing.T, test func(t *testing.T, k *kit)) {
 func newKit(t *testing.T, sink *sinkOf) *kit {
 	t.Helper()
 	k := &kit{t: t, api: fake.NewClientset(), sink: sink, logs: &locked.Buffer{}}
-	r, err := New(Options{Client: k.api, Namespace: "jobs", Logger: slog.New(slog.NewTextHandler(k.logs, nil))})
+	r, err := New(Options{Client: clientset{k.api}, Namespace: "jobs", Logger: slog.New(slog.NewTextHandler(k.logs, nil))})
 	require.NoError(t, err)
 	k.runner = r
 	k.reactWatch("*", func(a clienttesting.Action) (bool, watchInterface, error) {
@@ -308,3 +308,10 @@ type watchInterface = watch.Interface
 
 // newDeafWatch is a watch that shows nothing.
 func newDeafWatch() watchInterface { return watch.NewFake() }
+
+// clientset is the API of a fake of client-go's clients.
+type clientset struct{ *fake.Clientset }
+
+func (c clientset) Jobs(namespace string) JobsAPI     { return c.BatchV1().Jobs(namespace) }
+func (c clientset) Pods(namespace string) PodsAPI     { return c.CoreV1().Pods(namespace) }
+func (c clientset) Events(namespace string) EventsAPI { return c.CoreV1().Events(namespace) }

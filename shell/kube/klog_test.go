@@ -54,7 +54,7 @@ func TestAClusterThatCannotBeReachedIsNoNewsOfKlogs(t *testing.T) {
 	t.Cleanup(klog.ClearLogger)
 	synctest.Test(t, func(t *testing.T) {
 		log, own := logger(slog.LevelInfo)
-		r, err := New(Options{Client: fake.NewClientset(), Logger: log})
+		r, err := New(Options{Client: clientset{fake.NewClientset()}, Logger: log})
 		require.NoError(t, err)
 		r.client, err = r.clientOf(&rest.Config{Host: "http://cluster", Transport: transport(func(q *http.Request) (int, string) {
 			switch query := q.URL.Query(); {
@@ -91,7 +91,7 @@ func (warning) RoundTrip(q *http.Request) (*http.Response, error) {
 
 func TestWhatTheServerWarnsOfIsLogged(t *testing.T) {
 	log, out := logger(slog.LevelInfo)
-	r, err := New(Options{Client: fake.NewClientset(), Logger: log})
+	r, err := New(Options{Client: clientset{fake.NewClientset()}, Logger: log})
 	require.NoError(t, err)
 	r.client, err = r.clientOf(&rest.Config{Host: "http://cluster", Transport: warning{}}, Options{})
 	require.NoError(t, err)

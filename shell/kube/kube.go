@@ -21,7 +21,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 
@@ -82,7 +81,7 @@ type Options struct {
 	// 0: [DefaultMaxGrace] with the profile restricted, else no bound.
 	MaxGrace time.Duration
 	// Client is used instead of a kubeconfig: for tests.
-	Client kubernetes.Interface
+	Client API
 	// Logger takes what there is to say (default slog.Default()); see also [LogTo].
 	Logger *slog.Logger
 }
@@ -98,7 +97,7 @@ const (
 
 // Runner runs pods in a cluster. It is safe for concurrent use.
 type Runner struct {
-	client     kubernetes.Interface
+	client     API
 	counts     bool // the transport counts calls
 	limit      flowcontrol.RateLimiter
 	namespace  string
@@ -188,14 +187,14 @@ func (r *Runner) connect(o Options) error {
 	return err
 }
 
-func (r *Runner) clientOf(cfg *rest.Config, o Options) (kubernetes.Interface, error) {
+func (r *Runner) clientOf(cfg *rest.Config, o Options) (API, error) {
 	prepare := func(cfg *rest.Config) { r.prepare(cfg, o) }
 	prepare(cfg)
 	t, err := rest.TransportFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("kube: %w", err)
 	}
-	client, err := kubernetes.NewForConfigAndClient(cfg, &http.Client{Transport: &renewing{
+	client, err := newClients(cfg, &http.Client{Transport: &renewing{
 		load: func() (http.RoundTripper, error) { return renewedTransport(o, prepare) }, log: r.log, now: t,
 	}})
 	if err != nil {
@@ -259,7 +258,7 @@ func (r *Runner) createOrFind(ctx context.Context, a jobs.Attempt, job *batchv1.
 		}
 		return err
 	}
-	api := r.client.BatchV1().Jobs(r.namespace)
+	api := r.client.Jobs(r.namespace)
 	made, err := api.Create(ctx, job, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		r.count(ctx)
@@ -320,7 +319,7 @@ func (r *Runner) jobBefore(ctx context.Context, a jobs.Attempt) (*batchv1.Job, e
 // listJobs asks the API for the Jobs of an attempt.
 func (r *Runner) listJobs(ctx context.Context, a jobs.Attempt) ([]batchv1.Job, error) {
 	of := labels.Set{LabelInstance: r.instance, LabelRun: a.Run.String(), LabelAttempt: strconv.FormatUint(uint64(a.N), 10)}
-	list, err := r.client.BatchV1().Jobs(r.namespace).List(ctx, metav1.ListOptions{LabelSelector: of.String()})
+	list, err := r.client.Jobs(r.namespace).List(ctx, metav1.ListOptions{LabelSelector: of.String()})
 	if err != nil {
 		return nil, err
 	}

@@ -289,7 +289,7 @@ func (l *logs) stream(ctx context.Context, name string, in *resuming) error {
 	l.r.count(ctx)
 	idle := time.AfterFunc(idleFor, cancel)
 	defer idle.Stop()
-	body, err := l.r.client.CoreV1().Pods(l.r.namespace).GetLogs(l.pod, &corev1.PodLogOptions{Container: name, Follow: l.o.Follow}).Stream(ctx)
+	body, err := l.r.client.Pods(l.r.namespace).GetLogs(l.pod, &corev1.PodLogOptions{Container: name, Follow: l.o.Follow}).Stream(ctx)
 	if err != nil {
 		return err
 	}

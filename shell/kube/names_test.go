@@ -164,7 +164,7 @@ func TestCreatingAgainAfterACrashFindsTheSameJob(t *testing.T) {
 		k := newKit(t, &sinkOf{})
 		_, err := k.runner.Create(t.Context(), run(attempt))
 		require.NoError(t, err)
-		again, err := New(Options{Client: k.api, Namespace: "jobs"})
+		again, err := New(Options{Client: clientset{k.api}, Namespace: "jobs"})
 		require.NoError(t, err)
 		_, err = again.Create(t.Context(), run(attempt))
 		require.NoError(t, err)

@@ -20,7 +20,7 @@ import (
 func runnerOf(t *testing.T, profile string) *Runner {
 	t.Helper()
 	r, err := New(Options{
-		Client: fake.NewClientset(), Namespace: "jobs", Profile: profile,
+		Client: clientset{fake.NewClientset()}, Namespace: "jobs", Profile: profile,
 		ServiceAccounts: []string{"builder"}, Secrets: []string{"registry"}, ConfigMaps: []string{"settings"}, PersistentVolumeClaims: []string{"cache"},
 		PriorityClasses: []string{"batch"}, RuntimeClasses: []string{"gvisor"}, NodeLabels: []string{"pool=jobs", "kubernetes.io/arch"}, Tolerations: []string{"dedicated=jobs", "spot"},
 		Labels: []string{"team", "kueue.x-k8s.io/queue-name=batch"},
@@ -150,7 +150,7 @@ func TestARestrictedPodThatSaysNothingHasTheLeastThatItCanHave(t *testing.T) {
 }
 
 func TestAnUnknownProfileIsRefused(t *testing.T) {
-	_, err := New(Options{Client: fake.NewClientset(), Profile: "strict"})
+	_, err := New(Options{Client: clientset{fake.NewClientset()}, Profile: "strict"})
 	require.EqualError(t, err, `kube: Profile: "strict" is unknown: use "privileged", "baseline" or "restricted"`)
 }
 
@@ -169,7 +169,7 @@ func TestTheGracePeriodOfAPodIsBounded(t *testing.T) {
 		{ProfilePrivileged, 0, "999999", ""},
 		{ProfileBaseline, 0, "999999", ""},
 	} {
-		r, err := New(Options{Client: fake.NewClientset(), Profile: c.profile, MaxGrace: c.most})
+		r, err := New(Options{Client: clientset{fake.NewClientset()}, Profile: c.profile, MaxGrace: c.most})
 		require.NoError(t, err)
 		require.NoError(t, r.Check(spec(c.takes)))
 		_, created := r.jobOf(jobs.Run{Spec: spec("999999")})
@@ -182,7 +182,7 @@ func TestTheGracePeriodOfAPodIsBounded(t *testing.T) {
 		}
 	}
 	for _, most := range []time.Duration{-time.Second, 1500 * time.Millisecond} {
-		_, err := New(Options{Client: fake.NewClientset(), MaxGrace: most})
+		_, err := New(Options{Client: clientset{fake.NewClientset()}, MaxGrace: most})
 		require.EqualError(t, err, "kube: MaxGrace: "+most.String()+" is not a number of whole seconds, or 0")
 	}
 }
@@ -212,10 +212,10 @@ func TestAJobHasOnlyTheLabelsThatItsRunnerLists(t *testing.T) {
 	assert.True(t, shell.IsPermanent(err))
 	require.ErrorContains(t, err, "labels.app")
 
-	none, err := New(Options{Client: fake.NewClientset(), Profile: ProfileRestricted})
+	none, err := New(Options{Client: clientset{fake.NewClientset()}, Profile: ProfileRestricted})
 	require.NoError(t, err)
 	require.ErrorContains(t, none.Check(core.JobSpec{PodSpec: pod, Labels: map[string]string{"team": "any"}}), "is not one of the labels of the runner: there is none")
-	all, err := New(Options{Client: fake.NewClientset(), Profile: ProfileRestricted, Labels: []string{"*"}})
+	all, err := New(Options{Client: clientset{fake.NewClientset()}, Profile: ProfileRestricted, Labels: []string{"*"}})
 	require.NoError(t, err)
 	require.NoError(t, all.Check(core.JobSpec{PodSpec: pod, Labels: map[string]string{"app": "victim"}}))
 }

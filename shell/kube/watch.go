@@ -62,8 +62,8 @@ func (w *watcher) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(logged(ctx, w.r.log))
 	ours := labels.SelectorFromSet(labels.Set{LabelInstance: w.r.instance}).String()
 	choose := func(o *metav1.ListOptions) { o.LabelSelector = ours }
-	w.jobs = reflect(ctx, w, source[*batchv1.JobList]{watchingJobs, w.r.client.BatchV1().Jobs(w.r.namespace), choose}, &batchv1.Job{}, newMirror(w.seen, w.gone, w.left))
-	w.pods = reflect(ctx, w, source[*corev1.PodList]{watchingPods, w.r.client.CoreV1().Pods(w.r.namespace), choose}, &corev1.Pod{}, newMirror(w.seen, w.gone, w.left))
+	w.jobs = reflect(ctx, w, source[*batchv1.JobList]{watchingJobs, w.r.client.Jobs(w.r.namespace), choose}, &batchv1.Job{}, newMirror(w.seen, w.gone, w.left))
+	w.pods = reflect(ctx, w, source[*corev1.PodList]{watchingPods, w.r.client.Pods(w.r.namespace), choose}, &corev1.Pod{}, newMirror(w.seen, w.gone, w.left))
 	events := w.eventsOf(ctx)
 	var wg sync.WaitGroup
 	defer w.close()

@@ -110,15 +110,20 @@ func (a act) edits() bool { return a.method == http.MethodPut && a.at == "" }
 // makes reports whether the act makes something under a name, by a request that would replace what has it.
 func (a act) makes() bool { return a.method == http.MethodPut && a.at != "" }
 
-// condition gives the headers by which the API refuses the act if somebody else was quicker.
+// condition gives the headers by which the API refuses the act if somebody else was quicker, or does it although a set of
+// files owns what it changes.
 func (a act) condition(q *visit) http.Header {
+	h := http.Header{}
 	switch revision := q.PostForm.Get(revisionField); {
 	case a.makes():
-		return http.Header{"If-None-Match": {"*"}}
+		h.Set("If-None-Match", "*")
 	case a.edits() && revision != "":
-		return http.Header{"If-Match": {revision}}
+		h.Set("If-Match", revision)
 	}
-	return nil
+	if a.defines() && q.PostForm.Get(takeOverField) != "" {
+		h.Set("Orrery-Take-Over", "true")
+	}
+	return h
 }
 
 // revisionField is the name under which a form carries the revision of what it edits.
@@ -220,6 +225,7 @@ func (p *Page) showAct(w http.ResponseWriter, q *visit, a act, status int, field
 			fields[i].Shows = f.Preview != "" && field.Name == "timezone"
 		}
 	}
+	q.ofSet(a, f)
 	q.nav, _ = listOf(strings.Split(a.on, "/")[1])
 	p.render(w, q, status, view{Title: a.label, Of: q.subject(a), ActForm: f, Static: true, Crumbs: q.crumbsOf(a)})
 }

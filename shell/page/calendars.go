@@ -55,7 +55,7 @@ func (q *visit) calendarNamed() (view, error) {
 	}
 	v.Body = append(v.Body, block{Facts: facts(
 		fact{"Description", textOf(c.Description)}, fact{"Zone", codeOf(c.Timezone)}, fact{"Last date", textOf(c.LastDate)}, fact{"Schedules that name it", number(c.Uses)},
-		fact{"Revision", number(c.Revision)}, fact{"Whose", whose(c.Namespace, c.Tenant)}, fact{"Created", q.at(c.CreatedAt)}, fact{"Changed", q.at(c.UpdatedAt)},
+		fact{"Revision", number(c.Revision)}, fact{"Whose", whose(c.Namespace, c.Tenant)}, q.declaredFact(c.Declared), fact{"Created", q.at(c.CreatedAt)}, fact{"Changed", q.at(c.UpdatedAt)},
 	)})
 	v.Body = append(v.Body, daysBlocks("Left out", "Schedules that name the calendar do not fire then.", c.Exclude)...)
 	v.Body = append(v.Body, daysBlocks("Let in", "Only then they fire, unless it is left out.", c.Include)...)

@@ -133,7 +133,7 @@ func reactionText(r core.Reaction) string {
 	return ""
 }
 
-func (q *visit) loadSubscriber() (s core.Subscription, err error) {
+func (q *visit) loadSubscriber() (s wire.SubscriberDetail, err error) {
 	return s, q.get(pathOf("subscribers", q.PathValue("name")), nil, &s)
 }
 
@@ -145,7 +145,7 @@ func (q *visit) subscriber() (view, error) {
 	return view{
 		Kind: "Subscriber", Title: s.Name, Crumbs: []link{{Text: "Subscribers", Href: q.page("/subscribers")}}, Acts: q.actLinks("/subscribers/{name}", "edit", "delete"),
 		Body: []block{
-			{Facts: facts(fact{"Hears", textOf(matchText(s.Match))}, fact{"Does", textOf(reactionText(s.Do))})},
+			{Facts: facts(fact{"Hears", textOf(matchText(s.Match))}, fact{"Does", textOf(reactionText(s.Do))}, q.declaredFact(s.Declared))},
 			asJSON("Events that it hears", s.Match), asJSON("What it does", s.Do),
 		},
 	}, nil

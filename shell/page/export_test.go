@@ -1,5 +1,10 @@
 package page
 
+import (
+	"maps"
+	"slices"
+)
+
 // LeftOut shows tests what the page does not offer, with the reasons.
 var LeftOut = leftOut
 
@@ -28,3 +33,6 @@ var (
 	Precisely = precisely
 	ShortID   = shortID
 )
+
+// Declarations are the paths of the API of what a set of files may own.
+var Declarations = slices.Sorted(maps.Keys(declarations))

@@ -22,7 +22,7 @@ func grouped(fields []field) (out []fieldGroup) {
 			out = append(out, fieldGroup{Name: f.Group})
 			i = len(out) - 1
 		}
-		out[i].Open = out[i].Open || f.Value != ""
+		out[i].Open = out[i].Open || f.Value != "" && (f.Group != behindSet || f.Name == takeOverField)
 		out[i].Fields = append(out[i].Fields, f)
 	}
 	return out

@@ -211,7 +211,7 @@ func (q *visit) jobFacts(j wire.Job) []fact {
 		fact{"Runs at a time", count(uint64(j.MaxConcurrentRuns))}, fact{"Start deadline", ofSeconds(j.StartDeadlineSeconds)}, fact{"Pod start limit", millis(j.PodStartTimeoutMS)}, fact{"Runs are made ahead by", millis(j.CreateAheadMS)},
 		fact{"Further attempts", retriesText(j.RetryConfig)}, fact{"Errors of constraints", textOf(string(j.ConstraintErrors))},
 		fact{"Orphans", textOf(string(j.OrphanPolicy))}, fact{"Ends", q.at(j.EndsAt)},
-		fact{"Labels", pairs(j.Labels)}, fact{"Whose", whose(j.Namespace, j.Tenant)}, fact{"Last triggered", q.at(j.LastTriggeredAt)},
+		fact{"Labels", pairs(j.Labels)}, fact{"Whose", whose(j.Namespace, j.Tenant)}, q.declaredFact(j.Declared), fact{"Last triggered", q.at(j.LastTriggeredAt)},
 		fact{"Created", q.at(j.CreatedAt)}, fact{"Changed", q.at(j.UpdatedAt)}, fact{"Id", codeOf(j.ID)},
 	)
 	return append(own, q.scheduleFacts(j.ScheduleOptions)...)

@@ -145,7 +145,11 @@ func (q *visit) planJob(body map[string]any) ([]block, error) {
 	params := q.scopeQuery()
 	params.Set("dry_run", "true")
 	var p wire.JobPlanned
-	if _, err := q.call(http.MethodPut, withQuery("/v1"+pathOf("jobs", q.PathValue("id")), params), body, &p); err != nil {
+	taking := http.Header{}
+	if q.PostForm.Get(takeOverField) != "" {
+		taking.Set("Orrery-Take-Over", "true")
+	}
+	if _, err := q.callIf(taking, http.MethodPut, withQuery("/v1"+pathOf("jobs", q.PathValue("id")), params), body, &p); err != nil {
 		return nil, err
 	}
 	if p.Would != "create" && q.PostForm.Has("id") { // of a new job: a dry run takes no condition

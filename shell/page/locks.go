@@ -158,7 +158,7 @@ func (q *visit) lock() (view, error) {
 		block{Facts: facts(fact{"Lease", millis(k.TTLMS)}, fact{"Whose", whose(k.Namespace, k.Tenant)}, fact{"Created", q.at(k.CreatedAt)}, fact{"Id", codeOf(k.ID.String())})}), nil
 }
 
-func (q *visit) loadSemaphore() (s core.Semaphore, err error) {
+func (q *visit) loadSemaphore() (s wire.SemaphoreDetail, err error) {
 	return s, q.get(pathOf("semaphores", q.PathValue("name")), q.scopeQuery(), &s)
 }
 
@@ -167,7 +167,7 @@ func (q *visit) semaphore() (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	s := semaphoreState(m)
+	s := semaphoreState(m.Semaphore)
 	v := view{Kind: "Semaphore", Title: m.Name, State: &s, Crumbs: []link{{Text: "Locks", Href: q.page("/locks")}}, More: []link{q.changesLink(core.KindSemaphore, m.ID.String())}}
 	if len(m.Holders) > 0 {
 		v.Acts = q.actLinks("/semaphores/{name}", "break")
@@ -187,7 +187,7 @@ func (q *visit) semaphore() (view, error) {
 	}
 	return withBlocks(v, block{Title: "Holders", Table: held}, block{Title: "Who waits", Table: wait},
 		block{Facts: facts(
-			fact{"Slots", number(m.Total)}, fact{"Declared", textOf(declared)}, fact{"Whose", whose(m.Namespace, m.Tenant)}, fact{"Created", q.at(m.CreatedAt)}, fact{"Id", codeOf(m.ID.String())},
+			fact{"Slots", number(m.Total)}, fact{"Declared", textOf(declared)}, fact{"Whose", whose(m.Namespace, m.Tenant)}, q.declaredFact(m.Declared), fact{"Created", q.at(m.CreatedAt)}, fact{"Id", codeOf(m.ID.String())},
 		)}), nil
 }
 
@@ -242,7 +242,7 @@ func (q *visit) breakFields() ([]field, error) {
 			of.Options = append(of.Options, option{strconv.FormatUint(h.Token, 10), strconv.FormatUint(uint64(h.Slots), 10) + " of " + q.holder(h.Holder, h.Owner).Text})
 		}
 	}
-	of.Options = append(of.Options, option{"all", "all of them: " + strconv.FormatUint(heldSlots(s), 10)})
+	of.Options = append(of.Options, option{"all", "all of them: " + strconv.FormatUint(heldSlots(s.Semaphore), 10)})
 	return []field{of, reasonField}, err
 }
 

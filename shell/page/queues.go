@@ -116,7 +116,7 @@ func (q *visit) queueFacts(u wire.Queue) []fact {
 		dead = codeOf(name).to(q.scoped(pathOf("queues", name), u.Namespace, u.Tenant))
 	}
 	return facts(
-		fact{"Oldest ready item", q.at(u.OldestReadyAt)}, fact{"Dead letters go to", dead}, fact{"Whose", whose(u.Namespace, u.Tenant)},
+		fact{"Oldest ready item", q.at(u.OldestReadyAt)}, fact{"Dead letters go to", dead}, fact{"Whose", whose(u.Namespace, u.Tenant)}, q.declaredFact(u.Declared),
 		fact{"Created", q.at(u.CreatedAt)}, fact{"Id", codeOf(u.ID.String())},
 	)
 }

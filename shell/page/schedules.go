@@ -117,7 +117,7 @@ func (q *visit) recurringFacts(a wire.RecurringAction, p wire.Preview) []fact {
 		fact{"Deduplicated", count(a.DeduplicatedCount)}, fact{"Cancelled", count(a.CancelledCount)}, fact{"Expired", count(a.ExpiredCount)}, fact{"Next times to skip", count(uint64(a.SkipNext))},
 		fact{"Tool", codeOf(a.ActionTemplate.Provider)}, fact{"Type", textOf(a.ActionTemplate.ActionType)}, fact{"Dedup key", codeOf(or(a.ActionTemplate.DedupKey))}, fact{"Overlap", textOf(string(a.Overlap))},
 		fact{"Start deadline", ofSeconds(a.StartDeadlineSeconds)}, fact{"Ends", q.at(a.EndsAt)}, fact{"Whose", whose(a.Namespace, a.Tenant)}, fact{"Labels", pairs(a.Labels)}, fact{"Metadata", pairs(a.ActionTemplate.Metadata)},
-		fact{"Created", q.at(a.CreatedAt)}, fact{"Changed", q.at(a.UpdatedAt)}, fact{"Id", codeOf(a.ID.String())},
+		q.declaredFact(a.Declared), fact{"Created", q.at(a.CreatedAt)}, fact{"Changed", q.at(a.UpdatedAt)}, fact{"Id", codeOf(a.ID.String())},
 	)
 	return slices.Concat(own, q.scheduleFacts(a.ScheduleOptions), policyFacts(a.Policy))
 }

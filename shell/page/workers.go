@@ -46,7 +46,7 @@ func workerState(w core.Worker) cell {
 	return state("idle", toneOff)
 }
 
-func (q *visit) loadWorker() (w core.Worker, err error) {
+func (q *visit) loadWorker() (w wire.WorkerDetail, err error) {
 	return w, q.get(pathOf("workers", q.PathValue("name")), q.scopeQuery(), &w)
 }
 
@@ -55,7 +55,7 @@ func (q *visit) worker() (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	s := workerState(w)
+	s := workerState(w.Worker)
 	v := view{Kind: "Worker", Title: w.Name, State: &s, Crumbs: []link{{Text: "Workers", Href: q.page("/workers")}}, More: []link{q.changesLink(core.KindWorker, w.ID.String())}}
 	const on = "/workers/{name}"
 	switch {
@@ -67,9 +67,9 @@ func (q *visit) worker() (view, error) {
 	}
 	v.Acts = append(v.Acts, q.actLinks(on, "configure", "delete")...)
 	v.Body = append(v.Body, block{Facts: facts(
-		fact{"Queue", codeOf(w.Queue).to(q.scoped(pathOf("queues", w.Queue), w.Namespace, w.Tenant))}, fact{"In hand", textOf(inHand(w))}, fact{"Completed", number(w.Completed)},
+		fact{"Queue", codeOf(w.Queue).to(q.scoped(pathOf("queues", w.Queue), w.Namespace, w.Tenant))}, fact{"In hand", textOf(inHand(w.Worker))}, fact{"Completed", number(w.Completed)},
 		fact{"Failed", number(w.Failed)}, fact{"Looks for items", q.at(w.PollAt)}, fact{"Looks at least each", millis(w.PollMS)}, fact{"Held by a limit until", q.at(w.HeldUntil)},
-		fact{"Whose", whose(w.Namespace, w.Tenant)}, fact{"Created", q.at(w.CreatedAt)}, fact{"Changed", q.at(w.UpdatedAt)}, fact{"Id", codeOf(w.ID.String())},
+		fact{"Whose", whose(w.Namespace, w.Tenant)}, q.declaredFact(w.Declared), fact{"Created", q.at(w.CreatedAt)}, fact{"Changed", q.at(w.UpdatedAt)}, fact{"Id", codeOf(w.ID.String())},
 	)})
 	t := &table{Caption: "Items in hand", Head: []string{"Item", "Attempt", "What does it", "Started", "For"}, Empty: "It has no item in hand."}
 	for _, j := range w.Running {

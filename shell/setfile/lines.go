@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/pelletier/go-toml/v2/unstable"
+
+	"github.com/orrery-go/orrery/effects/texts"
 )
 
 // lines say where each key of a file stands, by its path: "recurring.nightly.cron". The library's own decoding keeps no
@@ -78,6 +80,9 @@ func unknownKey(path []string) string {
 	for i, name := range path {
 		known := keysAt(path[:i])
 		if len(known) > 0 && !slices.Contains(known, name) {
+			if meant := texts.Nearest(name, known); meant != "" {
+				return fmt.Sprintf("unknown key %q: did you mean %q?", name, meant)
+			}
 			return fmt.Sprintf("unknown key %q: use %s", name, strings.Join(known, ", "))
 		}
 	}

@@ -183,8 +183,9 @@ func kindAndName(e shell.SetEntry) (kind, name string) {
 func TestAWrongFileIsToldWithLineAndKeyAndNothingIsRead(t *testing.T) {
 	for _, row := range []struct{ what, text, want string }{
 		{"no TOML", "[recurring.a\n", "a.toml:1:13: "},
-		{"an unknown key", "[recurring.a]\ncron = \"@daily\"\ncomand = [\"x\"]\n", `a.toml:3:1: recurring.a.comand: unknown key "comand": use was, cron, tz,`},
-		{"an unknown table", "[recuring.a]\n", `unknown key "recuring": use namespace, tenant, variables, runbooks, calendars,`},
+		{"an unknown key", "[recurring.a]\ncron = \"@daily\"\ncomand = [\"x\"]\n", `a.toml:3:1: recurring.a.comand: unknown key "comand": did you mean "command"?`},
+		{"an unknown table", "[recuring.a]\n", `unknown key "recuring": did you mean "recurring"?`},
+		{"a key of its own", "[recurring.a]\nschedule = \"@daily\"\n", `unknown key "schedule": use was, cron, tz,`},
 		{"a number for a text", "[recurring.a]\ncron = 5\n", "a.toml:2:8: recurring.a.cron: it is a TOML integer, want a text, in quotes"},
 		{"a text for a number", "[semaphores.a]\nslots = \"5\"\n", "a.toml:2:9: semaphores.a.slots: it is a TOML string, want a whole number"},
 		{"a number below 0", "[semaphores.a]\nslots = -5\n", "a.toml:2:"},
@@ -202,7 +203,7 @@ func TestAWrongFileIsToldWithLineAndKeyAndNothingIsRead(t *testing.T) {
 		{"command beside input", "[recurring.a]\ncron = \"@daily\"\ncommand = [\"x\"]\ninput = {a = 1}\n", `a.toml:3:1: recurring.a.command: stands beside an input`},
 		{"an alert", "[recurring.a]\ncron = \"@daily\"\ncommand = [\"x\"]\n[recurring.a.alerts]\nslow = \"fast\"\n", `a.toml:5:1: recurring.a.alerts.slow: "fast" is no length of time in whole seconds`},
 		{"a multiple", "[recurring.a]\ncron = \"@daily\"\ncommand = [\"x\"]\n[recurring.a.alerts]\nslow = \"-2x\"\n", `a.toml:5:1: recurring.a.alerts.slow: "-2x" does not say how many times as long as usual is too long`},
-		{"an unknown alert", "[recurring.a]\ncron = \"@daily\"\ncommand = [\"x\"]\n[recurring.a.alerts]\nslaw = \"2h\"\n", `recurring.a.alerts.slaw: unknown key "slaw": use late, missed, stale, failing, slow, channel`},
+		{"an unknown alert", "[recurring.a]\ncron = \"@daily\"\ncommand = [\"x\"]\n[recurring.a.alerts]\nslaw = \"2h\"\n", `recurring.a.alerts.slaw: unknown key "slaw": did you mean "slow"?`},
 		{"a date in an input", "[recurring.a]\ncron = \"@daily\"\ntool = \"http\"\ninput = {a = [2026-01-01]}\n", `a.toml:4:1: recurring.a.input: input.a[0] is a date or a time, which JSON has not: write it as a text, in quotes`},
 		{"input_json", "[recurring.a]\ncron = \"@daily\"\ntool = \"http\"\ninput_json = \"{\"\n", `a.toml:4:1: recurring.a.input_json: is not valid JSON`},
 		{"a rate", "[queues.a]\nrate = \"many\"\n", `a.toml:2:1: queues.a.rate: "many" is no rate such as "100/1s"`},

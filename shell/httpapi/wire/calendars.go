@@ -10,6 +10,8 @@ type Calendar struct {
 	core.Calendar
 	LastDate string   `json:"last_date"`          // the last of its dates; empty: it has none
 	Warnings []string `json:"warnings,omitempty"` // such as that it runs out
+
+	Declared *DeclaredBy `json:"declared,omitempty"` // the set that owns it, where one alone is shown
 }
 
 // CalendarChanged is the answer to PUT /v1/calendars/{name}.

@@ -45,6 +45,7 @@ type Job struct {
 	// somebody wants.
 	NextTimes []effects.Time `json:"next_times"`
 	Warnings  []string       `json:"warnings,omitempty"` // what of the schedule means something else than it seems to
+	Declared  *DeclaredBy    `json:"declared,omitempty"` // the set that owns it, where one alone is shown
 }
 
 // JobApplied is the answer to PUT /v1/jobs/{id}: the job, and when it would have run next before

@@ -26,6 +26,8 @@ type Queue struct {
 	// null if none is ready.
 	OldestReadyAt      effects.Time `json:"oldest_ready_at"`
 	OldestReadySeconds float64      `json:"oldest_ready_seconds"`
+
+	Declared *DeclaredBy `json:"declared,omitempty"` // the set that owns it, where one alone is shown
 }
 
 // QueueGauges count the items that are there now, by their state; ready, waiting

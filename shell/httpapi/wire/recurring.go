@@ -82,6 +82,7 @@ type RecurringAction struct {
 	Labels         map[string]string       `json:"labels"`
 	ActionTemplate RecurringActionTemplate `json:"action_template"`
 	Warnings       []string                `json:"warnings,omitempty"` // what of the expression means something else than it seems to
+	Declared       *DeclaredBy             `json:"declared,omitempty"` // the set that owns it, where one alone is shown
 }
 
 // RecurringChanged is the answer to PUT /v1/recurring/{id}: beyond 002, it says what the change means.

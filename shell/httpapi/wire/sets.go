@@ -111,6 +111,31 @@ type Declared struct {
 	Since     effects.Time `json:"since"` // when the set began to own it
 }
 
+// DeclaredBy says in a thing's detail which set owns it.
+type DeclaredBy struct {
+	Set   string       `json:"set"`
+	File  string       `json:"file"`
+	Since effects.Time `json:"since"` // when the set began to own it
+}
+
+// WorkerDetail is the answer to GET /v1/workers/{name}.
+type WorkerDetail struct {
+	core.Worker
+	Declared *DeclaredBy `json:"declared,omitempty"` // the set that owns it
+}
+
+// SemaphoreDetail is the answer to GET /v1/semaphores/{name}.
+type SemaphoreDetail struct {
+	core.Semaphore
+	Declared *DeclaredBy `json:"declared,omitempty"` // the set that owns it
+}
+
+// SubscriberDetail is the answer to GET /v1/subscribers/{name}.
+type SubscriberDetail struct {
+	core.Subscription
+	Declared *DeclaredBy `json:"declared,omitempty"` // the set that owns it
+}
+
 // DeclaredList is a page of GET /v1/sets.
 type DeclaredList struct {
 	Declared      []Declared `json:"declared"`

@@ -59,7 +59,7 @@ var didWords = map[string]string{"create": "created", "update": "updated", "keep
 
 func (j *jobCommands) apply() *cobra.Command {
 	var files []string
-	var dryRun bool
+	var dryRun, takeOver bool
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE",
 		Short: "Make the jobs of a file, or give them the configuration that stands there",
@@ -85,14 +85,14 @@ repeated. A job without namespace and tenant belongs to those of --namespace and
 		// The daemon looks at all of them before the first is applied.
 		plans := make([]applied, len(read))
 		for i, r := range read {
-			if plans[i], err = j.send(ctx, c, r, true); err != nil {
+			if plans[i], err = j.send(ctx, c, r, true, takeOver); err != nil {
 				return refused(r, err)
 			}
 			j.warn(r)
 		}
 		for i, r := range read {
 			if plans[i].DryRun = dryRun; !dryRun && plans[i].Action != "keep" {
-				if plans[i], err = j.send(ctx, c, r, false); err != nil {
+				if plans[i], err = j.send(ctx, c, r, false, takeOver); err != nil {
 					return refused(r, err)
 				}
 			}
@@ -112,6 +112,7 @@ repeated. A job without namespace and tenant belongs to those of --namespace and
 	})
 	cmd.Flags().StringArrayVarP(&files, "file", "f", nil, "`file` with jobs, a folder, or - for stdin; may be repeated")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "let the daemon check the jobs, and change nothing")
+	cmd.Flags().BoolVar(&takeOver, "take-over", false, takeOverUsage)
 	return cmd
 }
 
@@ -304,7 +305,7 @@ func (j *jobCommands) scopeOf(cmd *cobra.Command, s core.JobSpec) (namespace, te
 }
 
 // send asks what applying a job would do, or does it.
-func (j *jobCommands) send(ctx context.Context, c *client, r readJob, dryRun bool) (applied, error) {
+func (j *jobCommands) send(ctx context.Context, c *client, r readJob, dryRun, takeOver bool) (applied, error) {
 	a := applied{File: r.file, ID: r.spec.ID, DryRun: dryRun}
 	body, err := jobBody(r.spec)
 	if err != nil {
@@ -316,7 +317,7 @@ func (j *jobCommands) send(ctx context.Context, c *client, r readJob, dryRun boo
 		q.Set("dry_run", "true")
 	}
 	var p planned
-	raw, err := c.json(ctx, request{method: http.MethodPut, path: j.jobs.of(r.spec.ID), query: q, body: body}, &p)
+	raw, err := c.json(ctx, request{method: http.MethodPut, path: j.jobs.of(r.spec.ID), query: q, body: body, header: takingOver(takeOver)}, &p)
 	if err != nil {
 		return a, err
 	}

@@ -13,6 +13,8 @@ import (
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 )
 
+const semaphoresPath = "/v1/semaphores"
+
 func (a *app) lockCommand() *cobra.Command {
 	var s scoped
 	m := machine[core.Lock]{a: a, path: "/v1/locks", arg: "NAME", args: oneArg("NAME"), scope: &s, view: lockView, id: func(l core.Lock) string { return l.Name }}
@@ -26,7 +28,7 @@ func (a *app) lockCommand() *cobra.Command {
 
 func (a *app) semaphoreCommand() *cobra.Command {
 	var s scoped
-	m := machine[core.Semaphore]{a: a, path: "/v1/semaphores", arg: "NAME", args: oneArg("NAME"), scope: &s, view: semaphoreView, id: func(s core.Semaphore) string { return s.Name }}
+	m := machine[core.Semaphore]{a: a, path: semaphoresPath, arg: "NAME", args: oneArg("NAME"), scope: &s, view: semaphoreView, id: func(s core.Semaphore) string { return s.Name }}
 	return a.addClientFlags(group("semaphore", "Declare semaphores, take, show and break their slots",
 		"A semaphore has a number of slots, of which each holder holds some.",
 		a.withScope(&s, a.semaphoreList(), m.show("Show a semaphore, who holds slots and who waits"),
@@ -166,7 +168,7 @@ func fencingText(token uint64) string {
 
 func (a *app) semaphoreList() *cobra.Command {
 	return listing[core.Semaphore]{
-		path: "/v1/semaphores", field: "semaphores", none: "no semaphores", short: "List semaphores, newest first",
+		path: semaphoresPath, field: "semaphores", none: "no semaphores", short: "List semaphores, newest first",
 		name:   func(s core.Semaphore) string { return s.Name },
 		header: []string{"NAME:40", "SCOPE:40", "HELD", "OF", "HOLDERS", "WAITING"},
 		row: func(s core.Semaphore) []string {

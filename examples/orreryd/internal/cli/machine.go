@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 // machine is what the commands about one kind of machine share.
@@ -111,7 +112,26 @@ func (m machine[S]) print(raw json.RawMessage, s S) error {
 	if m.a.form == formName {
 		return m.a.printNames([]string{m.id(s)})
 	}
-	return m.a.print(raw, m.view(s))
+	v := m.view(s)
+	if by := declaredBy(raw); by != "" {
+		v.fields = append(v.fields, [2]string{"declared", by})
+	}
+	return m.a.print(raw, v)
+}
+
+// declaredBy says which set of files owns what an answer shows; "" if none does.
+func declaredBy(raw json.RawMessage) string {
+	var of struct {
+		Declared *wire.DeclaredBy `json:"declared"`
+	}
+	if json.Unmarshal(raw, &of) != nil || of.Declared == nil {
+		return ""
+	}
+	by := "by " + of.Declared.Set
+	if of.Declared.File != "" {
+		by += " in " + of.Declared.File
+	}
+	return by
 }
 
 // saying is the command of a verb whose answer says less than a sentence does.
@@ -144,16 +164,19 @@ func (m machine[S]) sending(v verb, send sender) *cobra.Command {
 		v.whole = m.ids.arg(0)
 	}
 	var match string
+	var takeOver bool
 	if v.edits() {
 		cmd.Flags().StringVar(&match, "if-match", "", "refuse it unless the `REVISION` is still the one that show -o revision gave")
+		cmd.Flags().BoolVar(&takeOver, "take-over", false, takeOverUsage)
 	}
 	cmd.RunE = m.a.withClient(func(ctx context.Context, c *client, args []string) error {
 		r, err := m.request(v, args) // refuses wrong flags before the daemon is asked
 		if err != nil {
 			return err
 		}
+		r.header = takingOver(takeOver)
 		if match != "" {
-			r.header = http.Header{"If-Match": {`"` + strings.Trim(match, `"`) + `"`}} // an answer's ETag has its quotation marks
+			r.header.Set("If-Match", `"`+strings.Trim(match, `"`)+`"`) // an answer's ETag has its quotation marks
 		}
 		if v.whole == nil {
 			return send(ctx, c, r, args)
@@ -166,6 +189,17 @@ func (m machine[S]) sending(v verb, send sender) *cobra.Command {
 		return send(ctx, c, r, args)
 	})
 	return addFlags(cmd, v.fields)
+}
+
+const takeOverUsage = "change it although a set of files declares it; it belongs to no set any more then"
+
+// takingOver gives the headers of an edit.
+func takingOver(takeOver bool) http.Header {
+	h := http.Header{}
+	if takeOver {
+		h.Set("Orrery-Take-Over", "true")
+	}
+	return h
 }
 
 // edits reports whether the verb changes or deletes a definition, as far as it is still the one that was read.
@@ -185,7 +219,7 @@ func (m machine[S]) show(short string) *cobra.Command {
 // hasRevision reports whether what stands below a path of the API has a definition that is edited.
 func hasRevision(path string) bool {
 	switch path {
-	case "/v1/recurring", "/v1/queues", "/v1/workers", "/v1/semaphores", "/v1/calendars", "/v1/jobs", subscribersPath:
+	case "/v1/recurring", "/v1/queues", "/v1/workers", semaphoresPath, "/v1/calendars", "/v1/jobs", subscribersPath:
 		return true
 	}
 	return false

@@ -73,7 +73,7 @@ func applyRunbook(ctx context.Context, c *client, book *runbook.Runbook, s scope
 		put("queue", "/v1/queues", q.Name, s.query(), q.Config)
 	}
 	for _, sem := range book.Semaphores {
-		put("semaphore", "/v1/semaphores", sem.Name, s.query(), wire.SlotsRequest{Slots: &sem.Slots})
+		put("semaphore", semaphoresPath, sem.Name, s.query(), wire.SlotsRequest{Slots: &sem.Slots})
 	}
 	for _, sub := range book.Subscriptions(s.namespace, s.tenant) {
 		put("subscriber", "/v1/subscribers", sub.Name, nil, wire.SubscriberRequest{Match: sub.Match, Do: sub.Do})

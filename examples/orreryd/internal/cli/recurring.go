@@ -120,7 +120,7 @@ func timeOf(flag string) func(*app, string) (any, error) {
 
 func (r *recurring) add() *cobra.Command {
 	var w work
-	var disabled, replace bool
+	var disabled, replace, takeOver bool
 	m := r.machine
 	m.complete = nil
 	when := field{value: func(*app, []string) (any, error) {
@@ -129,6 +129,9 @@ func (r *recurring) add() *cobra.Command {
 		}
 		if replace && w.cmd.Flag("name").Value.String() == "" {
 			return nil, usagef("--replace is about the one with the name of --name, which is missing")
+		}
+		if takeOver && !replace {
+			return nil, usagef("--take-over is about the one that --replace changes, which is missing")
 		}
 		return nil, nil
 	}}
@@ -160,7 +163,7 @@ or 7 (years last); try one with: orreryd recurring preview --cron "0 9 * * MON-F
 			q.fields["action_type"] = q.fields["provider"] // 002 wants one; tools that tell no types apart ignore it
 		}
 		if replace {
-			if done, err := r.replace(ctx, c, q); done || err != nil {
+			if done, err := r.replace(ctx, c, q, takeOver); done || err != nil {
 				return err
 			}
 		}
@@ -184,11 +187,12 @@ or 7 (years last); try one with: orreryd recurring preview --cron "0 9 * * MON-F
 	})
 	cmd.Flags().BoolVar(&disabled, "disabled", false, "do not fire until it is resumed")
 	cmd.Flags().BoolVar(&replace, "replace", false, "change the one that has the name, if there is one, as update does; it stays paused if it is")
+	cmd.Flags().BoolVar(&takeOver, "take-over", false, "with --replace: "+takeOverUsage)
 	return cmd
 }
 
 // replace changes the recurring action that has the name of the request, if there is one, to what the request says.
-func (r *recurring) replace(ctx context.Context, c *client, q request) (done bool, err error) {
+func (r *recurring) replace(ctx context.Context, c *client, q request, takeOver bool) (done bool, err error) {
 	name, _ := q.fields["name"].(string)
 	id, err := r.ids.byName(ctx, c, name)
 	if err != nil {
@@ -201,7 +205,7 @@ func (r *recurring) replace(ctx context.Context, c *client, q request) (done boo
 	for _, k := range []string{"namespace", "tenant", "enabled"} { // whose it is does not change, and a pause by hand stays
 		delete(body, k)
 	}
-	return true, r.change(ctx, c, request{method: http.MethodPut, path: r.of(id), query: r.scope.query(), body: body})
+	return true, r.change(ctx, c, request{method: http.MethodPut, path: r.of(id), query: r.scope.query(), body: body, header: takingOver(takeOver)})
 }
 
 func (r *recurring) update() *cobra.Command {
@@ -223,8 +227,8 @@ func (r *recurring) update() *cobra.Command {
 		short: "Change a recurring action; only what is given changes",
 		long: `Change a recurring action. Only what is given changes; a changed schedule counts
 from now and never makes a past time due. An empty --starts-at, --ends-at,
---dedup-key, --name, --description, --calendar, --overlap, --missed, --dst or --day-match
-clears it; so does 0 of a number or a duration that has a default.`,
+--dedup-key, --name, --description, --calendar, --overlap, --missed, --dst, --day-match or
+--alert clears it; so does 0 of a number or a duration that has a default.`,
 		example: "  orreryd recurring update nightly --cron \"0 10 * * *\"\n  orreryd recurring update ID -- echo \"something else\"",
 		args: func(cmd *cobra.Command, args []string) error {
 			if n := cmd.ArgsLenAtDash(); n >= 0 {
@@ -490,7 +494,7 @@ func recurringView(r core.RecurringAction) view {
 		{"starts", timeText(r.StartsAt)}, {"ends", timeText(r.EndsAt)}, {"at most", atMost(r.Executions, r.MaxExecutions)},
 		{"dst", string(r.DST)}, {"day match", string(r.DayMatch)}, {"jitter", upTo(r.JitterSeconds)},
 		{"calendars", strings.Join(r.Calendars, ", ")}, {"overlap", overlapText(r.Overlap, r.ScheduleOptions)},
-		{"start deadline", upTo(r.StartDeadlineSeconds)}, {"missed times", missedText(r.ScheduleOptions)},
+		{"start deadline", upTo(r.StartDeadlineSeconds)}, {"missed times", missedText(r.ScheduleOptions)}, {"alerts", strings.Join(r.Alerts.Words(), " ")},
 		{"paused until", timeText(r.PausedUntil)}, {"skip next", nonZero(uint64(r.SkipNext))}, {"last success", timeText(r.LastSuccessAt)},
 		{"waiting", nonZero(uint64(len(r.Waiting)))}, {"running", nonZero(uint64(len(r.Running)))},
 		{"executed", number(r.ExecutionCount)}, {"missed", number(r.MissedCount)}, {"skipped", number(r.SkippedCount)},

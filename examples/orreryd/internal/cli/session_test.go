@@ -110,6 +110,7 @@ func shown(r result, dir, url string) string {
 	}
 	s := strings.NewReplacer(dir, "DIR", url, "URL").Replace(b.String())
 	s = aDuration.ReplaceAllString(masked(s), "TOOK  ")
+	s = regexp.MustCompile(`(TIME\.+  -) {2,}`).ReplaceAllString(s, "$1  ")
 	s = aPod.ReplaceAllString(s, "POD-$1")
 	s = aNode.ReplaceAllString(s, "${1}NODE")
 	s = regexp.MustCompile(`\bPOD +NODE +`).ReplaceAllString(s, "POD  NODE  ")

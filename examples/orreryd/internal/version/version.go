@@ -10,7 +10,7 @@ import (
 )
 
 // stamped is set by a build that knows its version better than Go does, as of an archive without its history:
-// -ldflags "-X github.com/orrery-go/orrery/examples/orreryd/internal/version.stamped=v1.2.3".
+// -ldflags "-X=github.com/orrery-go/orrery/examples/orreryd/internal/version.stamped=v1.2.3".
 var stamped string
 
 // String gives the version that the build was stamped with, or else that of the module, which Go reads from the

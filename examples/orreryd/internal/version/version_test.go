@@ -18,5 +18,5 @@ func TestAStampedVersionIsThatOfTheProgram(t *testing.T) {
 
 	readme, err := os.ReadFile("../../../../README.md")
 	require.NoError(t, err)
-	assert.Contains(t, string(readme), "-X "+reflect.TypeFor[Versions]().PkgPath()+".stamped=", "the linker passes over a name that is wrong")
+	assert.Contains(t, string(readme), "-X="+reflect.TypeFor[Versions]().PkgPath()+".stamped=", "the linker passes over a name that is wrong")
 }

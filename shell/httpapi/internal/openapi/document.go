@@ -126,7 +126,7 @@ func (d *description) operation(o operation, method, path string) (any, error) {
 	}
 	if o.Revised && method != http.MethodGet {
 		list, _ := out["parameters"].([]any)
-		out["parameters"] = append(list, ref("parameters", "if_match"), ref("parameters", "if_none_match"))
+		out["parameters"] = append(list, ref("parameters", "if_match"), ref("parameters", "if_none_match"), ref("parameters", "take_over"))
 		o.Also = append(slices.Clone(o.Also), http.StatusPreconditionFailed)
 	}
 	responses := &ordered{}

@@ -43,7 +43,7 @@ func newSchemas(alwaysAt []string) *schemas {
 func isRequest(name string) bool {
 	return strings.HasSuffix(name, "Request") || slices.Contains([]string{
 		"Backoff", "LogPolicy", "QueueConfig", "QueueRate", "Reason", "RecurringPatch", "Retry", "RetryConfig", "RunPolicy",
-		"SetEntry", "SetJob", "SetQueue", "SetSubscriber", "SetWorker",
+		"SetEntry", "SetJob", "SetQueue", "SetSemaphore", "SetSubscriber", "SetWorker",
 	}, name)
 }
 
@@ -251,7 +251,7 @@ var renamed = map[string]any{
 
 // states are the machines and their parts.
 var states = []any{
-	core.Action{}, core.ActionRecord{}, core.ActiveRun{}, core.AgentPrompt{}, core.AlertFailure{}, core.AlertRules{}, core.AlertView{}, core.OpenAlert{}, core.Silence{}, core.Approach{}, core.ApproachAction{},
+	core.Action{}, core.ActionRecord{}, core.ActiveRun{}, core.AgentPrompt{}, core.AlertCounts{}, core.AlertFailure{}, core.AlertRules{}, core.AlertView{}, core.OpenAlert{}, core.Silence{}, core.Approach{}, core.ApproachAction{},
 	core.ApproachOutcome{}, core.ApprovalPhase{}, core.Attempt{}, core.Awaited{}, core.Backfill{}, core.BackfillCounts{}, core.BackfillProblem{}, core.BackfillRun{}, core.Backoff{}, core.CalendarDate{}, core.CalendarDays{}, core.CalendarWindow{}, core.Checkpoint{}, core.CheckpointPhase{},
 	core.ConstraintCheck{}, core.EndedRun{}, effects.Event{}, effects.EventKind{}, core.EventMatch{},
 	effects.EventSource{}, core.Failing{}, core.FallbackCondition{}, core.Hold{}, core.InputDef{}, core.ItemState{},
@@ -271,7 +271,8 @@ var states = []any{
 // bodies are the requests and answers of package wire.
 var bodies = []any{
 	wire.AcquireRequest{}, wire.AcquireSlotsRequest{}, wire.ActionBatch{}, wire.ActionBatchRequest{}, wire.ActionList{}, wire.ActionRequest{}, wire.ActionResult{}, wire.ActionSummary{}, wire.Alert{}, wire.AlertList{}, wire.SilenceRequest{}, wire.ItemSummary{}, wire.ApprovalRequest{},
-	wire.AuditList{}, wire.Channel{}, wire.ChannelList{}, wire.NotifyResult{}, wire.NotifyTestRequest{}, wire.NotifyTested{}, wire.BackfillList{}, wire.BackfillPlan{}, wire.BackfillRequest{}, wire.BackfillSummary{}, wire.BreakSlotsRequest{}, wire.Bulk{}, wire.BulkRequest{}, wire.BulkResult{}, wire.Calendar{}, wire.CalendarChanged{}, wire.CalendarList{}, wire.CalendarPatch{}, wire.CalendarRequest{}, wire.CancelActionRequest{}, wire.CheckpointRequest{}, wire.CompleteRequest{}, wire.Error{}, wire.EvaluateRequest{},
+	wire.AuditList{}, wire.BackfillList{}, wire.BackfillPlan{}, wire.BackfillRequest{}, wire.BackfillSummary{}, wire.BreakSlotsRequest{}, wire.Bulk{}, wire.BulkRequest{}, wire.BulkResult{}, wire.Calendar{}, wire.CalendarChanged{}, wire.CalendarList{}, wire.CalendarPatch{}, wire.CalendarRequest{}, wire.CancelActionRequest{}, wire.CheckpointRequest{}, wire.CompleteRequest{}, wire.Error{}, wire.EvaluateRequest{},
+	wire.Channel{}, wire.ChannelList{}, wire.NotifyResult{}, wire.NotifyTestRequest{}, wire.NotifyTested{},
 	wire.EventAccepted{}, wire.Found{}, wire.FoundList{}, wire.EventRequest{}, wire.ExtendRequest{}, wire.FailRequest{}, wire.Health{},
 	wire.HeartbeatRequest{}, wire.HistoryList{}, wire.HoldRequest{}, wire.HolderRequest{}, wire.Info{},
 	wire.InputRequest{}, wire.ItemList{}, wire.Job{}, wire.JobApplied{}, wire.JobList{}, wire.JobPauseRequest{}, wire.JobPlanned{}, wire.JobRequest{},
@@ -280,7 +281,7 @@ var bodies = []any{
 	wire.PushBatch{}, wire.PushBatchRequest{}, wire.PushRequest{}, wire.PushResult{}, wire.Pushed{}, wire.Queue{}, wire.QueueGauges{}, wire.QueueList{}, wire.QueueTotals{},
 	wire.MovedSchedule{}, wire.Pause{}, wire.Reason{}, wire.RecoverRequest{}, wire.RetryActionRequest{}, wire.RecurringAction{}, wire.RecurringActionTemplate{},
 	wire.RecurringChanged{}, wire.RecurringCreated{}, wire.RecurringList{}, wire.RecurringPatch{}, wire.RecurringRequest{},
-	wire.Declared{}, wire.DeclaredList{}, wire.SetChange{}, wire.SetEntry{}, wire.SetField{}, wire.SetJob{}, wire.SetQueue{}, wire.SetRequest{}, wire.SetResult{}, wire.SetSubscriber{}, wire.SetWorker{},
+	wire.Declared{}, wire.DeclaredBy{}, wire.DeclaredList{}, wire.SemaphoreDetail{}, wire.SubscriberDetail{}, wire.WorkerDetail{}, wire.SetChange{}, wire.SetEntry{}, wire.SetField{}, wire.SetJob{}, wire.SetQueue{}, wire.SetRequest{}, wire.SetResult{}, wire.SetSemaphore{}, wire.SetSubscriber{}, wire.SetWorker{},
 	wire.Change{}, wire.System{}, wire.Instance{}, wire.SetAside{}, wire.ChangedField{}, wire.ChangeInput{}, wire.ChangeEffect{}, wire.ChangeList{}, wire.RecurringState{}, wire.RecurringSummary{}, wire.RecurringTrigger{}, wire.RedriveRequest{}, wire.ReleaseRequest{}, wire.RunList{}, wire.Runner{}, wire.RunnerList{},
 	wire.RunSummary{}, wire.SemaphoreList{}, wire.SignalRequest{}, wire.SlotsRequest{}, wire.SourceRequest{},
 	wire.StrategyList{}, wire.StrategyRequest{}, wire.StrategySummary{}, wire.SubscriberList{},
