@@ -313,7 +313,7 @@ type liveOutput struct {
 
 	mu      sync.Mutex
 	text    *headtail.Buffer
-	soiled  bool  // it is among those of which something is in memory alone
+	soiled  bool // it is among those of which something is in memory alone
 	ended   bool
 	changed chan struct{} // closed with the next write, and with the end; nil: nobody waits
 }
