@@ -135,7 +135,7 @@ func (a Actions) CopyOutput(ctx context.Context, id uuid.UUID, o OutputOptions, 
 			err = r.place(act)
 		}
 		if err == nil {
-			_, err = r.copyNew(ctx)
+			err = r.copyNew(ctx)
 		}
 		if errors.Is(err, ErrNoOutput) {
 			return noneOf(act, r.at)
@@ -183,7 +183,7 @@ func (r *outputReader) follow(ctx context.Context) (done bool, err error) {
 	for {
 		err = r.place(act)
 		if err == nil {
-			_, err = r.copyNew(ctx)
+			err = r.copyNew(ctx)
 		}
 		switch {
 		case err != nil && !errors.Is(err, ErrNoOutput):
@@ -275,24 +275,24 @@ func (r *outputReader) read(ctx context.Context) (o Output, live bool, changed <
 
 // copyNew copies what the reader has not seen of the attempt, and follows it while it is in memory
 // if it is to be followed.
-func (r *outputReader) copyNew(ctx context.Context) (live bool, err error) {
+func (r *outputReader) copyNew(ctx context.Context) error {
 	for {
 		o, live, changed, err := r.read(ctx)
 		if err != nil {
-			return false, err
+			return err
 		}
 		if err := r.give(o); err != nil {
-			return live, err
+			return err
 		}
 		if !live || !r.o.Follow {
-			return live, nil
+			return nil
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return live, ctx.Err()
+			return ctx.Err()
 		case <-r.e.Stopped():
-			return live, ErrStopped
+			return ErrStopped
 		}
 	}
 }

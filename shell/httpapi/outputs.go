@@ -45,7 +45,10 @@ func (s *Server) streamOutput(w http.ResponseWriter, r *http.Request, c *call) e
 	err = s.copyWatched(r.Context(), c, o.Follow, out, func(ctx context.Context) error {
 		return s.engine.Actions().CopyOutput(ctx, a.ID, o, out)
 	})
-	if err != nil && !(errors.Is(err, shell.ErrNoOutput) && out.begun.Load()) { // it was followed, and ended without a word
+	if errors.Is(err, shell.ErrNoOutput) && out.begun.Load() { // it was followed, and ended without a word
+		return nil
+	}
+	if err != nil {
 		return outputFailure(err, a, o.Attempt)
 	}
 	out.begin()

@@ -65,7 +65,7 @@ func TestTheOutputOfAnActionThatIsFollowedComesAsItIsWrittenAndEndsWithIt(t *tes
 		_, r := ask(t, serve(t, a), path+"?follow=true", "")
 		go func() {
 			for range 3 { // for longer than any time limit of the server
-				time.Sleep(10 * time.Minute)
+				<-time.After(10 * time.Minute)
 				s <- "line \x1b[31m\xff\n"
 			}
 			close(s)
