@@ -1,12 +1,14 @@
 package shell
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 // observers is the table of machines that are observed.
@@ -225,6 +227,9 @@ var recurringObserver = observer{
 	},
 	attrs: attrsOf(func(r core.RecurringAction) []slog.Attr {
 		attrs := scopeAttrs(r.Namespace, r.Tenant, "cron_expr", r.CronExpr)
+		if name := cmp.Or(r.Name, r.Description); name != "" {
+			attrs = append(attrs, slog.String("name", clip.Text(name, maxLogText)))
+		}
 		attrs = append(attrs, slog.String("next_execution_at", r.NextExecutionAt.String()), slog.Any("execution_count", r.ExecutionCount))
 		if r.DisabledReason != "" {
 			attrs = append(attrs, slog.String("disabled_reason", r.DisabledReason))

@@ -144,6 +144,9 @@ func (n *Notice) say(ev effects.Event) {
 	}
 	n.Resolved = ev.Kind == effects.KindTaskRecovered
 	verb := cmp.Or(verbs[ev.Kind.String()], spelled(action))
+	if action == "missed" && n.Count > 1 {
+		verb = "has missed " + texts.Thousands(n.Count) + " of its times"
+	}
 	if slices.Contains(passive, action) {
 		verb = "was " + verb
 	}
