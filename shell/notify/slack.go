@@ -43,7 +43,8 @@ type Slack struct{ post webhook.Post }
 const (
 	slackHeader  = 150
 	slackSection = 3000
-	slackAll     = 8000 // which is far fewer than the 50 blocks that a message may have
+	slackBlocks  = 50
+	slackAll     = 8000
 	slackText    = 3000 // of the text that stands in notifications; 4,000 are recommended at most
 )
 
