@@ -358,3 +358,57 @@ func (f *follower) ended(t testing.TB) error {
 		return nil
 	}
 }
+
+// namedWriting is a tool whose runs write the texts of their label's phase, and fail as they are told.
+func namedWriting(w *writing) map[string]shell.Tool {
+	silent := shell.ToolFunc(func(context.Context, shell.Call) (json.RawMessage, error) { return nil, nil })
+	return map[string]shell.Tool{"write": w, "silent": silent}
+}
+
+func followPipeline(e *shell.Engine, id uuid.UUID, o shell.PipelineOutputOptions) *follower {
+	f := &follower{err: make(chan error, 1)}
+	go func() { f.err <- e.CopyPipelineOutput(bg(), id, o, &f.seen) }()
+	return f
+}
+
+func TestTheOutputOfAPipelineIsThatOfItsPhasesAndTheirAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWriting()
+		e := running(t, shell.Options{Store: inMemory(t), Tools: namedWriting(w)})
+		p := begin(t, e,
+			core.PhaseDef{Name: "quiet", Run: run("silent")},
+			core.PhaseDef{Name: "build", Run: run("write"), Retry: core.Retry{MaxAttempts: 2, BackoffMS: 60_000}},
+			core.PhaseDef{Name: "try", Strategy: &core.StrategyPhase{Approaches: []core.Approach{{Name: "plain", Action: core.ApproachAction{Command: run("write")}}}}},
+		)
+		begin(t, e, core.PhaseDef{Name: "other", Run: run("silent")})
+		all, build := followPipeline(e, p.ID, shell.PipelineOutputOptions{Follow: true}), followPipeline(e, p.ID, shell.PipelineOutputOptions{Follow: true, Phase: "build"})
+		w.text <- "one\n"
+		synctest.Wait()
+		assert.Equal(t, "==> build <==\none\n", all.text())
+		w.end <- errors.New("broken")
+		elapse(2 * time.Minute)
+		w.text <- "no end of line"
+		w.end <- nil
+		synctest.Wait()
+		w.text <- "three\n"
+		synctest.Wait()
+		const whole = "==> build <==\none\n==> build, attempt 2 <==\nno end of line\n==> try: plain <==\nthree\n"
+		assert.Equal(t, whole, all.text())
+		w.end <- nil
+
+		require.NoError(t, all.ended(t))
+		require.NoError(t, build.ended(t))
+		assert.Equal(t, whole, all.text())
+		assert.Equal(t, "==> build <==\none\n==> build, attempt 2 <==\nno end of line", build.text())
+		for phase, want := range map[string]string{"": whole, "try": "==> try: plain <==\nthree\n", "quiet": ""} {
+			later := followPipeline(e, p.ID, shell.PipelineOutputOptions{Phase: phase})
+			err := later.ended(t)
+			assert.Equal(t, want, later.text())
+			assert.Equal(t, want == "", errors.Is(err, shell.ErrNoOutput), err)
+		}
+		none := followPipeline(e, p.ID, shell.PipelineOutputOptions{Sees: func(a core.Action) bool { return a.ToolName == "silent" }})
+		require.EqualError(t, none.ended(t), "none of its actions has written anything")
+		require.EqualError(t, followPipeline(e, p.ID, shell.PipelineOutputOptions{Phase: "biuld"}).ended(t), `phase "biuld" does not exist: use one of quiet, build, try`)
+		require.ErrorIs(t, followPipeline(e, uuid.New(), shell.PipelineOutputOptions{}).ended(t), shell.ErrNotFound)
+	})
+}

@@ -45,14 +45,11 @@ func (s *Server) streamOutput(w http.ResponseWriter, r *http.Request, c *call) e
 	err = s.copyWatched(r.Context(), c, o.Follow, out, func(ctx context.Context) error {
 		return s.engine.Actions().CopyOutput(ctx, a.ID, o, out)
 	})
-	if errors.Is(err, shell.ErrNoOutput) && out.begun.Load() { // it was followed, and ended without a word
-		return nil
+	of := ""
+	if o.Attempt > 0 {
+		of = fmt.Sprintf(" of attempt %d", o.Attempt)
 	}
-	if err != nil {
-		return outputFailure(err, a, o.Attempt)
-	}
-	out.begin()
-	return nil
+	return s.endOutput(out, err, fmt.Sprintf("action %s, which is %s, has no output%s", a.ID, a.Status.Type, of))
 }
 
 // outputOptions reads what of an output is asked for.
@@ -81,15 +78,47 @@ func outputOptions(q query) (o shell.OutputOptions, err error) {
 	return o, nil
 }
 
-// outputFailure words why there is no output.
-func outputFailure(err error, a core.Action, attempt uint32) error {
+// streamPipelineOutput sends what the actions of a pipeline have written that the token sees.
+func (s *Server) streamPipelineOutput(w http.ResponseWriter, r *http.Request, c *call) error {
+	p, q, err := s.pipelines().visible(r, c, "phase", "follow")
+	if err != nil {
+		return err
+	}
+	follow, err := q.bool("follow")
+	if err != nil {
+		return err
+	}
+	o := shell.PipelineOutputOptions{Phase: q.get("phase"), Follow: or(follow, false), Sees: func(a core.Action) bool {
+		return c.token.sees(a.Namespace, a.Tenant, a.ToolName)
+	}}
+	out := newTail(w, map[string]string{})
+	if r.Method == http.MethodHead {
+		out.begin()
+		return nil
+	}
+	leave, err := s.enterLogs(c, o.Follow)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	err = s.copyWatched(r.Context(), c, o.Follow, out, func(ctx context.Context) error {
+		return s.engine.CopyPipelineOutput(ctx, p.ID, o, out)
+	})
+	return s.endOutput(out, err, fmt.Sprintf("pipeline %s, which is %s, has no output", p.ID, p.Phase.Type))
+}
+
+// endOutput ends the answer with an output: regularly also where it was followed, and ended without
+// a word. none says whose there is none of.
+func (s *Server) endOutput(out *tail, err error, none string) error {
+	var phase *shell.NoPhaseError
 	switch {
+	case err == nil, errors.Is(err, shell.ErrNoOutput) && out.begun.Load():
+		out.begin()
+		return nil
+	case errors.As(err, &phase):
+		return &failure{status: http.StatusBadRequest, cause: err, text: oneLine(err.Error())}
 	case errors.Is(err, shell.ErrNoOutput):
-		of := ""
-		if attempt > 0 {
-			of = fmt.Sprintf(" of attempt %d", attempt)
-		}
-		return &failure{status: http.StatusNotFound, cause: err, text: fmt.Sprintf("logs: action %s, which is %s, has no output%s: %s", a.ID, a.Status.Type, of, oneLine(err.Error()))}
+		return &failure{status: http.StatusNotFound, cause: err, text: fmt.Sprintf("logs: %s: %s", none, oneLine(err.Error()))}
 	case errors.Is(err, errSilent):
 		return (&failure{status: http.StatusServiceUnavailable, cause: err, text: "logs: the store gave none in time"}).with("Retry-After", "5")
 	case errors.Is(err, errExpired):

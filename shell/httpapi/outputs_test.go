@@ -156,3 +156,49 @@ func TestTheOutputOfAnActionIsForWhoSeesTheAction(t *testing.T) {
 		assert.Equal(t, http.StatusUnauthorized, a.do("GET", path, nil, bearer("nobody")).status)
 	})
 }
+
+func TestTheOutputOfAPipelineIsFollowedOverItsPhases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := make(speaker)
+		a, _ := withSpeaker(t, s)
+		close(s)
+		synctest.Wait()
+		made := a.do("POST", "/v1/pipelines", `{"definition":{"name":"p","phases":[
+			{"name":"one","run":{"tool":"echo","input":1}},{"name":"two","run":{"tool":"hold","input":2}}]}}`)
+		require.Equal(t, http.StatusCreated, made.status, made.body)
+		path := "/v1/pipelines/" + made.str("id") + "/logs"
+		got := a.do("GET", path, nil)
+		assert.Equal(t, http.StatusNotFound, got.status)
+		assert.Equal(t, "logs: pipeline "+made.str("id")+", which is running, has no output: none of its actions has written anything", got.object()["error"])
+		got = a.do("GET", path+"?phase=three", nil)
+		assert.Equal(t, http.StatusBadRequest, got.status)
+		assert.Equal(t, `phase "three" does not exist: use one of one, two`, got.object()["error"])
+		_, r := ask(t, serve(t, a), path+"?follow=true", "")
+		res := answered(t, r)
+		require.Equal(t, http.StatusOK, a.do("POST", "/v1/pipelines/"+made.str("id")+"/cancel", nil).status)
+		text, err := io.ReadAll(res.Body)
+		require.NoError(t, err, "a regular end, with the pipeline")
+		assert.Empty(t, text)
+	})
+}
+
+func TestTheOutputOfAPipelineLeavesOutActionsThatTheTokenDoesNotSee(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := make(speaker)
+		a := start(t, setup{engine: func(o *shell.Options) { o.Tools["speak"] = s }, api: func(o *httpapi.Options) {
+			o.Tokens = []httpapi.Token{
+				{Name: "a", SHA256: httpapi.HashToken("a"), Tenants: []string{"a"}},
+				{Name: "other", SHA256: httpapi.HashToken("other"), Tenants: []string{"a"}, Tools: []string{"echo"}},
+			}
+		}})
+		made := a.do("POST", "/v1/pipelines", `{"tenant":"a","definition":{"name":"p","phases":[{"name":"one","run":{"tool":"speak"}}]}}`, bearer("a"))
+		require.Equal(t, http.StatusCreated, made.status, made.body)
+		s <- "said\n"
+		synctest.Wait()
+		path := "/v1/pipelines/" + made.str("id") + "/logs"
+		assert.Equal(t, "==> one <==\nsaid\n", a.do("GET", path, nil, bearer("a")).body)
+		got := a.do("GET", path, nil, bearer("other"))
+		assert.Equal(t, http.StatusNotFound, got.status)
+		assert.NotContains(t, got.body, "said")
+	})
+}

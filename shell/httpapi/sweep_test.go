@@ -116,7 +116,7 @@ func (o sweepOperation) request(th thing) (method, target string, body any) {
 		path += "&cron_expr=@daily&calendar=closed"
 	}
 	method = o.method
-	if o.id == "streamEvents" || o.id == "backup" || o.id == "streamOutput" {
+	if o.id == "streamEvents" || o.id == "backup" || o.id == "streamOutput" || o.id == "pipelineOutput" {
 		method = http.MethodHead // of what does not end, or has written nothing
 	}
 	if b, ok := sweepBodies[o.id]; ok {
