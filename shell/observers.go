@@ -153,6 +153,23 @@ var digestObserver = observer{
 	},
 	attrs: attrsOf(func(d core.Digest) []slog.Attr { return []slog.Attr{slog.String("channel", d.Channel)} }),
 	count: counting((*counts).countMessages),
+	change: func(e *Engine, _ *commit, c core.Change) {
+		was, _ := c.Before.(core.Digest)
+		if is, ok := c.After.(core.Digest); ok {
+			e.logDigest(was, is)
+		}
+	},
+}
+
+// logDigest writes a line for each time that a message was not delivered and is tried again; that it is given up, the
+// digest announces.
+func (e *Engine) logDigest(was, is core.Digest) {
+	m := is.Message
+	if m == nil || m.RetryAt.IsZero() || was.Message != nil && was.Message.RetryAt == m.RetryAt {
+		return
+	}
+	e.log.LogAttrs(context.Background(), slog.LevelError, "alert.not_delivered", slog.String("channel", is.Channel), slog.String("title", clip.Text(m.Title, maxLogText)),
+		slog.String("error", clip.Text(is.LastError, maxLogText)), slog.Uint64("tries", uint64(m.Tries)), slog.String("retry_at", m.RetryAt.String()))
 }
 
 // leaseLines are the lines about what is held by a lease.

@@ -241,14 +241,23 @@ func (e *SetEntry) own() {
 	e.Recurring = &r
 }
 
-// check refuses a declaration that no engine would take, or that names a tool which this one has not.
+// check refuses a declaration that no engine would take, or that names a tool or a channel which this one has not.
 func (s Sets) check(e SetEntry) error {
-	if err := e.check(); err != nil || e.Recurring == nil {
+	if err := e.check(); err != nil {
 		return err
 	}
 	kind, of, name := e.name()
-	t := e.Recurring.ActionTemplate
-	if err := s.e.checkTool(recurringRef(e.Recurring.ID), of, "provider", t.Provider, "payload", t.Payload); err != nil {
+	var err error
+	switch {
+	case e.Recurring != nil:
+		ref, t := recurringRef(e.Recurring.ID), e.Recurring.ActionTemplate
+		if err = s.e.checkTool(ref, of, "provider", t.Provider, "payload", t.Payload); err == nil {
+			err = s.e.checkChannel(ref, "apply", e.Recurring.Alerts)
+		}
+	case e.Job != nil:
+		err = s.e.Jobs().Check(*e.Job)
+	}
+	if err != nil {
 		return &SetError{Kind: kind, Name: name, File: e.File, Err: err}
 	}
 	return nil

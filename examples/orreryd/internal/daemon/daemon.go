@@ -113,6 +113,7 @@ func openDaemon(ctx context.Context, c config.Config, program string, log *slog.
 		MaxBatch:               c.Engine.MaxBatch,
 		ScrubRate:              c.Engine.ScrubRecordsPerSecond,
 		HeartbeatEvery:         config.Seconds(c.Engine.HeartbeatSeconds).Truncate(time.Millisecond),
+		Channels:               d.notify.Names(),
 		ShowCommand:            d.hints.show,
 		ApproveCommand:         d.hints.approve,
 		Logger:                 log,
