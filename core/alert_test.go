@@ -35,7 +35,7 @@ func TestTheRulesOfAlertsAreReadAsPeopleWriteThem(t *testing.T) {
 	for _, word := range []string{"late", "missed", "stale", "failing", "slow", "channel"} {
 		require.NoError(t, r.Set(word, "off"))
 	}
-	assert.True(t, r == core.AlertRules{})
+	assert.Equal(t, core.AlertRules{}, r)
 	require.NoError(t, r.Set("missed", "false"))
 	assert.True(t, r.None())
 }

@@ -64,16 +64,16 @@ type Stats struct {
 func New(o Options) (*Watchdog, error) {
 	u, err := webhook.ParseURL(o.URL)
 	if err != nil {
-		return nil, fmt.Errorf("URL: %w", err)
+		return nil, fmt.Errorf("option URL: %w", err)
 	}
 	if o.Every == 0 {
 		o.Every = DefaultEvery
 	}
 	if o.Every < MinEvery || o.Every > MaxEvery {
-		return nil, fmt.Errorf("Every: %s is not between %s and %s", o.Every, MinEvery, MaxEvery)
+		return nil, fmt.Errorf("option Every: %s is not between %s and %s", o.Every, MinEvery, MaxEvery)
 	}
 	if o.Healthy == nil {
-		return nil, errors.New("Healthy: is nil: say what the engine's health is")
+		return nil, errors.New("option Healthy is nil: say what the engine's health is")
 	}
 	w := &Watchdog{url: o.URL, host: u.Host, every: o.Every, healthy: o.Healthy, log: o.Logger}
 	if w.log == nil {

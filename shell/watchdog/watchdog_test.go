@@ -115,9 +115,9 @@ func TestARequestThatIsNotTakenIsSaidOnceWithoutTheURL(t *testing.T) {
 func TestAWatchdogThatCannotBeIsRefused(t *testing.T) {
 	fine := func(context.Context) error { return nil }
 	for want, o := range map[string]watchdog.Options{
-		"URL: it is not the URL of a web server": {URL: "hc.example.com/s3cret", Healthy: fine},
-		"Every: 500ms is not between 1s and 24h": {URL: secretURL, Every: 500 * time.Millisecond, Healthy: fine},
-		"Healthy: is nil":                        {URL: secretURL},
+		"option URL: it is not the URL of a web server": {URL: "hc.example.com/s3cret", Healthy: fine},
+		"option Every: 500ms is not between 1s and 24h": {URL: secretURL, Every: 500 * time.Millisecond, Healthy: fine},
+		"option Healthy is nil":                         {URL: secretURL},
 	} {
 		_, err := watchdog.New(o)
 		assert.ErrorContains(t, err, want)

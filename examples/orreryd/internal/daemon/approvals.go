@@ -11,7 +11,7 @@ import (
 )
 
 // approvals carries out notifications. One that says that a phase waits for an approval also says of which pipeline
-// it is, and which commands answer it: the core knows no commands.
+// it is, and which commands answer it, and one of alerts which command shows them: the core knows no commands.
 type approvals struct {
 	*notify.Interpreter
 
@@ -28,6 +28,7 @@ func (a approvals) CarryFor(ctx context.Context, s core.State, e effects.Outer) 
 	// A digest asks again by itself, and puts what comes meanwhile into its next message. Two may say the same on
 	// different days: when it began with this one tells them apart.
 	if d, ok := s.(core.Digest); ok && notifies && d.Message != nil {
+		n.Message += "\n\nWhat is open: " + a.hints.show(d)
 		return a.CarryUnder(ctx, fmt.Sprintf("%s %s", d.Ref(), d.Message.BegunAt), n)
 	}
 	return a.Carry(ctx, s.Ref(), e)

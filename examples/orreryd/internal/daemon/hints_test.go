@@ -69,12 +69,12 @@ func TestTheNoticeOfAnApprovalSaysOfWhatAndHowItIsAnswered(t *testing.T) {
 }
 
 // ids are those of the messages that a channel was told.
-type ids struct{ got []string }
+type ids struct{ got, said []string }
 
 func (c *ids) Notify(context.Context, effects.Notify) error { return errors.New("down") }
 
 func (c *ids) Tell(_ context.Context, m notify.Message) error {
-	c.got = append(c.got, m.ID)
+	c.got, c.said = append(c.got, m.ID), append(c.said, m.Text)
 	return errors.New("down")
 }
 
@@ -84,7 +84,7 @@ func TestADigestOfAlertsIsToldAgainByItselfUnderOneName(t *testing.T) {
 		return errors.New("not asked")
 	}})
 	require.NoError(t, err)
-	a := approvals{n, hints{}}
+	a := approvals{n, hints{program: "orreryd", server: func() string { return config.DefaultServer }}}
 	for _, at := range []effects.Time{1000, 1000, 86_401_000} {
 		d := core.Digest{ID: uuid.MustParse("00000000-0000-4000-8000-000000000001"), Message: &core.DigestMessage{Title: "late: nightly", BegunAt: at}}
 		_, err := carry(t, a, d, effects.Notify{Title: "late: nightly"})
@@ -93,6 +93,7 @@ func TestADigestOfAlertsIsToldAgainByItselfUnderOneName(t *testing.T) {
 	require.Len(t, c.got, 3)
 	assert.Equal(t, c.got[0], c.got[1])
 	assert.NotEqual(t, c.got[0], c.got[2])
+	assert.Contains(t, c.said[0], "What is open: orreryd alerts list --status=open")
 }
 
 func TestAnEventIsToldWithTheCommandsThatShowAndAct(t *testing.T) {
