@@ -54,7 +54,7 @@ func (s *Server) initMetrics() error {
 		m.requests, m.duration, m.crowded, m.entries,
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		collector{s.collectEngine, s.collectConns, s.collectQueues, s.collectRunbooks, s.collectJobs, s.collectSchedules, s.collectAudit, s.collectTenants, s.collectLog, s.collectWebhooks, s.collectNotify},
+		collector{s.collectEngine, s.collectConns, s.collectQueues, s.collectRunbooks, s.collectJobs, s.collectSchedules, s.collectAudit, s.collectTenants, s.collectLog, s.collectWebhooks, s.collectNotify, s.collectOutputs},
 		s.observeRuns(),
 	)
 	for i, c := range s.o.Metrics {

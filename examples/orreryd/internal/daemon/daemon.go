@@ -3,6 +3,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -111,6 +112,7 @@ func openDaemon(ctx context.Context, c config.Config, program string, log *slog.
 		MaxBatch:               c.Engine.MaxBatch,
 		ScrubRate:              c.Engine.ScrubRecordsPerSecond,
 		HeartbeatEvery:         config.Seconds(c.Engine.HeartbeatSeconds).Truncate(time.Millisecond),
+		OutputBytes:            cmp.Or(c.Engine.OutputBytes, -1), // 0 is the default there
 		ShowCommand:            d.hints.show,
 		ApproveCommand:         d.hints.approve,
 		Logger:                 log,
