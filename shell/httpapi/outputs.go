@@ -12,6 +12,21 @@ import (
 	"github.com/orrery-go/orrery/shell"
 )
 
+var (
+	descOutputBytes  = desc("orrery_output_bytes_total", "Bytes that tools have written while they ran, kept or not.")
+	descOutputStored = desc("orrery_output_stored_bytes_total", "Bytes that were stored of what tools have written; the same ones again with each time.")
+	descOutputWrites = desc("orrery_output_writes_total", "How often the output of an attempt of an action was stored.")
+	descOutputsHeld  = desc("orrery_outputs_held", "Outputs of attempts of actions that are in memory, as their tools run.")
+)
+
+func (s *Server) collectOutputs(_ context.Context, ch samples) {
+	n := s.engine.Actions().OutputStats()
+	ch.counter(descOutputBytes, n.Bytes)
+	ch.counter(descOutputStored, n.Stored)
+	ch.counter(descOutputWrites, n.Writes)
+	ch.gauge(descOutputsHeld, float64(n.Held))
+}
+
 // headerWritten is how many bytes an attempt had written when the answer began: of logs that are
 // read again from there on nothing is missing.
 const headerWritten = "X-Orrery-Logs-Bytes"
@@ -49,7 +64,15 @@ func (s *Server) streamOutput(w http.ResponseWriter, r *http.Request, c *call) e
 	if o.Attempt > 0 {
 		of = fmt.Sprintf(" of attempt %d", o.Attempt)
 	}
-	return s.endOutput(out, err, fmt.Sprintf("action %s, which is %s, has no output%s", a.ID, a.Status.Type, of))
+	return s.endOutput(out, err, fmt.Sprintf("action %s%s has no output%s", a.ID, whichIs(o.Follow, a.Status.Type), of))
+}
+
+// whichIs says in which state something was when the request came, unless it was followed since.
+func whichIs[S ~string](followed bool, state S) string {
+	if followed {
+		return ""
+	}
+	return fmt.Sprintf(", which is %s,", state)
 }
 
 // outputOptions reads what of an output is asked for.
@@ -104,7 +127,7 @@ func (s *Server) streamPipelineOutput(w http.ResponseWriter, r *http.Request, c 
 	err = s.copyWatched(r.Context(), c, o.Follow, out, func(ctx context.Context) error {
 		return s.engine.CopyPipelineOutput(ctx, p.ID, o, out)
 	})
-	return s.endOutput(out, err, fmt.Sprintf("pipeline %s, which is %s, has no output", p.ID, p.Phase.Type))
+	return s.endOutput(out, err, fmt.Sprintf("pipeline %s%s has no output", p.ID, whichIs(o.Follow, p.Phase.Type)))
 }
 
 // endOutput ends the answer with an output: regularly also where it was followed, and ended without

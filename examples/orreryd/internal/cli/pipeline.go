@@ -23,7 +23,7 @@ func (a *app) pipelineCommand() *cobra.Command {
 	}
 	return withMore(a.addClientFlags(group("pipeline", "Start, watch and steer pipelines",
 		"A pipeline runs the phases of its definition in order, and goes on where it was\nafter a crash.",
-		append(pipelineAnswers(m), a.pipelineStart(m), a.pipelineList(), a.pipelineShow(m),
+		append(pipelineAnswers(m), a.pipelineStart(m), a.pipelineList(), a.pipelineShow(m), a.pipelineLogs(m),
 			m.wait("Wait for a pipeline's end, and end with 1 if it failed or was cancelled"), a.pipelineWatch(m),
 			m.post("begin", "start", "Start a pipeline that is held"),
 			m.post("retry", "retry", "Run the phase again at which a pipeline failed"),

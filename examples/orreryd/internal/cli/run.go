@@ -5,16 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
@@ -297,11 +294,6 @@ func (j *jobCommands) printLogs(ctx context.Context, c *client, id string, f log
 	}
 }
 
-// noLogsError says that there is nothing to be read.
-type noLogsError struct{ error }
-
-func (e noLogsError) Unwrap() error { return e.error }
-
 // copyLogs copies the logs of one attempt to stdout.
 func (j *jobCommands) copyLogs(ctx context.Context, c *client, id string, attempt int64, f logFlags) error {
 	q := j.scope.query()
@@ -312,43 +304,5 @@ func (j *jobCommands) copyLogs(ctx context.Context, c *client, id string, attemp
 	if f.container != "" {
 		q.Set("container", f.container)
 	}
-	resp, err := c.do(ctx, request{method: http.MethodGet, path: j.runs.of(id, "logs"), query: q})
-	if coded, ok := errors.AsType[*exitError](err); ok && coded.code == exitNotFound {
-		return noLogsError{err}
-	}
-	if err != nil {
-		return err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	if why := resp.Header.Get("X-Orrery-Logs-Stored-Only"); why != "" {
-		text.Sayf(j.a.err, "orreryd: %s; this is what was stored before, and may not be all\n", text.CleanLines(why))
-	}
-	// Each line is shown as it comes.
-	out, flush := j.a.logOutput()
-	defer flush()
-	for b := make([]byte, 32<<10); ; {
-		n, err := resp.Body.Read(b)
-		if _, werr := out.Write(b[:n]); werr != nil {
-			return werr
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case ctx.Err() != nil:
-			return fmt.Errorf("interrupted while reading logs: %w", context.Cause(ctx))
-		case err != nil:
-			return &exitError{code: exitNoDaemon, err: fmt.Errorf("the logs broke off: %w: is the daemon gone?", err)}
-		}
-	}
-}
-
-// logOutput is where logs go: as they are, but to a terminal without what steers it. flush
-// writes the rest of what may have been a colour.
-func (a *app) logOutput() (out io.Writer, flush func()) {
-	f, ok := a.out.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
-		return a.out, func() {}
-	}
-	shown := text.NewTerminal(f)
-	return shown, func() { _ = shown.Flush() }
+	return j.a.copyStream(ctx, c, request{method: http.MethodGet, path: j.runs.of(id, "logs"), query: q})
 }

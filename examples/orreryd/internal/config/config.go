@@ -17,6 +17,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi"
 )
 
@@ -76,6 +77,7 @@ type engineConfig struct {
 	MaxBatch              int     `toml:"max_batch"`
 	ScrubRecordsPerSecond int     `toml:"scrub_records_per_second"` // 0: none
 	HeartbeatSeconds      float64 `toml:"heartbeat_seconds"`        // 0: never
+	OutputBytes           int     `toml:"output_bytes"`             // 0: none
 }
 
 // redactConfig is what read-only tokens do not see.
@@ -166,7 +168,7 @@ func defaultConfig() Config {
 		LogLevel:        "info",
 		LogFormat:       "text",
 		Background:      backgroundConfig{EnableRecurringActions: true, RecurringCheckIntervalSeconds: 5},
-		Engine:          engineConfig{LeaseTTLSeconds: 60, StopTimeoutSeconds: 30, DefaultConcurrency: 64, MaxBatch: 1024, ScrubRecordsPerSecond: 100, HeartbeatSeconds: 60},
+		Engine:          engineConfig{LeaseTTLSeconds: 60, StopTimeoutSeconds: 30, DefaultConcurrency: 64, MaxBatch: 1024, ScrubRecordsPerSecond: 100, HeartbeatSeconds: 60, OutputBytes: 64 << 10},
 		Retention:       retentionConfig{ActionsDays: 7, HistoryDays: 7, Occurrences: 100_000, JournalDays: 7, JournalSize: 16 << 30, RedoSize: 16 << 30},
 		Redact:          redactConfig{Names: true, Paths: []string{}},
 		HTTP:            defaultHTTP(),
@@ -441,6 +443,7 @@ func (c *Config) validateEngine() error {
 		errs = append(errs, fmt.Errorf("engine.default_concurrency: %d is not at least 1", e.DefaultConcurrency))
 	}
 	errs = append(errs, checkBetween("engine.max_batch", &e.MaxBatch, 1, 1<<16))
+	errs = append(errs, checkBetween("engine.output_bytes", &e.OutputBytes, 0, shell.MaxOutput))
 	errs = append(errs, checkBetween("engine.scrub_records_per_second", &e.ScrubRecordsPerSecond, 0, 100_000))
 	if s := e.HeartbeatSeconds; s != 0 && !(s >= 1 && s <= 86_400) {
 		errs = append(errs, fmt.Errorf("engine.heartbeat_seconds: %v is neither 0, for never, nor between 1 and 86400", s))
