@@ -10,6 +10,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -85,7 +86,8 @@ const (
 	SetAdopts  SetAction = "adopt" // as it is: it belonged to no set, or to another one
 	SetRemoves SetAction = "remove"
 	SetKeeps   SetAction = "none"
-	SetLeaves  SetAction = "leave" // the set owns it, and does not declare it any more: without Prune it stays
+	SetLeaves  SetAction = "leave"   // the set owns it, and does not declare it any more: without Prune it stays
+	SetRefuses SetAction = "refused" // of a dry run: applying the set is refused for it, the notes say why
 )
 
 // SetChange says what applying a set does to one thing, and why.
@@ -116,14 +118,18 @@ type SetField struct {
 
 // SetResult says what applying a set has done, or would do.
 type SetResult struct {
-	Set     string      `json:"set"`
-	Applied bool        `json:"applied"` // false: it was a dry run
+	Set     string `json:"set"`
+	Applied bool   `json:"applied"` // false: it was a dry run
+	// Refused says of a dry run why applying the set would be refused as things are; empty: it would not.
+	Refused string      `json:"refused,omitempty"`
 	Changes []SetChange `json:"changes"` // what is declared, in its order, and then what is not any more
 }
 
 // Changed reports whether there is anything to do, or was.
 func (r SetResult) Changed() bool {
-	return slices.ContainsFunc(r.Changes, func(c SetChange) bool { return c.Action != SetKeeps && c.Action != SetLeaves })
+	return slices.ContainsFunc(r.Changes, func(c SetChange) bool {
+		return c.Action != SetKeeps && c.Action != SetLeaves && c.Action != SetRefuses
+	})
 }
 
 // SetError says which declaration of a set is refused, and why. It wraps a [*Refusal] where the reason is one.
@@ -144,13 +150,34 @@ func (e *SetError) Error() string {
 	return where + ": " + e.Err.Error()
 }
 
+// SetErrors are all declarations of a set that are refused.
+type SetErrors []*SetError
+
+// Error has a line for each.
+func (es SetErrors) Error() string {
+	lines := make([]string, len(es))
+	for i, e := range es {
+		lines[i] = e.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap gives each of them.
+func (es SetErrors) Unwrap() []error {
+	out := make([]error, len(es))
+	for i, e := range es {
+		out[i] = e
+	}
+	return out
+}
+
 // wrongSet refuses a set as a whole.
 func wrongSet(code effects.Code, format string, args ...any) error {
 	return &SetError{Err: &effects.Refused{Event: "apply", Code: code, Reason: fmt.Sprintf(format, args...)}}
 }
 
 // wrongEntry refuses a declaration for what is wrong with it.
-func wrongEntry(kind, name, file, format string, args ...any) error {
+func wrongEntry(kind, name, file, format string, args ...any) *SetError {
 	return &SetError{Kind: kind, Name: name, File: file, Err: &effects.Refused{Event: "apply", Code: effects.CodeInvalid, Reason: fmt.Sprintf(format, args...)}}
 }
 
@@ -164,23 +191,21 @@ const maxSetTries = 5
 // all else as it is, so that a second time does nothing. All of it is decided and stored in one transaction, or
 // nothing is. A pause by hand stays. What runs ends by itself, also if what made it is removed.
 //
-// The error is a [*SetError] where the set or one declaration is refused; nothing is changed then. It is safe for concurrent use: of two sets that are applied at once each is made whole.
+// The error is a [*SetError] where the set as a whole is refused, and a [SetErrors] where declarations are; nothing is changed then.
+// A dry run lists what is refused instead. It is safe for concurrent use: of two sets that are applied at once each is made whole.
 func (s Sets) Apply(ctx context.Context, set string, entries []SetEntry, o SetOptions) (SetResult, error) {
 	if !core.IsGivenName(set) {
 		return SetResult{}, wrongSet(effects.CodeInvalid, "set: %q is no name: use letters, digits, \".\", \"_\" and \"-\", at most %d of them", set, core.MaxGivenName)
 	}
 	if len(entries) > MaxSetEntries {
-		return SetResult{}, wrongSet(effects.CodeInvalid, "set: %d declarations are more than %d: split it", len(entries), MaxSetEntries)
+		return SetResult{}, tooManyEntries(len(entries))
 	}
 	entries = slices.Clone(entries)
 	for i := range entries {
 		entries[i].own()
-		if err := s.check(entries[i]); err != nil {
-			return SetResult{}, err
-		}
 	}
-	if err := checkTwice(entries); err != nil {
-		return SetResult{}, err
+	if wrong := checkForms(entries); len(wrong) > 0 {
+		return SetResult{}, inOrder(wrong)
 	}
 	var stale error
 	for range maxSetTries {
@@ -188,7 +213,14 @@ func (s Sets) Apply(ctx context.Context, set string, entries []SetEntry, o SetOp
 		if err := p.make(ctx, entries); err != nil {
 			return SetResult{}, err
 		}
+		refused := p.refusal()
+		if refused != nil && !o.DryRun {
+			return SetResult{}, refused
+		}
 		res := SetResult{Set: set, Changes: p.changes}
+		if refused != nil {
+			res.Refused = refused.Error()
+		}
 		if o.Check != nil {
 			if err := o.Check(p.changes); err != nil {
 				return SetResult{}, err
@@ -241,32 +273,25 @@ func (e *SetEntry) own() {
 	e.Recurring = &r
 }
 
-// check refuses a declaration that no engine would take, or that names a tool or a channel which this one has not.
-func (s Sets) check(e SetEntry) error {
-	if err := e.check(); err != nil {
-		return err
-	}
-	kind, of, name := e.name()
-	var err error
+// checkHere refuses a declaration that names a tool or a channel which the engine has not.
+func (s Sets) checkHere(e *SetEntry, of Scope) error {
 	switch {
 	case e.Recurring != nil:
 		ref, t := recurringRef(e.Recurring.ID), e.Recurring.ActionTemplate
-		if err = s.e.checkTool(ref, of, "provider", t.Provider, "payload", t.Payload); err == nil {
-			err = s.e.checkChannel(ref, "apply", e.Recurring.Alerts)
+		if err := s.e.checkTool(ref, of, "provider", t.Provider, "payload", t.Payload); err != nil {
+			return err
 		}
+		return s.e.checkChannel(ref, "apply", e.Recurring.Alerts)
 	case e.Job != nil:
-		err = s.e.Jobs().Check(*e.Job)
-	}
-	if err != nil {
-		return &SetError{Kind: kind, Name: name, File: e.File, Err: err}
+		return s.e.Jobs().Check(*e.Job)
 	}
 	return nil
 }
 
 // check refuses a declaration that is none.
-func (e SetEntry) check() error {
+func (e SetEntry) check() *SetError {
 	kind, _, name := e.name()
-	fail := func(format string, args ...any) error {
+	fail := func(format string, args ...any) *SetError {
 		return wrongEntry(kind, cmp.Or(name, "?"), e.File, format, args...)
 	}
 	set := 0
@@ -288,27 +313,40 @@ func (e SetEntry) check() error {
 	return nil
 }
 
-// checkTwice refuses a set that declares one thing twice.
-func checkTwice(entries []SetEntry) error {
+// checkForms says by their index which declarations are none, and which declare what another one does.
+func checkForms(entries []SetEntry) map[int]*SetError {
 	type key struct {
 		kind, name string
 		of         Scope
 	}
+	wrong := map[int]*SetError{}
 	seen := make(map[key]string, len(entries))
-	for _, e := range entries {
+	for i, e := range entries {
+		if err := e.check(); err != nil {
+			wrong[i] = err
+			continue
+		}
 		kind, of, name := e.name()
 		names := []string{name}
 		if e.Was != "" && e.Was != name {
 			names = append(names, e.Was)
 		}
 		for _, n := range names {
-			if file, twice := seen[key{kind, n, of}]; twice {
-				return wrongEntry(kind, name, e.File, "name: %q of %s/%s is declared twice, the first time in %s", n, of.Namespace, of.Tenant, cmp.Or(file, "the same set"))
+			if file, twice := seen[key{kind, n, of}]; twice && wrong[i] == nil {
+				wrong[i] = wrongEntry(kind, name, e.File, "name: %q of %s/%s is declared twice, the first time in %s", n, of.Namespace, of.Tenant, cmp.Or(file, "the same set"))
 			}
 			seen[key{kind, n, of}] = e.File
 		}
 	}
-	return nil
+	return wrong
+}
+
+// inOrder gives errors in the order of the declarations.
+func inOrder(wrong map[int]*SetError) (out SetErrors) {
+	for _, i := range slices.Sorted(maps.Keys(wrong)) {
+		out = append(out, wrong[i])
+	}
+	return out
 }
 
 // name says what a declaration is about.
@@ -340,34 +378,62 @@ func rank(kind string) int {
 
 // setPlan is what applying a set comes to, as things are in one transaction.
 type setPlan struct {
-	s       Sets
-	actor   string
-	set     string
-	o       SetOptions
-	now     core.Time
-	batch   *core.Batch
-	changes []SetChange
-	steps   []int // indexes of the changes, in the order in which they are carried out
+	s        Sets
+	actor    string
+	set      string
+	o        SetOptions
+	alone    bool                 // the declarations are looked at by themselves, as if nothing else existed, see [CheckSet]
+	supposed map[effects.Ref]bool // calendars that are taken for there
+	now      core.Time
+	batch    *core.Batch
+	changes  []SetChange
+	steps    []int // indexes of the changes, in the order in which they are carried out
+
+	wrong    map[int]*SetError    // of the changes that are refused, by their index
+	whole    error                // refuses the set as a whole, for what it would remove
+	declared map[effects.Ref]bool // the records of whose it is what is declared
 
 	overtaken error
+}
+
+// refusal says why the plan cannot be carried out; nil: it can.
+func (p *setPlan) refusal() error {
+	if len(p.wrong) > 0 {
+		return inOrder(p.wrong)
+	}
+	return p.whole
+}
+
+// refuse notes that the change of that index is refused. What is no refusal, such as a fault of the store, ends the plan.
+func (p *setPlan) refuse(i int, c *SetChange, err error) error {
+	of := &SetError{Kind: c.Kind, Name: c.Name, File: c.File, Err: err}
+	if r, refused := errors.AsType[*Refusal](err); refused {
+		c.Action, c.Fields, c.Notes, c.Before, c.After, c.input = SetRefuses, nil, []string{r.Reason}, nil, nil, nil
+		p.wrong[i] = of
+		return nil
+	}
+	return of
 }
 
 // make plans the declarations: each in its order on a batch that is never stored.
 func (p *setPlan) make(ctx context.Context, entries []SetEntry) error {
 	p.now = p.s.e.now()
 	return p.s.e.store.View(ctx, func(tx store.ReadTx) error {
-		declared, err := p.declare(storedStates{tx}, entries)
-		if err != nil {
+		if err := p.declare(storedStates{tx}, entries); err != nil {
 			return err
 		}
-		return p.leave(tx, entries, declared)
+		return p.leave(tx, entries)
 	})
 }
 
-// declare plans all declarations, those first that others name, and gives the records of whose they are.
-func (p *setPlan) declare(l core.Loader, entries []SetEntry) (declared map[effects.Ref]bool, err error) {
+// declare plans all declarations, those first that others name.
+func (p *setPlan) declare(l core.Loader, entries []SetEntry) error {
 	p.batch = core.NewBatch(l, core.Clock{Now: p.now}, 1)
-	p.changes = make([]SetChange, len(entries))
+	p.changes, p.wrong = make([]SetChange, len(entries)), map[int]*SetError{}
+	p.declared = make(map[effects.Ref]bool, len(entries))
+	if p.alone {
+		p.suppose(entries)
+	}
 	order := make([]int, len(entries))
 	for i := range order {
 		order[i] = i
@@ -377,67 +443,71 @@ func (p *setPlan) declare(l core.Loader, entries []SetEntry) (declared map[effec
 		kb, _, _ := entries[b].name()
 		return cmp.Compare(rank(ka), rank(kb))
 	})
-	declared = make(map[effects.Ref]bool, len(entries))
 	for _, i := range order {
 		if err := p.plan(i, &entries[i]); err != nil {
-			return nil, err
-		}
-		part := ""
-		if c := p.changes[i]; c.Kind == "subscriber" {
-			part = c.Name
-		}
-		declared[core.DeclaredRef(p.changes[i].Ref, part)] = true
-	}
-	return declared, nil
-}
-
-// CheckSet says what is wrong with declarations by themselves, as if nothing else existed: the error is that of
-// [Sets.Apply]. Which tools there are, and what a runner can run, only an engine knows. now is when they would be applied.
-func CheckSet(entries []SetEntry, now core.Time) error {
-	for _, e := range entries {
-		if err := e.check(); err != nil {
 			return err
 		}
 	}
-	if err := checkTwice(entries); err != nil {
-		return err
-	}
-	p := &setPlan{set: "check", now: now}
-	_, err := p.declare(noStates{}, entries)
-	return err
+	return nil
 }
 
-// noStates is a store in which nothing is.
-type noStates struct{}
-
-// Load: see [core.Loader].
-func (noStates) Load(effects.Ref) (core.State, error) { return nil, nil }
-
-// Scan: see [core.Loader].
-func (noStates) Scan(effects.Kind, string, core.Cursor, int) ([]core.Cursor, error) { return nil, nil }
-
-// plan plans one declaration.
+// plan plans one declaration, or notes why it is refused.
 func (p *setPlan) plan(i int, e *SetEntry) error {
 	kind, of, name := e.name()
-	c := SetChange{Kind: kind, Namespace: of.Namespace, Tenant: of.Tenant, Name: name, File: e.File}
-	fail := func(err error) error { return &SetError{Kind: kind, Name: name, File: e.File, Err: err} }
-	ev, err := p.event(e, &c)
+	p.changes[i] = SetChange{Kind: kind, Namespace: of.Namespace, Tenant: of.Tenant, Name: name, File: e.File}
+	c := &p.changes[i]
+	if err := p.entry(i, e, c, of); err != nil {
+		if err := p.refuse(i, c, err); err != nil {
+			return err
+		}
+	}
+	if !c.Ref.IsZero() {
+		p.own(c.Ref, e)
+	}
+	return nil
+}
+
+// own notes that a machine is declared: it is not among what is removed.
+func (p *setPlan) own(ref effects.Ref, e *SetEntry) {
+	p.declared[core.DeclaredRef(ref, e.part())] = true
+}
+
+// part is the name of a subscriber, whose machine is the bus; else empty.
+func (e *SetEntry) part() string {
+	if e.Subscriber == nil {
+		return ""
+	}
+	return e.Subscriber.Name
+}
+
+// entry plans what a declaration changes. The error is why it is refused.
+func (p *setPlan) entry(i int, e *SetEntry, c *SetChange, of Scope) error {
+	ev, err := p.event(e, c)
 	if err != nil {
-		return fail(err)
+		return err
+	}
+	if p.noteSupposed(e, c); ev == nil {
+		c.Action = SetKeeps
+		return nil
+	}
+	if !p.alone {
+		if err := p.s.checkHere(e, of); err != nil {
+			return err
+		}
 	}
 	before, err := p.batch.State(c.Ref)
 	if err != nil {
-		return fail(err)
+		return err
 	}
 	revision := core.RevisionBefore(before, ev)
 	owner, owned, err := p.owner(c.Ref, e)
 	if err != nil {
-		return fail(err)
+		return err
 	}
 	in := core.Input{To: c.Ref, Actor: p.actor, Event: ev, BySet: &core.Declaration{Set: p.set, File: e.File, TakeOver: p.o.TakeOver}}
 	after, err := p.try(in)
 	if err != nil {
-		return fail(err)
+		return err
 	}
 	switch {
 	case revision == core.NoRevision:
@@ -455,16 +525,15 @@ func (p *setPlan) plan(i int, e *SetEntry) error {
 	if c.Action == SetUpdates {
 		c.Fields = changedFields(core.Definition(before, ev), core.Definition(after, ev))
 	}
+	if c.Action == SetCreates || c.Action == SetUpdates {
+		if c.Before, c.After, err = p.times(before, after); err != nil {
+			return err
+		}
+	}
 	if c.Action != SetKeeps || owner.File != e.File {
 		c.input, c.revision = &in, revision
 		p.steps = append(p.steps, i)
 	}
-	if c.Action == SetCreates || c.Action == SetUpdates {
-		if c.Before, c.After, err = p.times(before, after); err != nil {
-			return fail(err)
-		}
-	}
-	p.changes[i] = c
 	return nil
 }
 
@@ -479,6 +548,9 @@ func (p *setPlan) event(e *SetEntry, c *SetChange) (core.Event, error) {
 		return p.recurring(e, c)
 	case e.Job != nil:
 		s, err := at(core.JobRef(e.Job.Namespace, e.Job.Tenant, e.Job.ID))
+		if s == nil && e.Job.Schedule != "" && p.over(e.Job.EndsAt, c) {
+			return nil, err
+		}
 		if j, ok := s.(core.Job); ok && j.Paused {
 			c.Notes = append(c.Notes, "it is paused, and stays so")
 		}
@@ -495,15 +567,18 @@ func (p *setPlan) event(e *SetEntry, c *SetChange) (core.Event, error) {
 		return core.QueueConfigure{Config: q.Config}, err
 	case e.Semaphore != nil:
 		m := e.Semaphore
-		if m.Slots == 0 {
-			return nil, invalid(core.SemaphoreRef(m.Namespace, m.Tenant, m.Name), "apply", "slots: 0 slots are no semaphore: give one at least")
-		}
 		_, err := at(core.SemaphoreRef(m.Namespace, m.Tenant, m.Name))
+		if m.Slots == 0 {
+			return nil, invalid(c.Ref, "apply", "slots: 0 slots are no semaphore: give one at least")
+		}
 		return core.SemaphoreConfigure{Namespace: m.Namespace, Tenant: m.Tenant, Name: m.Name, Slots: m.Slots}, err
 	case e.Worker != nil:
 		s, err := at(core.WorkerRef(e.Worker.Namespace, e.Worker.Tenant, e.Worker.Name))
 		if w, ok := s.(core.Worker); ok && w.Paused {
 			c.Notes = append(c.Notes, "it is paused, and stays so")
+		}
+		if err == nil {
+			err = p.noteQueue(e.Worker, c)
 		}
 		return core.WorkerConfigure{Spec: *e.Worker}, err
 	case e.Calendar != nil:
@@ -520,6 +595,29 @@ func (p *setPlan) event(e *SetEntry, c *SetChange) (core.Event, error) {
 	}
 }
 
+// over reports whether a schedule that is to be made has ended already, and notes that it is not made.
+func (p *setPlan) over(ends core.Time, c *SetChange) bool {
+	if ends.IsZero() || ends.After(p.now) {
+		return false
+	}
+	c.Ref, c.ID = effects.Ref{}, uuid.Nil
+	c.Notes = append(c.Notes, fmt.Sprintf("it has ended: ends_at %s is past, so it is not made", ends))
+	return true
+}
+
+// noteQueue notes that a worker's queue does not exist.
+func (p *setPlan) noteQueue(w *core.WorkerSpec, c *SetChange) error {
+	s, err := p.batch.State(core.QueueRef(w.Namespace, w.Tenant, w.Queue))
+	switch {
+	case err != nil || s != nil || w.Queue == "":
+	case p.alone:
+		c.Notes = append(c.Notes, fmt.Sprintf("queue %q is in none of these files: the daemon must have it", w.Queue))
+	default:
+		c.Notes = append(c.Notes, fmt.Sprintf("there is no queue %q in %s/%s: the worker gets no items until there is one", w.Queue, w.Namespace, w.Tenant))
+	}
+	return err
+}
+
 // recurring finds the recurring action by its name, or by the one that it had.
 func (p *setPlan) recurring(e *SetEntry, c *SetChange) (core.Event, error) {
 	spec := *e.Recurring
@@ -533,10 +631,17 @@ func (p *setPlan) recurring(e *SetEntry, c *SetChange) (core.Event, error) {
 		case err != nil:
 			return nil, err
 		case had != nil && former != nil:
+			p.own(had.Ref(), e)
+			p.own(former.Ref(), e)
 			return nil, invalid(had.Ref(), "apply", "was: both %q and %q exist: remove one of them, or take out \"was\"", e.Was, spec.Name)
 		case former != nil:
 			had, c.Was = former, e.Was
+		case had == nil && !p.alone:
+			c.Notes = append(c.Notes, fmt.Sprintf("was: there is no recurring action %q in %s/%s, so this is a new one", e.Was, spec.Namespace, spec.Tenant))
 		}
+	}
+	if had == nil && p.over(spec.EndsAt, c) {
+		return nil, nil
 	}
 	if had == nil {
 		if spec.ID, err = uuid.NewV7(); err != nil {
@@ -588,11 +693,7 @@ func (p *setPlan) named(of core.RecurringSpec, name string) (*core.RecurringActi
 
 // owner reads whose it is.
 func (p *setPlan) owner(ref effects.Ref, e *SetEntry) (core.Declared, bool, error) {
-	part := ""
-	if e.Subscriber != nil {
-		part = e.Subscriber.Name
-	}
-	s, err := p.batch.State(core.DeclaredRef(ref, part))
+	s, err := p.batch.State(core.DeclaredRef(ref, e.part()))
 	d, ok := s.(core.Declared)
 	return d, ok, err
 }
@@ -652,7 +753,7 @@ func (p *setPlan) calendars(namespace, tenant string, names []string) (core.Cale
 }
 
 // leave plans what becomes of what the set owns, and does not declare any more.
-func (p *setPlan) leave(tx store.ReadTx, entries []SetEntry, declared map[effects.Ref]bool) error {
+func (p *setPlan) leave(tx store.ReadTx, entries []SetEntry) error {
 	owned, gone := 0, []core.Declared(nil)
 	for c, err := range cursors(tx, core.KindDeclared, core.SetTerm(p.set), false) {
 		if err != nil {
@@ -667,7 +768,7 @@ func (p *setPlan) leave(tx store.ReadTx, entries []SetEntry, declared map[effect
 			continue
 		}
 		owned++
-		if !declared[d.Ref()] {
+		if !p.declared[d.Ref()] {
 			gone = append(gone, d)
 		}
 	}
@@ -687,9 +788,9 @@ func (p *setPlan) leave(tx store.ReadTx, entries []SetEntry, declared map[effect
 	switch {
 	case removed == 0:
 	case len(entries) == 0:
-		return wrongSet(effects.CodeConflict, "prune: the set %q declares nothing, and owns %d: an empty folder removes nothing. Check that the folder is the right one; to remove all, delete them one by one", p.set, owned)
+		p.whole = wrongSet(effects.CodeConflict, "prune: the set %q declares nothing, and owns %d: an empty folder removes nothing. Check that the folder is the right one; to remove all, delete each by itself, and take it over", p.set, owned)
 	case removed*3 > owned && !p.o.Most:
-		return wrongSet(effects.CodeConflict, "prune: %d of the %d that the set %q owns would be removed, which is more than a third: look at what it would do with a dry run, and say that it may remove most of them (most)", removed, owned, p.set)
+		p.whole = wrongSet(effects.CodeConflict, "prune: %d of the %d that the set %q owns would be removed, which is more than a third: look at what it would do with a dry run, and say that it may remove most of them (most)", removed, owned, p.set)
 	}
 	return nil
 }
@@ -738,10 +839,13 @@ func (p *setPlan) remove(d core.Declared) error {
 	if p.o.Prune {
 		in := core.Input{To: c.Ref, Actor: p.actor, Event: e, BySet: &core.Declaration{Set: p.set, File: d.File}}
 		if _, err := p.try(in); err != nil {
-			return &SetError{Kind: c.Kind, Name: c.Name, File: d.File, Err: err}
+			if err := p.refuse(len(p.changes), &c, err); err != nil {
+				return err
+			}
+		} else {
+			c.Action, c.input, c.revision = SetRemoves, &in, revision
+			p.steps = append(p.steps, len(p.changes))
 		}
-		c.Action, c.input, c.revision = SetRemoves, &in, revision
-		p.steps = append(p.steps, len(p.changes))
 	}
 	p.changes = append(p.changes, c)
 	return nil

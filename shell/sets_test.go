@@ -231,7 +231,7 @@ func TestWhatASetOwnsIsChangedByThatSetAlone(t *testing.T) {
 		require.NoError(t, err, "operations stay")
 
 		_, err = e.Sets().Apply(bg(), "theirs", setOf(1, 2), shell.SetOptions{})
-		require.EqualError(t, err, `f1.toml: calendar calendar-1: the set "ours" declares it, in f1.toml: take it out there, or let "theirs" take it over`)
+		require.ErrorContains(t, err, `f1.toml: calendar calendar-1: the set "ours" declares it, in f1.toml: take it out there, or let "theirs" take it over`)
 		assert.Len(t, ownedBy(t, e, "ours"), 7, "nothing was changed")
 	})
 }

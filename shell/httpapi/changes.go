@@ -109,7 +109,7 @@ func (r Redaction) hideField(field string, v json.RawMessage) json.RawMessage {
 func changeOf(s replay.Step) wire.Change {
 	out := wire.Change{Batch: s.Seq, At: s.At, Instance: s.Instance, Inputs: []wire.ChangeInput{}, Fields: []wire.ChangedField{}, Effects: []wire.ChangeEffect{}}
 	for _, in := range s.Inputs {
-		out.Inputs = append(out.Inputs, wire.ChangeInput{Actor: in.Actor, Event: in.Event.EventType(), Data: core.AppendEvent(nil, in.Event)})
+		out.Inputs = append(out.Inputs, wire.ChangeInput{Actor: in.Actor, BySet: wire.ChangeSetOf(in.BySet), Event: in.Event.EventType(), Data: core.AppendEvent(nil, in.Event)})
 	}
 	for _, e := range s.Effects {
 		out.Effects = append(out.Effects, wire.ChangeEffect{What: e.What, Effect: e.Type(), Number: e.Effect.Number(), Data: e.Effect.AppendJSON(nil)})

@@ -114,7 +114,7 @@ func (s *Server) applySet(w http.ResponseWriter, r *http.Request, c *call) error
 	}
 	var body wire.SetRequest
 	if err := s.decode(w, r, &body, false); err != nil {
-		return explainEntry(err, ofTheSet)
+		return setTooLarge(explainEntry(err, ofTheSet))
 	}
 	if err := s.chargeSet(w.Header(), c.token, r.ContentLength, len(body.Entries)); err != nil {
 		return err
@@ -124,6 +124,19 @@ func (s *Server) applySet(w http.ResponseWriter, r *http.Request, c *call) error
 		s.applied(res, err)
 	}
 	return reply(w, setResult(res), err)
+}
+
+// setTooLarge says of a set that is larger than a body may be what can be done about it.
+func setTooLarge(err error) error {
+	f, ok := errors.AsType[*failure](err)
+	if !ok {
+		f = classifyBody(err)
+	}
+	if f != nil && f.status == http.StatusRequestEntityTooLarge {
+		f.text += " (http.max_body_bytes): split the set in two of other names, or raise the limit"
+		return f
+	}
+	return err
 }
 
 // applyEntries applies a set, as far as its token may.
@@ -149,10 +162,38 @@ func (s *Server) applyEntries(ctx context.Context, c *call, set string, body *wi
 			return s.setWithin(ctx, c, body.Entries, entries, changes)
 		},
 	})
-	if of, ok := errors.AsType[*shell.SetError](err); ok {
-		err = inEntry(c, placeIn(of.File, of.Kind, of.Name), of.Err)
+	return res, c.ofTheSet(err)
+}
+
+// maxSetErrors bounds how many refused declarations one answer names.
+const maxSetErrors = 20
+
+// ofTheSet words why a set, or declarations of it, are refused.
+func (c *call) ofTheSet(err error) error {
+	all, ok := errors.AsType[shell.SetErrors](err)
+	if of, one := errors.AsType[*shell.SetError](err); !ok && one {
+		all = shell.SetErrors{of}
 	}
-	return res, err
+	if len(all) == 0 {
+		return err
+	}
+	var first *failure
+	for i, of := range all[:min(len(all), maxSetErrors)] {
+		said := inEntry(c, placeIn(of.File, of.Kind, of.Name), of.Err)
+		f, known := errors.AsType[*failure](said)
+		switch {
+		case !known:
+			return said
+		case i == 0:
+			first = f
+		default:
+			first.text += "; " + f.text
+		}
+	}
+	if more := len(all) - maxSetErrors; more > 0 {
+		first.text += fmt.Sprintf("; and %d more", more)
+	}
+	return first
 }
 
 // aboutEntries notes what tenant a set is about, if that is one.
@@ -215,7 +256,7 @@ func inEntry(c *call, where string, err error) error {
 }
 
 func setResult(r shell.SetResult) wire.SetResult {
-	out := wire.SetResult{Set: r.Set, Applied: r.Applied, Changes: make([]wire.SetChange, len(r.Changes))}
+	out := wire.SetResult{Set: r.Set, Applied: r.Applied, Refused: oneLine(r.Refused), Changes: make([]wire.SetChange, len(r.Changes))}
 	for i, c := range r.Changes {
 		fields := make([]wire.SetField, len(c.Fields))
 		for j, f := range c.Fields {

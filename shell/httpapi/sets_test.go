@@ -246,10 +246,55 @@ func TestAnotherTenantsThingsOfASetWithTheSameNameStayUnseen(t *testing.T) {
 		assert.Equal(t, http.StatusForbidden, a.do("GET", "/v1/sets?tenant=t1", nil, bearer("ben")).status)
 
 		got := a.applySet("ben", `"prune":true,`)
-		assert.Equal(t, `prune: the set "ours" declares nothing, and owns 2: an empty folder removes nothing. Check that the folder is the right one; to remove all, delete them one by one`, got.errorText())
+		assert.Equal(t, `prune: the set "ours" declares nothing, and owns 2: an empty folder removes nothing. Check that the folder is the right one; to remove all, delete each by itself, and take it over`, got.errorText())
 		assert.Equal(t, []string{"none recurring one", "none queue a", "remove queue c", "remove queue b"}, sortedTail(changesOf(t, a.applySet("ann", `"prune":true,"most":true,`, mine...)), 2))
 		assert.Len(t, declaredBy(t, a, "ben", ""), 2, "nor by the other one")
 		assert.Equal(t, []string{"ours subscriber / on-failure s.toml"}, declaredBy(t, a, "root", "kind=subscriber"))
+	})
+}
+
+func TestTheChangesOfWhatASetMadeNameTheSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := declaredSets(t, httpapi.TenantLimits{})
+		require.Equal(t, http.StatusOK, a.applySet("ann", "", someQueue("a")).status)
+		a.header.Set("Authorization", "Bearer root")
+		changes := a.changes("queue/" + core.QueueRef("ns", "t1", "a").ID.String()).Changes
+		require.Len(t, changes, 1)
+		require.NotNil(t, changes[0].Inputs[0].BySet)
+		assert.Equal(t, "ours", changes[0].Inputs[0].BySet.Set)
+		assert.Equal(t, "set ours, b.toml", changes[0].Inputs[0].BySet.Text())
+	})
+}
+
+func TestADryRunOverHTTPListsWhatWouldBeRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := declaredSets(t, httpapi.TenantLimits{})
+		require.Equal(t, http.StatusOK, a.applySet("ann", "", someQueue("a"), someQueue("b")).status)
+		got := a.applySet("ann", `"prune":true,"dry_run":true,`, someQueue("a"))
+		assert.Equal(t, []string{"none queue a", "remove queue b"}, changesOf(t, got))
+		assert.Contains(t, got.body, `"refused":"prune: 1 of the 2 that the set \"ours\" owns would be removed, which is more than a third`)
+
+		wrong := `{"file":"w.toml","recurring":{"name":"w%d","cron_expr":"61 * * * *","provider":"echo"}}`
+		var all []string
+		for i := range 25 {
+			all = append(all, fmt.Sprintf(wrong, i))
+		}
+		said := a.applySet("ann", "", all...)
+		assert.Equal(t, http.StatusBadRequest, said.status)
+		assert.Equal(t, 20, strings.Count(said.errorText(), "w.toml: recurring w"), said.errorText())
+		assert.Contains(t, said.errorText(), "; and 5 more")
+		got = a.applySet("ann", `"dry_run":true,`, all...)
+		assert.Equal(t, http.StatusOK, got.status)
+		assert.Contains(t, got.body, `"refused"`)
+	})
+}
+
+func TestASetThatIsTooLargeSaysWhatToDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := declaredSets(t, httpapi.TenantLimits{})
+		got := a.applySet("ann", "", `{"file":"`+strings.Repeat("x", 1<<20)+`"}`)
+		assert.Equal(t, http.StatusRequestEntityTooLarge, got.status)
+		assert.Equal(t, "body: is larger than the limit of 1048576 bytes (http.max_body_bytes): split the set in two of other names, or raise the limit", got.errorText())
 	})
 }
 

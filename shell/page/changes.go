@@ -73,6 +73,10 @@ func (q *visit) changeRow(c wire.Change) []cell {
 		if data := string(in.Data); data != "{}" && data != "" {
 			what.Hint = clip(data, 300)
 		}
+		if set := in.BySet.Text(); set != "" {
+			who.Hint = clip(set, 200)
+			who.Text += " (" + clip(set, 100) + ")"
+		}
 		if i == 0 {
 			by, came = who, what
 			continue

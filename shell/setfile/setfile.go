@@ -349,4 +349,7 @@ func sorted(list Errors) Errors {
 }
 
 // Check says what is wrong with declarations without an engine: those that [Load] gave. It is what [shell.CheckSet] says.
-func Check(entries []shell.SetEntry, now effects.Time) error { return shell.CheckSet(entries, now) }
+func Check(entries []shell.SetEntry, now effects.Time) error {
+	_, err := shell.CheckSet(entries, now)
+	return err
+}

@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/json"
 
+	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 )
 
@@ -39,8 +40,38 @@ type ChangeEffect struct {
 // ChangeInput is one input of a machine.
 type ChangeInput struct {
 	Actor string          `json:"actor"`
+	BySet *ChangeSet      `json:"by_set,omitempty"` // the set of files that it came from; left out: from none
 	Event string          `json:"event"`
 	Data  json.RawMessage `json:"data"`
+}
+
+// ChangeSet is the set of files that an input came from.
+type ChangeSet struct {
+	Set  string `json:"set,omitempty"`  // left out: somebody took over what a set had declared
+	File string `json:"file,omitempty"` // where in the set it is declared
+	// TakeOver says that it was let change what another set owned.
+	TakeOver bool `json:"take_over,omitempty"`
+}
+
+// ChangeSetOf gives the set of files that an input came from; nil: from none.
+func ChangeSetOf(by *core.Declaration) *ChangeSet {
+	if by == nil {
+		return nil
+	}
+	return &ChangeSet{Set: by.Set, File: by.File, TakeOver: by.TakeOver}
+}
+
+// Text says for people where an input came from; empty: from no set.
+func (s *ChangeSet) Text() string {
+	switch {
+	case s == nil:
+		return ""
+	case s.Set == "":
+		return "taken over from its set"
+	case s.File == "":
+		return "set " + s.Set
+	}
+	return "set " + s.Set + ", " + s.File
 }
 
 // ChangedField is what became of one field of a machine's state.

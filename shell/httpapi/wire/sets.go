@@ -71,13 +71,17 @@ type SetSubscriber struct {
 
 // SetResult is the answer to POST /v1/sets/{name}.
 type SetResult struct {
-	Set     string      `json:"set"`
-	Applied bool        `json:"applied"` // false: it was a dry run
+	Set     string `json:"set"`
+	Applied bool   `json:"applied"` // false: it was a dry run
+	// Refused says of a dry run why applying the set would be refused as things are; it is left out where it would not be.
+	Refused string      `json:"refused,omitempty"`
 	Changes []SetChange `json:"changes"` // what is declared, in the order of the entries, and then what is not any more
 }
 
 // SetChange says what applying a set does to one thing.
 type SetChange struct {
+	// Action is create, update, adopt, remove, none, leave of what the set owns and does not declare any more, or, of a dry
+	// run, refused: the notes say why.
 	Action          string         `json:"action"`
 	Kind            string         `json:"kind"`
 	Namespace       string         `json:"namespace"` // empty for a subscriber, which belongs to no tenant

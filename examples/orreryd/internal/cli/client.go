@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -204,6 +205,19 @@ func isNoDaemon(err error) bool {
 // later.
 type conflictError struct{ error }
 
+// ofAFlag matches what the API says can be done, for which the command line has a flag.
+var ofAFlag = regexp.MustCompile(`take it over\b|\(most\)`)
+
+// inFlags names the flags of the command line in what the API says.
+func inFlags(said string) string {
+	return ofAFlag.ReplaceAllStringFunc(said, func(what string) string {
+		if what == "(most)" {
+			return "(--most)"
+		}
+		return what + " (--take-over)"
+	})
+}
+
 // refused turns an answer that is an error into one.
 func (c *client) refused(resp *http.Response) error {
 	b, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
@@ -213,7 +227,7 @@ func (c *client) refused(resp *http.Response) error {
 	if !isJSON(resp) || json.Unmarshal(b, &e) != nil || e.Error == "" {
 		return fmt.Errorf("%s answered %q, not as orreryd does: is --server right?", c.base, resp.Status)
 	}
-	err := errors.New(e.Error)
+	err := errors.New(inFlags(e.Error))
 	switch resp.StatusCode {
 	case http.StatusNotFound:
 		return &exitError{code: exitNotFound, err: err}

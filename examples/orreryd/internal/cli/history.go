@@ -84,7 +84,11 @@ func (a *app) history(ctx context.Context, st *bolt.Store, ref effects.Ref, most
 		list = append(list, r)
 		text.Sayf(&b, "batch %d  %s  %s\n", r.Batch, r.At, text.Clean(r.Engine))
 		for _, in := range r.Inputs {
-			text.Sayf(&b, "  by %s: %s\n", text.Clean(in.Actor), text.Clean(in.Event))
+			from := ""
+			if set := in.BySet.Text(); set != "" {
+				from = " (" + text.Clean(set) + ")"
+			}
+			text.Sayf(&b, "  by %s: %s%s\n", text.Clean(in.Actor), text.Clean(in.Event), from)
 		}
 		for _, e := range r.Effects {
 			text.Sayf(&b, "  %s %s, effect %d\n", e.What, text.Clean(e.Effect), e.Number)
@@ -113,7 +117,7 @@ func valueText(v json.RawMessage) string {
 func newStepReport(s replay.Step) stepReport {
 	r := stepReport{Batch: s.Seq, At: s.At, Engine: s.Instance, Inputs: []wire.ChangeInput{}, Changed: []wire.ChangedField{}, Effects: []wire.ChangeEffect{}}
 	for _, in := range s.Inputs {
-		r.Inputs = append(r.Inputs, wire.ChangeInput{Actor: in.Actor, Event: in.Event.EventType(), Data: core.AppendEvent(nil, in.Event)})
+		r.Inputs = append(r.Inputs, wire.ChangeInput{Actor: in.Actor, BySet: wire.ChangeSetOf(in.BySet), Event: in.Event.EventType(), Data: core.AppendEvent(nil, in.Event)})
 	}
 	for _, f := range s.Fields {
 		r.Changed = append(r.Changed, wire.ChangedField{Field: f.Name, Before: f.Before, After: f.After}) // nil is written as null

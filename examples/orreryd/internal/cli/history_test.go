@@ -2,12 +2,38 @@ package cli
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
+
+func TestTheHistoryTellsTheSetOfFilesThatAChangeCameFrom(t *testing.T) {
+	t.Parallel()
+	p, backup, dir := start(t, "--db", database(t)), filepath.Join(t.TempDir(), "b.db"), t.TempDir()
+	for _, text := range []string{"[queues.mail]\nconcurrency = 1\n", "[queues.mail]\nconcurrency = 2\n"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "ops.toml"), []byte(text), 0o600))
+		p.ok("apply", "-f", dir, "--set", "ops")
+	}
+	p.ok("queue", "declare", "mail", "--concurrency", "3", "--take-over")
+	p.ok("backup", "--to", backup)
+	queue := "queue/" + core.QueueRef("default", "default", "mail").ID.String()
+
+	plain := p.ok("history", queue, "--db", backup)
+	assert.Contains(t, plain, "by api:loopback: create (set ops, ops.toml)\n")
+	assert.Contains(t, plain, "by api:loopback: configure (set ops, ops.toml)\n")
+	assert.Contains(t, plain, "by api:loopback: configure (taken over from its set)\n")
+	var told struct{ Steps []stepReport }
+	require.NoError(t, json.Unmarshal([]byte(p.ok("history", queue, "--db", backup, "--json")), &told))
+	require.Len(t, told.Steps, 3)
+	assert.Equal(t, &wire.ChangeSet{TakeOver: true}, told.Steps[0].Inputs[0].BySet)
+	assert.Equal(t, &wire.ChangeSet{Set: "ops", File: "ops.toml"}, told.Steps[2].Inputs[0].BySet)
+}
 
 func TestTheHistoryOfAnActionIsToldFromABackup(t *testing.T) {
 	t.Parallel()

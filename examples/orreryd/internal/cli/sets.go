@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/orrery-go/orrery/core"
@@ -96,7 +97,13 @@ subscribers, files in YAML or JSON jobs, as "orreryd job apply" takes them.`,
 		if err != nil {
 			return err
 		}
-		return a.show(json.RawMessage(raw), setText(res))
+		if err := a.show(json.RawMessage(raw), setText(res)); err != nil {
+			return err
+		}
+		if res.Refused != "" {
+			return errors.New(wouldRefuse(res))
+		}
+		return nil
 	})
 	f := cmd.Flags()
 	f.BoolVar(&o.DryRun, "dry-run", false, "say what would be done, and do nothing")
@@ -113,7 +120,8 @@ func (a *app) diffCommand() *cobra.Command {
 		Short: "Say where the daemon has something else than the files of a folder declare",
 		Long: `Say where the daemon has something else than the files of a folder declare, as
 "orreryd apply --prune --dry-run" would change it. The exit code is 0 where nothing is
-different, 1 where something is, and 2 or more where that could not be told.`,
+different, 1 where something is, and 2 or more where that could not be told, or where
+to apply the files would be refused.`,
 		Example: "  orreryd diff -f orrery/ --set ops",
 		Args:    onlyFiles,
 	}
@@ -128,12 +136,29 @@ different, 1 where something is, and 2 or more where that could not be told.`,
 		if err := a.show(json.RawMessage(raw), setText(res)); err != nil {
 			return err
 		}
+		if res.Refused != "" {
+			return &exitError{exitUsage, errors.New(wouldRefuse(res))}
+		}
 		if n := changes(res); n > 0 {
 			return fmt.Errorf("%s between the files and the daemon", counted(n, "difference"))
 		}
 		return nil
 	})
 	return a.addClientFlags(s.addSet(s.addFiles(a, cmd)))
+}
+
+// wouldRefuse says after the list of a dry run why applying the set would be refused.
+func wouldRefuse(r wire.SetResult) string {
+	n := 0
+	for _, c := range r.Changes {
+		if c.Action == "refused" {
+			n++
+		}
+	}
+	if n > 0 {
+		return fmt.Sprintf("to apply it would be refused, for %s: see above", counted(n, "declaration"))
+	}
+	return "to apply it would be refused: " + inFlags(r.Refused)
 }
 
 // sendSet sends the files of a set.
@@ -231,6 +256,7 @@ var setWords = map[string]struct {
 }{
 	"create": {"created", "would create", true}, "update": {"changed", "would change", true}, "adopt": {"adopted", "would adopt", true},
 	"remove": {"removed", "would remove", true}, "leave": {"left", "leaves", false}, "none": {"unchanged", "unchanged", false},
+	"refused": {"refused", "would refuse", false},
 }
 
 // setText says for people what became of a set.
@@ -242,6 +268,9 @@ func setText(r wire.SetResult) string {
 		word := setWords[c.Action].did
 		if !r.Applied {
 			word = setWords[c.Action].would
+		}
+		if c.Action == "none" && c.ID == uuid.Nil {
+			word = "left out" // it has ended
 		}
 		if c.Action == "none" && len(c.Notes) == 0 {
 			continue
@@ -258,6 +287,9 @@ func setText(r wire.SetResult) string {
 			fmt.Fprintf(&says, "    %s: %s → %s\n", text.Clean(f.Field), definedText(f.Before), definedText(f.After))
 		}
 		for _, n := range c.Notes {
+			if c.Action == "refused" {
+				n = strings.ReplaceAll(inFlags(n), "\n", "; ")
+			}
 			fmt.Fprintf(&says, "    %s\n", text.Clean(n))
 		}
 		if len(c.NextTimes) > 0 {
@@ -268,9 +300,14 @@ func setText(r wire.SetResult) string {
 		}
 	}
 	var parts []string
-	for _, action := range []string{"create", "update", "adopt", "remove", "leave", "none"} {
-		if n := counts[action]; n > 0 {
+	for _, action := range []string{"refused", "create", "update", "adopt", "remove", "leave", "none"} {
+		n := counts[action]
+		switch {
+		case n == 0:
+		case r.Applied || action == "none" || action == "leave":
 			parts = append(parts, fmt.Sprintf("%d %s", n, setWords[action].did))
+		default:
+			parts = append(parts, fmt.Sprintf("%d would be %s", n, setWords[action].did))
 		}
 	}
 	if len(parts) == 0 {
