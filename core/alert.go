@@ -62,7 +62,8 @@ type OpenAlert struct {
 	Kind   AlertKind `json:"kind"`
 	Since  Time      `json:"since"` // when it was raised
 	Reason string    `json:"reason"`
-	// Told says that the digest was told, with the transition of which this is the [Clock]'s step.
+	// Told says that the digest was told, with the transition of which this is the [Clock]'s step; what
+	// became of the digest's message, it does not say.
 	Told bool   `json:"told,omitempty"`
 	Step uint64 `json:"step,omitempty"`
 }
