@@ -45,7 +45,11 @@ func TestAnAlertForAChannelThatThereIsNotIsRefused(t *testing.T) {
 		other := everyMinute()
 		other.Name, other.Alerts = "declared", nobody
 		for kind, entry := range map[string]shell.SetEntry{"recurring declared": {File: "a.toml", Recurring: &other}, "job nightly": {File: "a.toml", Job: &j}} {
-			_, err = e.Sets().Apply(bg(), "set", []shell.SetEntry{entry}, shell.SetOptions{DryRun: true})
+			res, err := e.Sets().Apply(bg(), "set", []shell.SetEntry{entry}, shell.SetOptions{DryRun: true})
+			require.NoError(t, err)
+			assert.Contains(t, res.Refused, "a.toml: "+kind+": ")
+			assert.Contains(t, res.Refused, refusal)
+			_, err = e.Sets().Apply(bg(), "set", []shell.SetEntry{entry}, shell.SetOptions{})
 			require.ErrorContains(t, err, "a.toml: "+kind+": ")
 			require.ErrorContains(t, err, refusal)
 		}

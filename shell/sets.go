@@ -185,7 +185,7 @@ func wrongEntry(kind, name, file, format string, args ...any) *SetError {
 func (e *SetError) Unwrap() error { return e.Err }
 
 // maxSetTries is how often a set is planned anew that others have overtaken.
-const maxSetTries = 5
+const maxSetTries = 50
 
 // Apply makes what a set declares: it creates what does not exist, changes what is otherwise, and leaves
 // all else as it is, so that a second time does nothing. All of it is decided and stored in one transaction, or
