@@ -275,9 +275,12 @@ func (a Alert) condition(kind AlertKind) (at Time, why, over string) {
 			fmt.Sprintf("its time %s has not begun %s after it", v.ExpectedAt, shortLength(r.LateSeconds*1000)), "what was late has begun, or was decided about"
 	case AlertStale:
 		return laterMS(a.successBase(), r.StaleSeconds*1000),
-			fmt.Sprintf("nothing has succeeded for %s: %s", shortLength(r.StaleSeconds*1000), a.lastSuccessText()), fmt.Sprintf("it succeeded at %s", v.SuccessAt)
+			fmt.Sprintf("nothing has succeeded for %s: %s", shortLength(r.StaleSeconds*1000), a.lastSuccessText()), a.succeededText()
 	case AlertFailing:
-		if a.Failures < r.Failing {
+		if a.Failures > 0 && a.Failures < r.Failing {
+			return 0, "", fmt.Sprintf("fewer than %d have failed in a row", r.Failing)
+		}
+		if a.Failures == 0 {
 			return 0, "", "it has succeeded"
 		}
 		return a.LastFailure.At, a.failuresText(), "it has succeeded"
@@ -286,7 +289,8 @@ func (a Alert) condition(kind AlertKind) (at Time, why, over string) {
 		if v.RunsSince.IsZero() || most == 0 {
 			return 0, "", "what was slow has ended"
 		}
-		return laterMS(v.RunsSince, most), fmt.Sprintf("%s %s has run since %s, longer than %s", a.childName(), v.Runs, v.RunsSince, a.slowText(most, v.UsualMS)), "what was slow has ended"
+		longer := a.slowText(most, v.UsualMS)
+		return laterMS(v.RunsSince, most), fmt.Sprintf("%s %s has run since %s, longer than %s", a.childName(), v.Runs, v.RunsSince, longer), "what runs has not run for " + longer
 	case AlertMissed:
 	}
 	return 0, "", ""
@@ -314,6 +318,14 @@ func (a Alert) lastSuccessText() string {
 	default:
 		return "it was resumed at " + base.String()
 	}
+}
+
+// succeededText says why nothing is stale: a success, or else that less than the rule allows has passed.
+func (a Alert) succeededText() string {
+	if a.View.SuccessAt.IsZero() {
+		return "it is not so long ago by the rule: " + a.lastSuccessText()
+	}
+	return fmt.Sprintf("it succeeded at %s", a.View.SuccessAt)
 }
 
 // slowText says what was too long.

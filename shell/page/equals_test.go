@@ -53,6 +53,9 @@ func forms(s scalar) []string {
 	switch v := s.value.(type) {
 	case json.Number:
 		out := []string{v.String()}
+		if s.field == "alerts.failing" {
+			out = append(out, "failing="+v.String()) // as a rule is written
+		}
 		if n, err := v.Float64(); err == nil {
 			for suffix, unit := range map[string]time.Duration{"_ms": time.Millisecond, "_seconds": time.Second, "recurrence": time.Second} {
 				if strings.HasSuffix(s.field, suffix) {
