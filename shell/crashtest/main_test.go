@@ -25,6 +25,10 @@ func TestMain(m *testing.M) {
 	if raw := os.Getenv(childEnv); raw != "" {
 		os.Exit(childMain(raw))
 	}
+	if dir := os.Getenv(outputEnv); dir != "" {
+		fmt.Fprintln(os.Stderr, outputChild(dir))
+		os.Exit(1)
+	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if built.dir != "" {
 			_ = os.RemoveAll(built.dir)

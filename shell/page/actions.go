@@ -189,7 +189,11 @@ func (q *visit) action() (view, error) {
 		v.Body = append(v.Body, block{Notice: &notice{Text: a.Status.Reason, Tone: tone}})
 	}
 	v.Body = append(v.Body, block{Facts: q.actionFacts(a)})
-	v.Body = append(v.Body, q.outputs(a)...)
+	written, live := q.written(a)
+	if live {
+		v.Every = writtenEvery
+	}
+	v.Body = append(append(v.Body, written...), q.outputs(a)...)
 	if !a.Recurrence.IsZero() {
 		history, err := q.history("/actions/"+url.PathEscape(id)+"/history", 20)
 		if err != nil {

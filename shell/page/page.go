@@ -202,6 +202,7 @@ func (p *Page) routes() *http.ServeMux {
 		mux.HandleFunc("POST "+a.pattern(), p.serveAct(a))
 	}
 	mux.HandleFunc("GET /runs/{id}/logs/download", p.downloadLogs)
+	mux.HandleFunc("GET /actions/{id}/logs/download", p.downloadWritten)
 	mux.HandleFunc("GET /sign-in", p.showSignIn)
 	mux.HandleFunc("POST /sign-in", p.signIn)
 	mux.HandleFunc("POST /sign-out", p.signOut)

@@ -59,7 +59,7 @@ func (q *visit) pipeline() (view, error) {
 	v := view{
 		Kind: "Pipeline", Title: clip(cmp.Or(p.Label, p.Definition.Name), 200), State: &s,
 		Crumbs: []link{{Text: "Pipelines", Href: q.page("/pipelines")}}, Acts: q.pipelineLinks(p),
-		More: []link{q.changesLink(core.KindPipeline, p.ID.String())},
+		More: []link{{Text: "Output", Href: q.page(pathOf("pipelines", p.ID.String(), "logs"))}, q.changesLink(core.KindPipeline, p.ID.String())},
 	}
 	v.Body = append(v.Body, q.waitBlocks(p)...)
 	v.Body = append(v.Body, block{Facts: q.pipelineFacts(p)})

@@ -7,6 +7,7 @@ func runbookViews() []viewRoute {
 	return []viewRoute{
 		{"/pipelines", "/pipelines", (*visit).pipelines},
 		{"/pipelines/{id}", "/pipelines", (*visit).pipeline},
+		{"/pipelines/{id}/logs", "/pipelines", (*visit).pipelineLogs},
 		{"/pipelines/{id}/phases/{phase}", "/pipelines", (*visit).phase},
 		{"/tasks", "/tasks", (*visit).tasks},
 		{"/tasks/{id}", "/tasks", (*visit).task},

@@ -164,12 +164,17 @@ func (q *visit) logPath(attempt, container string) string {
 	return withQuery("/v1"+pathOf("runs", q.PathValue("id"), "logs"), params)
 }
 
-// readLogs reads the logs as far as they are wanted.
+// readLogs reads the logs of a run as far as they are wanted.
 func (q *visit) readLogs(w logWanted) *logWindow {
+	return q.readLines(q.logPath(w.attempt, w.container), w)
+}
+
+// readLines reads what the API gives at an address as far as it is wanted.
+func (q *visit) readLines(path string, w logWanted) *logWindow {
 	ctx, cancel := context.WithCancel(q.Context())
 	defer cancel()
 	got := &logWindow{want: w, stop: cancel, header: make(http.Header)}
-	r, err := q.request(http.MethodGet, q.logPath(w.attempt, w.container), nil)
+	r, err := q.request(http.MethodGet, path, nil)
 	if err != nil {
 		got.failed = &apiError{Status: http.StatusBadRequest, Text: err.Error()}
 		return got
@@ -241,19 +246,22 @@ func (d *logDownload) Flush() {
 // Unwrap lets the API set the deadlines of the connection.
 func (d *logDownload) Unwrap() http.ResponseWriter { return d.ResponseWriter }
 
-// downloadLogs sends the logs of an attempt as a file, as they are read.
+// downloadLogs sends the logs of an attempt of a run as a file, as they are read.
 func (p *Page) downloadLogs(w http.ResponseWriter, r *http.Request) {
-	q, ok := p.visit(w, r)
-	if !ok {
-		return
+	if q, ok := p.visit(w, r); ok {
+		given := r.URL.Query()
+		p.sendLog(w, q, q.logPath(given.Get("attempt"), given.Get("container")), logFile("run", q.PathValue("id"), given))
 	}
-	given := r.URL.Query()
-	asked, err := q.request(r.Method, q.logPath(given.Get("attempt"), given.Get("container")), nil)
+}
+
+// sendLog sends what the API gives at an address as a file of that name.
+func (p *Page) sendLog(w http.ResponseWriter, q *visit, path, name string) {
+	asked, err := q.request(q.Method, path, nil)
 	if err != nil {
 		p.fail(w, q, err)
 		return
 	}
-	d := &logDownload{ResponseWriter: w, name: logFile(q.PathValue("id"), given)}
+	d := &logDownload{ResponseWriter: w, name: name}
 	p.o.API.Serve(d, asked, q.who)
 	if d.status != 0 && d.status != http.StatusOK {
 		a := &answer{status: d.status}
@@ -264,8 +272,8 @@ func (p *Page) downloadLogs(w http.ResponseWriter, r *http.Request) {
 }
 
 // logFile names the file of a download.
-func logFile(run string, given url.Values) string {
-	name := run
+func logFile(what, id string, given url.Values) string {
+	name := id
 	for _, part := range []string{"attempt", "container"} {
 		if v := given.Get(part); v != "" {
 			name += "-" + part + "-" + v
@@ -277,5 +285,5 @@ func logFile(run string, given url.Values) string {
 		}
 		return '-'
 	}, clip(name, 150))
-	return "run-" + name + ".log"
+	return what + "-" + name + ".log"
 }
