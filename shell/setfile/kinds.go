@@ -58,6 +58,7 @@ func each[T any](tables func(*body) map[string]T, entry func(t T, name string, o
 			}
 			e := entry(all[name], name, of, v)
 			e.File = d.file.name
+			l.tables[len(l.entries)] = table{d, join(kind, name)}
 			l.entries = append(l.entries, e)
 		}
 	}

@@ -34,6 +34,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -43,7 +44,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"github.com/orrery-go/orrery/core"
-	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/effects/texts"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/internal/fileerr"
 	"github.com/orrery-go/orrery/shell/jobfile"
@@ -71,14 +72,24 @@ type Options struct {
 	Variables map[string]string
 	// Jobs are the options of job files.
 	Jobs jobfile.Options
+	// Paths lets errors name files by their paths, which editors find, instead of as they lie in their folder.
+	Paths bool
 }
 
 // Load reads the files of a set: each path is a file, or a folder of which all files with a known ending are read, those of
 // its folders too; names that begin with a dot are left out. Within the declarations a file is named as it lies in its
 // folder. The error is an [Errors] where a file is wrong. No files are no error, and no declarations.
 func Load(paths []string, o Options) ([]shell.SetEntry, error) {
+	l, err := load(paths, o)
+	if err != nil {
+		return nil, err
+	}
+	return l.entries, nil
+}
+
+func load(paths []string, o Options) (*loader, error) {
 	o.Namespace, o.Tenant = cmp.Or(o.Namespace, "default"), cmp.Or(o.Tenant, "default")
-	l := &loader{o: o, used: map[string]bool{}, runbooks: map[string]bool{}}
+	l := &loader{o: o, used: map[string]bool{}, runbooks: map[string]bool{}, tables: map[int]table{}}
 	for _, path := range paths {
 		if err := l.find(path); err != nil {
 			return nil, err
@@ -104,15 +115,37 @@ func Load(paths []string, o Options) ([]shell.SetEntry, error) {
 			l.parse(f, texts[i])
 		}
 	}
-	for name := range o.Variables { // order-free: sorted below
+	if len(l.errs) > 0 {
+		return nil, l.sorted()
+	}
+	return l, l.unused()
+}
+
+// UnknownVariableError says that a value was given of a variable that no file declares.
+type UnknownVariableError struct {
+	Name  string
+	Known []string // those that files declare, in their order
+}
+
+// Error names the variable, and what may have been meant.
+func (e *UnknownVariableError) Error() string {
+	switch meant := texts.Nearest(e.Name, e.Known); {
+	case meant != "":
+		return fmt.Sprintf("no file declares a variable %q: did you mean %q?", e.Name, meant)
+	case len(e.Known) > 0:
+		return fmt.Sprintf("no file declares a variable %q: use %s", e.Name, strings.Join(e.Known, ", "))
+	}
+	return fmt.Sprintf("no file declares a variable %q, nor any other: a table [variables] does", e.Name)
+}
+
+// unused refuses values of variables that no file declares.
+func (l *loader) unused() error {
+	for _, name := range slices.Sorted(maps.Keys(l.o.Variables)) {
 		if !l.used[name] {
-			l.errs = append(l.errs, Error{Field: "variables." + name, Problem: "no file declares a variable of that name"})
+			return &UnknownVariableError{Name: name, Known: slices.Sorted(maps.Keys(l.used))}
 		}
 	}
-	if len(l.errs) > 0 {
-		return nil, sorted(l.errs)
-	}
-	return l.entries, nil
+	return nil
 }
 
 // file is a file of the set, and what it is called in declarations.
@@ -123,6 +156,7 @@ type loader struct {
 	o        Options
 	files    []file
 	entries  []shell.SetEntry
+	tables   map[int]table // where the entries stand that are tables of a file in TOML, by their index
 	errs     Errors
 	used     map[string]bool // variables that a file declares
 	runbooks map[string]bool // paths of files that are runbooks
@@ -170,6 +204,12 @@ func (l *loader) add(f file) error {
 // known reports whether files with that ending belong to a set.
 func known(path string) bool {
 	return slices.Contains([]string{".toml", ".yaml", ".yml", ".json"}, filepath.Ext(path))
+}
+
+// table is a table of a file: such as "recurring.nightly".
+type table struct {
+	d   *document
+	key string
 }
 
 // document is a file in TOML, as it was read.
@@ -336,8 +376,16 @@ func (l *loader) jobs(f file, data []byte) error {
 	return nil
 }
 
-// sorted gives errors in the order of the files, and no more than are read.
-func sorted(list Errors) Errors {
+// sorted gives the errors in the order of the files, and no more than are read.
+func (l *loader) sorted() Errors {
+	list := l.errs
+	if l.o.Paths {
+		for i, e := range list {
+			if at := slices.IndexFunc(l.files, func(f file) bool { return f.name == e.File }); at >= 0 {
+				list[i].File = l.files[at].path
+			}
+		}
+	}
 	slices.SortStableFunc(list, func(a, b Error) int {
 		return cmp.Or(strings.Compare(a.File, b.File), a.Line-b.Line, a.Column-b.Column, strings.Compare(a.Field, b.Field))
 	})
@@ -346,10 +394,4 @@ func sorted(list Errors) Errors {
 		list[maxErrors-1].Problem += fmt.Sprintf(" (and %d more)", more)
 	}
 	return list
-}
-
-// Check says what is wrong with declarations without an engine: those that [Load] gave. It is what [shell.CheckSet] says.
-func Check(entries []shell.SetEntry, now effects.Time) error {
-	_, err := shell.CheckSet(entries, now)
-	return err
 }

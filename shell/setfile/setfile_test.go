@@ -276,13 +276,12 @@ input = { url = "https://${region}.example.com/", tags = ["${who}"] }
 	assert.JSONEq(t, `{"url":"https://eu.example.com/","tags":["the \"team\""]}`, string(entries[1].Recurring.ActionTemplate.Payload))
 	assert.Equal(t, "${region}", entries[2].Recurring.Description, "this file declares none")
 	_, err = setfile.Load([]string{dir}, setfile.Options{Variables: map[string]string{"regoin": "us"}})
-	require.ErrorContains(t, err, "variables.regoin: no file declares a variable of that name")
+	require.ErrorContains(t, err, `no file declares a variable "regoin": did you mean "region"?`)
 }
 
 func TestCheckNamesFileAndDeclaration(t *testing.T) {
 	for _, row := range []struct{ text, want string }{
 		{"[recurring.a]\ncron = \"61 * * * *\"\ncommand = [\"x\"]\n", "a.toml: recurring a: "},
-		{"[recurring.a]\ncron = \"@daily\"\ncalendars = [\"none\"]\ncommand = [\"x\"]\n", `a.toml: recurring a: calendars`},
 		{"[recurring.\"a b\"]\ncron = \"@daily\"\ncommand = [\"x\"]\n", `a.toml: recurring a b: name: "a b" has ' ' at byte 1`},
 	} {
 		entries, err := setfile.Load([]string{folder(t, map[string]string{"a.toml": row.text})}, setfile.Options{})

@@ -59,19 +59,73 @@ func (s *setFlags) read(cmd *cobra.Command) ([]shell.SetEntry, error) {
 	return readSet(s.files, s.scope, variables)
 }
 
-// readSet reads the files of a set; their tenant is the one that is given where they name none.
-func readSet(files []string, of scoped, variables map[string]string) ([]shell.SetEntry, error) {
-	checker, err := constraints.New(constraints.Options{})
+// check reads the files, and says what is wrong with them, or ought to be looked at.
+func (s *setFlags) check(a *app, cmd *cobra.Command) ([]shell.SetEntry, error) {
+	if len(s.files) == 0 {
+		return nil, usagef("-f is missing: name the folder with the files, as in: %s -f orrery/", cmd.CommandPath())
+	}
+	variables, err := parsePairs("var", s.variables)
 	if err != nil {
 		return nil, err
 	}
-	entries, err := setfile.Load(files, setfile.Options{
-		Namespace: of.namespace, Tenant: of.tenant, Variables: variables, Jobs: jobfile.Options{Validate: checker.ValidateAnywhere},
-	})
-	if all, ok := errors.AsType[setfile.Errors](err); ok {
-		return nil, fmt.Errorf("%w\n%s in the files of the set", all, counted(len(all), "error"))
+	o, err := setOptions(s.scope, variables)
+	if err != nil {
+		return nil, err
 	}
-	return entries, err
+	entries, warnings, err := setfile.CheckFiles(s.files, o, effects.TimeOf(time.Now()))
+	for _, w := range warnings {
+		text.Sayf(a.err, "orreryd: warning: %s\n", text.Clean(w))
+	}
+	return entries, wrongVariable(err)
+}
+
+// wrongVariable says which value of --var is of no variable.
+func wrongVariable(err error) error {
+	if unknown, ok := errors.AsType[*setfile.UnknownVariableError](err); ok {
+		return usagef("--var: %w", unknown)
+	}
+	return err
+}
+
+// setOptions say how the files of a set are read.
+func setOptions(of scoped, variables map[string]string) (setfile.Options, error) {
+	checker, err := constraints.New(constraints.Options{})
+	if err != nil {
+		return setfile.Options{}, err
+	}
+	return setfile.Options{
+		Namespace: of.namespace, Tenant: of.tenant, Variables: variables, Jobs: jobfile.Options{Validate: checker.ValidateAnywhere}, Paths: true,
+	}, nil
+}
+
+// readSet reads the files of a set; their tenant is the one that is given where they name none.
+func readSet(files []string, of scoped, variables map[string]string) ([]shell.SetEntry, error) {
+	o, err := setOptions(of, variables)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := setfile.Load(files, o)
+	if all, ok := errors.AsType[setfile.Errors](err); ok {
+		return nil, fmt.Errorf("%s in the files of the set:\n%w", counted(len(all), "error"), all)
+	}
+	return entries, wrongVariable(err)
+}
+
+// warnOfShells says on stderr which commands of schedules have what only a shell understands.
+func (a *app) warnOfShells(entries []shell.SetEntry) {
+	for _, e := range entries {
+		if e.Recurring == nil || e.Recurring.ActionTemplate.Provider != "command" {
+			continue
+		}
+		var input struct {
+			Argv []string `json:"argv"`
+		}
+		if json.Unmarshal(e.Recurring.ActionTemplate.Payload, &input) != nil || len(input.Argv) == 0 || len(shellIn(input.Argv)) == 0 {
+			continue
+		}
+		text.Sayf(a.err, "orreryd: warning: %s: recurring %s: no shell runs the command, %q is passed to it as it is. For a shell write: command = [\"/bin/sh\", \"-c\", …]\n",
+			text.Clean(e.File), text.Clean(e.Recurring.Name), text.Clip(text.Clean(shellIn(input.Argv)[0]), 60))
+	}
 }
 
 func (a *app) applyCommand() *cobra.Command {
@@ -170,6 +224,7 @@ func (a *app) sendSet(ctx context.Context, c *client, cmd *cobra.Command, s *set
 	if err != nil {
 		return res, nil, err
 	}
+	a.warnOfShells(entries)
 	o.Entries = make([]wire.SetEntry, len(entries))
 	for i, e := range entries {
 		o.Entries[i] = wireEntry(e)
@@ -351,7 +406,7 @@ func (a *app) setsCommand() *cobra.Command {
 
 func (a *app) setsList() *cobra.Command {
 	cmd := listing[wire.Declared]{
-		path: setsPath, field: "declared", none: "no set owns anything", short: "List what sets own, the latest first",
+		path: setsPath, field: "declared", none: "no set owns anything, or none of that name", short: "List what sets own, the latest first",
 		example: "  orreryd sets list\n  orreryd sets list --set ops",
 		filters: []filter{{flag: "set", usage: "only what the set of that `name` owns"}},
 		name:    func(d wire.Declared) string { return d.Name },
@@ -377,14 +432,26 @@ apply --dry-run" checks.`,
 		Args:    onlyFiles,
 	}
 	cmd.RunE = func(*cobra.Command, []string) error {
-		entries, err := s.read(cmd)
-		if err != nil {
+		entries, err := s.check(a, cmd)
+		wrong, ok := errors.AsType[setfile.Errors](err)
+		if err != nil && !ok {
 			return err
 		}
-		if err := setfile.Check(entries, effects.TimeOf(time.Now())); err != nil {
+		a.warnOfShells(entries)
+		says := fmt.Sprintf("ok: %s\n", counted(len(entries), "declaration"))
+		switch {
+		case ok:
+			says = text.CleanLines(wrong.Error()) + "\n"
+		case len(entries) == 0:
+			says = "no declarations: there is no file in .toml, .yaml, .yml or .json here that declares something\n"
+		}
+		if err := a.show(map[string]any{"declarations": len(entries), "errors": append(setfile.Errors{}, wrong...)}, says); err != nil {
 			return err
 		}
-		return a.show(map[string]int{"declarations": len(entries)}, fmt.Sprintf("ok: %s\n", counted(len(entries), "declaration")))
+		if ok {
+			return fmt.Errorf("%s in the files of the set", counted(len(wrong), "error"))
+		}
+		return nil
 	}
 	cmd.Flags().BoolVar(&a.json, "json", false, "print JSON, for programs")
 	return s.addFiles(a, cmd)
