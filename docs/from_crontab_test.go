@@ -22,10 +22,6 @@ const (
 	markOwn     = "<!-- the daemon -->"
 )
 
-// applyIsThere is whether orreryd has the command apply. Until then the blocks that need it are not typed. Once it is, -rewrite-page
-// fills in what they print.
-const applyIsThere = false
-
 // sameButWhen takes out of what a daemon prints what differs from run to run: ids, times, and the width of columns.
 func sameButWhen(out string) string {
 	out = regexp.MustCompile(anyID).ReplaceAllString(out, "ID")

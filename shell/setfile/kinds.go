@@ -66,11 +66,9 @@ func each[T any](tables func(*body) map[string]T, entry func(t T, name string, o
 
 // kindName is the key of the tables of one type.
 func kindName(tables any) string {
-	t := reflect.TypeFor[body]()
-	for i := range t.NumField() {
-		if t.Field(i).Type == reflect.TypeOf(tables) {
-			name, _, _ := strings.Cut(t.Field(i).Tag.Get("toml"), ",")
-			return name
+	for f := range reflect.TypeFor[body]().Fields() {
+		if f.Type == reflect.TypeOf(tables) {
+			return keyOf(f)
 		}
 	}
 	return ""
@@ -439,8 +437,8 @@ func keysAt(path []string) []string {
 		return nil
 	}
 	var keys []string
-	for i := range t.NumField() {
-		keys = append(keys, keyOf(t.Field(i)))
+	for f := range t.Fields() {
+		keys = append(keys, keyOf(f))
 	}
 	return keys
 }
@@ -451,8 +449,8 @@ func keyOf(f reflect.StructField) string {
 }
 
 func fieldOf(t reflect.Type, key string) (reflect.StructField, bool) {
-	for i := range t.NumField() {
-		if f := t.Field(i); keyOf(f) == key {
+	for f := range t.Fields() {
+		if keyOf(f) == key {
 			return f, true
 		}
 	}

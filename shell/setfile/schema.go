@@ -23,8 +23,7 @@ func schemaOf(t reflect.Type) map[string]any {
 	case reflect.Struct:
 		properties := map[string]any{}
 		var required []string
-		for i := range t.NumField() {
-			f := t.Field(i)
+		for f := range t.Fields() {
 			p := schemaOf(f.Type)
 			if doc := f.Tag.Get("doc"); doc != "" {
 				p["description"] = doc
@@ -55,6 +54,7 @@ func schemaOf(t reflect.Type) map[string]any {
 		return map[string]any{"type": "boolean"}
 	case reflect.Uint32, reflect.Uint64:
 		return map[string]any{"type": "integer", "minimum": 0}
+	default:
 	}
 	switch t {
 	case reflect.TypeFor[duration]():

@@ -2,6 +2,7 @@ package setfile_test
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -184,7 +185,7 @@ func TestAWrongFileIsToldWithLineAndKeyAndNothingIsRead(t *testing.T) {
 	for _, row := range []struct{ what, text, want string }{
 		{"no TOML", "[recurring.a\n", "a.toml:1:13: "},
 		{"an unknown key", "[recurring.a]\ncron = \"@daily\"\ncomand = [\"x\"]\n", `a.toml:3:1: recurring.a.comand: unknown key "comand": did you mean "command"?`},
-		{"an unknown table", "[recuring.a]\n", `unknown key "recuring": did you mean "recurring"?`},
+		{"an unknown table", "[recurringg.a]\n", `unknown key "recurringg": did you mean "recurring"?`},
 		{"a key of its own", "[recurring.a]\nschedule = \"@daily\"\n", `unknown key "schedule": use was, cron, tz,`},
 		{"a number for a text", "[recurring.a]\ncron = 5\n", "a.toml:2:8: recurring.a.cron: it is a TOML integer, want a text, in quotes"},
 		{"a text for a number", "[semaphores.a]\nslots = \"5\"\n", "a.toml:2:9: semaphores.a.slots: it is a TOML string, want a whole number"},
@@ -225,7 +226,7 @@ func TestAWrongFileIsToldWithLineAndKeyAndNothingIsRead(t *testing.T) {
 		assert.Nil(t, entries, row.what)
 	}
 	_, err := setfile.Load([]string{folder(t, map[string]string{"a.toml": "[recurring.a]\n[queues.b]\nrate = \"x\"\n"})}, setfile.Options{})
-	all, _ := err.(setfile.Errors)
+	all, _ := errors.AsType[setfile.Errors](err)
 	assert.Len(t, all, 3, "all that is wrong is said at once")
 	_, err = setfile.Load([]string{folder(t, map[string]string{"j.yaml": "id: 5\n"})}, setfile.Options{})
 	require.ErrorContains(t, err, "j.yaml:1:")

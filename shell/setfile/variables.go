@@ -36,7 +36,7 @@ func (l *loader) substitute(d *document) {
 	with := strings.NewReplacer(pairs...)
 	rest := d.body
 	rest.Variables, rest.Runbooks = nil, nil
-	replaced, _ := replaceTexts(reflect.ValueOf(rest), with).Interface().(body)
+	replaced, _ := reflect.TypeAssert[body](replaceTexts(reflect.ValueOf(rest), with))
 	replaced.Variables, replaced.Runbooks = d.body.Variables, d.body.Runbooks
 	d.body = replaced
 }

@@ -84,7 +84,7 @@ func (e *exporting) write(folder string, files []setfile.File) error {
 	var says strings.Builder
 	for _, f := range files {
 		path := filepath.Join(folder, f.Name)
-		out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // whoever names the folder means it
+		out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if errors.Is(err, os.ErrExist) {
 			return usagef("--dir: %s exists already: export into an empty folder", path)
 		}

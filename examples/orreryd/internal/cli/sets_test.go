@@ -39,7 +39,7 @@ func TestADaemonThatIsKilledWhileASetIsAppliedHasAllOfItOrNothing(t *testing.T) 
 		go func() {
 			done <- cli(t, []string{"ORRERY_SERVER=" + p.url}, "", "apply", "-f", sets[(round+1)%2], "--set", "ops", "--prune", "--most")
 		}()
-		time.Sleep(time.Duration(random.IntN(120)) * time.Millisecond) // of a process: there is no virtual time
+		<-time.After(time.Duration(random.IntN(120)) * time.Millisecond) // of a process: there is no virtual time
 		require.NoError(t, p.cmd.Process.Kill())
 		p.code()
 		said := <-done
@@ -93,9 +93,7 @@ input = { method = "GET", url = "`+web.URL+path+`", headers = { Authorization = 
 	say("/one")
 	run("apply", "-f", set, "--set", "ops")
 	run("recurring", "trigger", "call")
-	for heard.Load() == nil {
-		time.Sleep(10 * time.Millisecond)
-	}
+	require.Eventually(t, func() bool { return heard.Load() != nil }, patience, 10*time.Millisecond)
 	assert.Equal(t, "Bearer "+value, *heard.Load(), "it is sent to whom it is for")
 	say("/two")
 	run("diff", "-f", set, "--set", "ops")

@@ -74,7 +74,13 @@ func (r *reloads) all(ctx context.Context) {
 	r.mu.Unlock()
 	r.log.Info("reloading", "count", len(list))
 	for _, l := range list {
-		r.one(ctx, l, "reloaded", "could not be reloaded: what was read before stays in force")
+		says, err := l.reload(ctx)
+		if err != nil {
+			r.log.Error("could not be reloaded: what was read before stays in force", "what", l.what, "error", err)
+		} else {
+			r.log.LogAttrs(ctx, slog.LevelInfo, "reloaded", append([]slog.Attr{slog.String("what", l.what)}, says...)...)
+		}
+		r.note(l.what, err == nil)
 	}
 }
 
@@ -82,18 +88,13 @@ func (r *reloads) all(ctx context.Context) {
 func (r *reloads) first(ctx context.Context, what string, reload func(context.Context) ([]slog.Attr, error)) {
 	l := reloader{what, reload}
 	r.enlist(l, time.Time{})
-	r.one(ctx, l, "read", "could not be read: what the database has goes on")
-}
-
-// one reads something again, and says what came of it.
-func (r *reloads) one(ctx context.Context, l reloader, done, failed string) {
-	says, err := l.reload(ctx)
+	says, err := reload(ctx)
 	if err != nil {
-		r.log.Error(failed, "what", l.what, "error", err)
+		r.log.Error("could not be read: what the database has goes on", "what", what, "error", err)
 	} else {
-		r.log.LogAttrs(ctx, slog.LevelInfo, done, append([]slog.Attr{slog.String("what", l.what)}, says...)...)
+		r.log.LogAttrs(ctx, slog.LevelInfo, "read", append([]slog.Attr{slog.String("what", what)}, says...)...)
 	}
-	r.note(l.what, err == nil)
+	r.note(what, err == nil)
 }
 
 func (r *reloads) note(what string, succeeded bool) {
