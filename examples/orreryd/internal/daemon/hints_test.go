@@ -68,12 +68,12 @@ func TestTheNoticeOfAnApprovalSaysOfWhatAndHowItIsAnswered(t *testing.T) {
 }
 
 // ids are those of the messages that a channel was told.
-type ids struct{ got []string }
+type ids struct{ got, texts []string }
 
 func (c *ids) Notify(context.Context, effects.Notify) error { return errors.New("down") }
 
 func (c *ids) Tell(_ context.Context, m notify.Message) error {
-	c.got = append(c.got, m.ID)
+	c.got, c.texts = append(c.got, m.ID), append(c.texts, m.Text)
 	return errors.New("down")
 }
 
@@ -83,7 +83,7 @@ func TestADigestOfAlertsIsToldAgainByItselfUnderOneName(t *testing.T) {
 		return errors.New("not asked")
 	}})
 	require.NoError(t, err)
-	a := approvals{n, hints{}}
+	a := approvals{n, hints{program: "orreryd", server: func() string { return config.DefaultServer }}}
 	for _, at := range []effects.Time{1000, 1000, 86_401_000} {
 		d := core.Digest{ID: uuid.MustParse("00000000-0000-4000-8000-000000000001"), Message: &core.DigestMessage{Title: "late: nightly", BegunAt: at}}
 		_, err := carry(t, a, d, effects.Notify{Title: "late: nightly"})
@@ -92,6 +92,7 @@ func TestADigestOfAlertsIsToldAgainByItselfUnderOneName(t *testing.T) {
 	require.Len(t, c.got, 3)
 	assert.Equal(t, c.got[0], c.got[1])
 	assert.NotEqual(t, c.got[0], c.got[2])
+	assert.Contains(t, c.texts[0], "To see which alerts are open:\n    orreryd alerts list --status=open")
 }
 
 func TestAnEventIsToldWithTheCommandsThatShowAndAct(t *testing.T) {
@@ -125,4 +126,17 @@ func TestAnEventIsToldWithTheCommandsThatShowAndAct(t *testing.T) {
 	assert.Equal(t, "try again what it has given up: orreryd queue redrive mail --namespace=shop --tenant=eu", of(effects.KindQueueDead, q)[1])
 	assert.Len(t, of(effects.KindTaskStuck, core.Task{TaskSpec: core.TaskSpec{ID: id}}), 2)
 	assert.Empty(t, of(effects.KindEscalate, nil))
+
+	alert := func(data string) (out []string) {
+		for _, hint := range h.ofEvent(effects.Event{Kind: effects.Custom("alert", "raised"), Data: []byte(data)}, core.Digest{}) {
+			out = append(out, hint.Line)
+		}
+		return out
+	}
+	const open = "orreryd alerts list --status=open"
+	assert.Equal(t, []string{open, "orreryd alerts silence " + id.String() + " --for=2h --namespace=shop"},
+		alert(`{"count":1,"alerts":[{"kind":"late","schedule":{"kind":"recurring","id":"`+id.String()+`"},"namespace":"shop","tenant":"default","name":"n"}]}`))
+	assert.Equal(t, []string{open, "orreryd alerts silence --for=2h --job=report"},
+		alert(`{"count":1,"alerts":[{"kind":"late","schedule":{"kind":"job","id":"`+id.String()+`"},"namespace":"default","tenant":"default","name":"report"}]}`))
+	assert.Equal(t, []string{open}, alert(`{"count":2,"alerts":[{"kind":"late"},{"kind":"late"}]}`))
 }

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
@@ -91,6 +92,9 @@ func (h hints) ofEvent(ev effects.Event, s core.State) []notify.Hint {
 			out = append(out, notify.Hint{Does: does, Line: line})
 		}
 	}
+	if ev.Kind.Category == "alert" {
+		return h.ofAlerts(ev)
+	}
 	if s == nil {
 		return nil
 	}
@@ -116,6 +120,30 @@ func (h hints) ofEvent(ev effects.Event, s core.State) []notify.Hint {
 		}
 	}
 	return out
+}
+
+// ofAlerts gives the commands about alerts that were raised: which show what is open, and of one alone that which
+// silences it.
+func (h hints) ofAlerts(ev effects.Event) []notify.Hint {
+	out := []notify.Hint{h.openAlerts()}
+	var told struct {
+		Count  uint64             `json:"count"`
+		Alerts []core.DigestEntry `json:"alerts"`
+	}
+	if ev.Kind.Action != "raised" || json.Unmarshal(ev.Data, &told) != nil || told.Count != 1 || len(told.Alerts) != 1 {
+		return out
+	}
+	a := told.Alerts[0]
+	names, flags := []string{a.Schedule.ID.String()}, []string{"--for=2h"}
+	if a.Schedule.Kind == core.KindJob {
+		names, flags = nil, append(flags, "--job="+a.Name)
+	}
+	return append(out, notify.Hint{Does: "silence it for two hours", Line: h.line("alerts silence", names, h.inScope(a.Namespace, a.Tenant, flags...)...)})
+}
+
+// openAlerts is the command that shows which alerts are open.
+func (h hints) openAlerts() notify.Hint {
+	return notify.Hint{Does: "see which alerts are open", Line: h.line("alerts list", nil, "--status=open")}
 }
 
 // stopRelayFirst runs the engine for longer than the relay, which gives back what it has in
