@@ -105,7 +105,7 @@ func OuterEffectKinds() []effects.Kind {
 	return out
 }
 
-// KeepsLogs reports whether the store keeps logs for machines of that kind, which go
+// KeepsLogs reports whether the store keeps logs for machines of that kind, by their ids and the numbers of their attempts, which go
 // with the machine's record.
 func KeepsLogs(kind effects.Kind) bool { return kinds[kind].keepsLogs }
 

@@ -119,7 +119,7 @@ func record[S State](k kind) kind {
 // kindTable is the one place that names all kinds. Retention walks it in this order.
 var kindTable = []kind{ // read-only: a table
 	machine[Action, ActionEvent]("an action", kind{
-		name: KindAction, events: actionEvents, due: ActionDue{}, expire: ActionExpire{}, outer: &runEvents, child: true, bounded: true,
+		name: KindAction, events: actionEvents, due: ActionDue{}, expire: ActionExpire{}, outer: &runEvents, child: true, bounded: true, keepsLogs: true,
 		scanEvent: scanActionEvent, scanState: scanStateAs((*scan).action),
 		statuses: statusTerms(StatusPending, StatusRunning, StatusCompleted, StatusFailed, StatusCancelled),
 	}),

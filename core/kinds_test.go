@@ -20,7 +20,7 @@ var wantKinds = []struct {
 	history                  bool   // is forgotten with the history
 	paced, scanned, keepLogs bool
 }{
-	{kind: core.KindAction, due: core.ActionDue{}, expire: core.ActionExpire{}, outer: "run"},
+	{kind: core.KindAction, due: core.ActionDue{}, expire: core.ActionExpire{}, outer: "run", keepLogs: true},
 	{kind: core.KindOccurrence, expire: core.OccurrenceExpire{}, history: true},
 	{kind: core.KindPipeline, due: core.PipelineDue{}, expire: core.PipelineExpire{}, outer: "effect"},
 	{kind: core.KindTask, due: core.TaskDue{}, expire: core.TaskExpire{}, outer: "effect"},

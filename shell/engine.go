@@ -55,6 +55,7 @@ type Engine struct {
 	usages  usages
 	changes changeFeed
 	screens screens
+	outputs outputs
 }
 
 // Run works until ctx ends, then stops cleanly: it takes nothing new, waits up

@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,6 +101,11 @@ type Options struct {
 	// that its tool may not have is refused. Nil: such a text has no meaning.
 	Secrets secrets.Source
 
+	// OutputBytes is how much is kept of what an attempt of an action has written ([Call.Output]):
+	// half of it from the beginning, half from the end (default 64 KiB, at most [MaxOutput];
+	// negative: nothing is kept).
+	OutputBytes int
+
 	// MaxBatch bounds the inputs of one transaction (default 1024).
 	MaxBatch int
 
@@ -108,6 +114,10 @@ type Options struct {
 	// goes on where the last process has left it. It needs a store whose transactions are
 	// [store.Walker].
 	ScrubRate int
+
+	// Channels are the names of the channels of notifications. With them, a schedule whose alerts name another one
+	// is refused: nobody would be told. nil: any name is taken.
+	Channels []string
 
 	// ShowCommand gives the command that shows a machine, which lines of the log about what failed end with; "" and nil:
 	// they name none. The loop calls it, so it must be quick.
@@ -150,6 +160,7 @@ func New(o Options) (*Engine, error) {
 	e.takes.init()
 	e.counts.init()
 	e.usages.init()
+	e.outputs.init()
 	generic.Hooks = engine.Hooks{
 		Procedure: e.procedure, DueEvent: e.dueEvent, ReadWebhook: e.readWebhook, Mend: mend, MendAtEnd: mendAtEnd, Count: e.noteUsage,
 		Published: e.published, Committed: e.observe, Missed: e.recount,
@@ -180,6 +191,7 @@ func (e *Engine) beside(ctx context.Context) {
 	if e.o.Sessions != nil {
 		all.Go(func() { e.watchSessions(ctx) })
 	}
+	all.Go(func() { e.storeOutputs(ctx) })
 	all.Wait()
 }
 
@@ -216,6 +228,10 @@ func (o Options) withDefaults() (Options, engine.Options, error) {
 	fill("DefaultTimeout", &o.DefaultTimeout, 0)
 	fill("WatchEvery", &o.WatchEvery, 2*time.Second)
 	fill("EffectTimeout", &o.EffectTimeout, 10*time.Minute)
+	o.OutputBytes = cmp.Or(o.OutputBytes, defaultOutput)
+	if o.OutputBytes > MaxOutput {
+		errs = append(errs, fmt.Errorf("shell: Options.OutputBytes is %d: use at most %d", o.OutputBytes, MaxOutput))
+	}
 	errs = append(errs, o.checkBus()...)
 	for name := range o.Tools {
 		if strings.HasPrefix(name, "@") {

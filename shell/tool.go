@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"runtime/debug"
 	"strconv"
@@ -84,6 +85,21 @@ type Call struct {
 
 	log    *slog.Logger
 	engine *Engine // that runs the tool, for tools of this package
+	wrote  *runOutput
+}
+
+// Output gives a writer for what the tool writes while it runs, as a program does to its standard
+// output: it is kept as it comes, its head and its tail, beside the result and the state, and
+// [Actions.CopyOutput] reads and follows it. Values of the secrets that the input names are masked.
+// Each call gives another writer into the same output, for one stream of text: a value whose
+// beginning and end are written to two of them is not found. A write never fails, never waits for
+// the disk, and costs a copy of what is kept; it has no effect once the tool has returned. A writer
+// is safe for concurrent use. A tool that never asks for one costs nothing.
+func (c Call) Output() io.Writer {
+	if c.wrote == nil {
+		return io.Discard
+	}
+	return c.wrote.writer()
 }
 
 // Logger gives the engine's logger with the action's id, tool and attempt.
@@ -247,9 +263,10 @@ func (e *Engine) procedure(effect engine.OuterEffect) engine.Procedure {
 	}
 	limit := e.o.Limits.timeout(core.ScopeOf(a), cmp.Or(a.Policy.Timeout(), e.o.DefaultTimeout))
 	state := effect.State // already in memory of its own, which a is not
-	return engine.Procedure{What: "tool", Subject: "action", Limit: limit, Lasting: true, Call: func(ctx context.Context) (json.RawMessage, error) {
+	wrote := &runOutput{e: e}
+	return engine.Procedure{What: "tool", Subject: "action", Limit: limit, Lasting: true, Wrote: wrote.end, Call: func(ctx context.Context) (json.RawMessage, error) {
 		a, _ := state.(core.Action)
-		return e.runTool(ctx, &a)
+		return e.runTool(ctx, &a, wrote)
 	}}
 }
 
@@ -290,7 +307,7 @@ func idempotencyKey(id uuid.UUID, cycle uint32) string {
 
 // runTool runs the tool of an action with the secrets that its input names, and masks
 // them in what comes of it. A panic becomes an error.
-func (e *Engine) runTool(ctx context.Context, a *core.Action) (result json.RawMessage, err error) {
+func (e *Engine) runTool(ctx context.Context, a *core.Action, wrote *runOutput) (result json.RawMessage, err error) {
 	var mask secrets.Mask
 	defer func() {
 		if p := recover(); p != nil {
@@ -309,7 +326,7 @@ func (e *Engine) runTool(ctx context.Context, a *core.Action) (result json.RawMe
 		Payload: a.Trigger.RawPayload, Header: a.Trigger.Header, DueAt: a.Trigger.KeyTime(),
 		Cycle: a.Cycle, Occurrence: a.Occurrence, Metadata: a.Metadata, Labels: a.Labels,
 		IdempotencyKey: idempotencyKey(a.ID, a.Cycle), Route: a.Trigger.Route,
-		log: e.log, engine: e,
+		log: e.log, engine: e, wrote: wrote,
 	}
 	if _, stores := tool.(InputStorer); !stores {
 		mask, err = e.fillSecrets(ctx, a, &call)
@@ -319,6 +336,7 @@ func (e *Engine) runTool(ctx context.Context, a *core.Action) (result json.RawMe
 	if err != nil {
 		return nil, err
 	}
+	wrote.begin(a, mask)
 	result, err = tool.Run(ctx, call)
 	return mask.JSON(result), mask.Error(err)
 }

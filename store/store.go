@@ -407,7 +407,7 @@ type ReadTx interface {
 	Claims(prefix string) ([]Claim, error)
 	// Quarantine lists what was set aside, oldest first, at most limit.
 	Quarantine(limit int) ([]Quarantined, error)
-	// RunLog reads what is kept of what an attempt of a run has written;
+	// RunLog reads what is kept of what an attempt of a run of a job, or of an action, has written;
 	// ErrNotFound where there is nothing, ErrCorrupt where it cannot be read. It is
 	// valid until the transaction ends.
 	RunLog(run uuid.UUID, attempt uint32) ([]byte, error)
@@ -456,7 +456,7 @@ type Tx interface {
 	// DeleteWebhook removes one, readable or not; ErrNotFound where nothing of it
 	// is there.
 	DeleteWebhook(id uuid.UUID) error
-	// PutRunLog keeps what an attempt of a run has written, at most [MaxRunLog]
+	// PutRunLog keeps what an attempt of a run, or of an action, has written, at most [MaxRunLog]
 	// bytes, instead of what is kept of it, readable or not. An empty text is one.
 	PutRunLog(run uuid.UUID, attempt uint32, text []byte) error
 	// DeleteRunLogs removes what is kept of all attempts of a run, readable or not.

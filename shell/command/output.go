@@ -7,61 +7,26 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/orrery-go/orrery/shell/internal/headtail"
 	"github.com/orrery-go/orrery/shell/internal/plainjson"
 )
 
-// capture is an [io.Writer] that keeps the first and the last bytes of a stream
-// of any length in constant memory. It never refuses a write: a program must
-// not get SIGPIPE because it prints much.
-type capture struct {
-	headCap, tailCap int
-	head             []byte
-	tail             []byte // a ring once it has tailCap bytes
-	next             int    // where the ring is written next: its oldest byte
-	total            int64
-}
+// capture keeps the first and the last bytes of a stream.
+type capture struct{ headtail.Buffer }
 
-func newCapture(limit int) *capture {
-	return &capture{headCap: limit - limit/2, tailCap: limit / 2}
-}
-
-// Write keeps what there is room for. It never fails.
-func (c *capture) Write(p []byte) (int, error) {
-	n := len(p)
-	c.total += int64(n)
-	if room := c.headCap - len(c.head); room > 0 {
-		k := min(room, len(p))
-		c.head = append(c.head, p[:k]...)
-		p = p[k:]
-	}
-	if len(p) > c.tailCap {
-		p = p[len(p)-c.tailCap:]
-	}
-	if room := c.tailCap - len(c.tail); room > 0 && len(p) > 0 {
-		k := min(room, len(p))
-		c.tail = append(c.tail, p[:k]...)
-		p = p[k:]
-	}
-	for len(p) > 0 {
-		k := copy(c.tail[c.next:], p)
-		c.next = (c.next + k) % c.tailCap
-		p = p[k:]
-	}
-	return n, nil
-}
+func newCapture(limit int) *capture { return &capture{*headtail.New(limit)} }
 
 // text gives what was kept, and how many bytes of the stream are not in it. A
 // gap is marked where it is. A character that the gap cuts in two is dropped
 // whole.
 func (c *capture) text() (string, int64) {
-	tail := append(append(make([]byte, 0, len(c.tail)), c.tail[c.next:]...), c.tail[:c.next]...)
-	dropped := c.total - int64(len(c.head)+len(tail))
+	head, tail := c.From(0)
+	dropped := c.Total() - int64(len(head)+len(tail))
 	if dropped == 0 {
-		return plainjson.Text(string(c.head) + string(tail)), 0
+		return plainjson.Text(string(head) + string(tail)), 0
 	}
-	head := trimEnd(c.head)
-	tail = trimStart(tail)
-	dropped = c.total - int64(len(head)+len(tail))
+	head, tail = trimEnd(head), trimStart(tail)
+	dropped = c.Total() - int64(len(head)+len(tail))
 	if len(head)+len(tail) == 0 {
 		return "", dropped
 	}

@@ -51,7 +51,7 @@ func TestCapturedTextIsAlwaysValidAndCountsWhatIsMissing(t *testing.T) {
 		got, dropped := c.text()
 		require.True(t, utf8.ValidString(got))
 		require.NotContains(t, got, "\x00")
-		require.LessOrEqual(t, dropped, c.total)
+		require.LessOrEqual(t, dropped, c.Total())
 	})
 }
 

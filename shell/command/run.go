@@ -64,6 +64,9 @@ func (t *Tool) Run(ctx context.Context, call shell.Call) (json.RawMessage, error
 		return nil, err
 	}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
+	if keep > 0 { // else nobody is to see it
+		cmd.Stdout, cmd.Stderr = io.MultiWriter(stdout, call.Output()), io.MultiWriter(stderr, call.Output())
+	}
 	if err := t.clearWay(ctx, in.Argv[0], call); err != nil {
 		return nil, err
 	}

@@ -387,6 +387,11 @@ func (b *batch) put(w Write) error {
 // takeOutcomes tells the machines what has come of their outer effects.
 func (b *batch) takeOutcomes() error {
 	for _, o := range b.l.outcomes {
+		if o.write != nil { // refused: the machine is gone, or has another opinion
+			if _ = b.put(*o.write); b.broken != nil {
+				return b.broken
+			}
+		}
 		if err := b.ack(o.of.key, core.Input{To: o.of.ref, Actor: "tool", Event: o.event, Ack: o.of.key.N}); err != nil {
 			return err
 		}

@@ -302,6 +302,9 @@ func (l *loop) letGo(s *stagedBatch) {
 		}
 	}
 	l.tellCount(s)
+	for _, o := range b.outcomes {
+		o.write.done()
+	}
 	for i, r := range b.requests {
 		r.answer(b.replies[i])
 	}

@@ -74,6 +74,9 @@ func (l *loop) fenced(err error) {
 		r.dropped = true
 		r.cancel(ErrFenced)
 	}
+	for _, o := range l.outcomes {
+		o.write.done()
+	}
 	clear(l.outcomes)
 	l.outcomes = l.outcomes[:0]
 	l.cache.init()

@@ -186,6 +186,24 @@ type Write struct {
 	Check func(core.State) error // whether it may be stored for the machine in that state; nil: it does not exist
 	Put   func(store.Tx) error   // stores it
 	Size  int                    // its bytes
+	// Done is told that the engine is done with it: it is durable, or will not be. It is called by
+	// the loop, and must be quick; nil: nobody asks.
+	Done func()
+}
+
+// size is how many bytes of it count against those of a batch.
+func (w *Write) size() int {
+	if w == nil {
+		return 0
+	}
+	return w.Size
+}
+
+// done tells who has asked for it.
+func (w *Write) done() {
+	if w != nil && w.Done != nil {
+		w.Done()
+	}
 }
 
 // Reply is the answer to a request.
@@ -227,19 +245,17 @@ func newRequest(ctx context.Context, r Request) *request {
 
 // answer gives the reply to who waits for it.
 func (r *request) answer(rep Reply) {
+	r.Write.done()
 	r.rep = rep
 	r.done <- struct{}{}
 }
 
 // size is how many bytes of it count against those of a batch.
 func (r *request) size() int {
-	switch {
-	case r.Webhook != nil:
+	if r.Webhook != nil {
 		return len(r.Webhook.Body)
-	case r.Write != nil:
-		return r.Write.Size
 	}
-	return 0
+	return r.Write.size()
 }
 
 // Send gives one event to one machine and returns once what followed from it

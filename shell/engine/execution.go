@@ -108,9 +108,14 @@ func (x *execution) run() {
 
 // deliver hands the outcome of an execution to the loop.
 func (x *execution) deliver(ev core.Event) {
+	o := outcome{of: x, event: ev}
+	if x.p.Wrote != nil {
+		o.write = x.p.Wrote()
+	}
 	select {
-	case x.e.result <- outcome{of: x, event: ev}:
+	case x.e.result <- o:
 	case <-x.e.stopped:
+		o.write.done()
 	}
 }
 

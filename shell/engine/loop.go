@@ -226,6 +226,9 @@ func (l *loop) drain() bool {
 	for _, r := range l.requests {
 		bytes += r.size()
 	}
+	for _, o := range l.outcomes {
+		bytes += o.write.size()
+	}
 	for {
 		if l.full = len(l.requests)+len(l.outcomes) >= l.e.o.MaxBatch || bytes >= maxBatchBytes; l.full {
 			return len(l.requests) > 0 || !l.now().Before(l.retryAt)
@@ -236,6 +239,7 @@ func (l *loop) drain() bool {
 			bytes += r.size()
 		case o := <-l.e.result:
 			l.returned(o)
+			bytes += o.write.size()
 		default:
 			return len(l.requests) > 0 || (len(l.outcomes) > 0 && !l.now().Before(l.retryAt))
 		}

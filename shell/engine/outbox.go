@@ -46,6 +46,9 @@ type Procedure struct {
 	Limit   time.Duration // 0: none
 	Lasting bool          // if it is left behind, no further attempt may run beside it
 	Call    func(context.Context) (json.RawMessage, error)
+	// Wrote gives what is stored with the answer, in its transaction, and also if nobody wants the
+	// answer any more; nil: nothing. It is called once for each answer.
+	Wrote func() *Write
 }
 
 // launch is an execution that may start once its transaction is committed.
@@ -59,6 +62,7 @@ type launch struct {
 type outcome struct {
 	of    *execution
 	event core.Event
+	write *Write // what is stored with it; nil: nothing
 }
 
 func effectKey(ref effects.Ref, n uint32) store.EffectKey { return store.EffectKey{ID: ref.ID, N: n} }
@@ -71,8 +75,14 @@ func (l *loop) returned(o outcome) {
 	}
 	l.vacate(x.queue)
 	l.e.stats.running.Add(-1)
-	if !x.dropped {
+	switch {
+	case !x.dropped:
 		l.outcomes = append(l.outcomes, o)
+	case o.write == nil:
+	case errors.Is(context.Cause(x.ctx), ErrFenced): // another instance stores its own
+		o.write.done()
+	default:
+		l.requests = append(l.requests, newRequest(context.Background(), Request{Write: o.write}))
 	}
 }
 

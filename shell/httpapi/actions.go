@@ -21,6 +21,7 @@ func (s *Server) actionRoutes() []route {
 		{"GET", "/v1/actions", anyToken | lists, actions.page(s, "actions")},
 		{"GET", "/v1/actions/{id}", anyToken, actions.act(show[core.Action])},
 		{"GET", "/v1/actions/{id}/history", anyToken | lists, s.actionHistory},
+		{"GET", "/v1/actions/{id}/logs", anyToken | streams, s.streamOutput},
 		{"POST", "/v1/actions/{id}/cancel", writingToken, actions.act(s.cancelAction)},
 		{"POST", "/v1/actions/{id}/trigger", writingToken, actions.act(s.triggerAction)},
 		{"POST", "/v1/actions/{id}/retry", writingToken, s.makeAgain(actions, false)},

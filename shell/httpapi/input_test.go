@@ -111,7 +111,7 @@ func TestNoInputIsAnsweredWithAnInternalError(t *testing.T) {
 	}
 	targets := []string{
 		"POST /v1/actions", "GET /v1/actions", "POST /v1/recurring", "GET /v1/recurring", "GET /v1/recurring/preview", "POST /v1/webhooks/open", "GET /v1/info",
-		"GET /v1/actions/ID", "POST /v1/actions/ID/cancel", "POST /v1/actions/ID/trigger", "GET /v1/recurring/ID", "PUT /v1/recurring/ID", "DELETE /v1/recurring/ID",
+		"GET /v1/actions/ID", "GET /v1/actions/ID/logs", "POST /v1/actions/ID/cancel", "POST /v1/actions/ID/trigger", "GET /v1/recurring/ID", "PUT /v1/recurring/ID", "DELETE /v1/recurring/ID",
 		"POST /v1/recurring/ID/pause", "POST /v1/recurring/ID/resume", "POST /v1/recurring/ID/trigger", "GET /v1/recurring/ID/history", "GET /v1/recurring/ID/preview",
 	}
 	params := []string{"namespace", "tenant", "status", "tool", "label", "limit", "page_token", "enabled", "cron_expr", "timezone", "n", "x"}

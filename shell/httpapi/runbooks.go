@@ -22,6 +22,7 @@ func (s *Server) pipelineRoutes() []route {
 		{"POST", "/v1/pipelines", writingToken, create(s, "/v1/pipelines/", madeHere, s.createPipeline)},
 		{"GET", "/v1/pipelines", anyToken | lists, pipelines.page(s, "pipelines")},
 		{"GET", "/v1/pipelines/{id}", anyToken, pipelines.await(s, s.engine.Pipelines().Wait)},
+		{"GET", "/v1/pipelines/{id}/logs", anyToken | streams, s.streamPipelineOutput},
 		{"POST", "/v1/pipelines/{id}/start", writingToken, tell(pipelines, send, bare[core.PipelineEvent](s, core.PipelineStart{}))},
 		{"POST", "/v1/pipelines/{id}/retry", writingToken, pipelines.act(s.retryPipeline)},
 		{"POST", "/v1/pipelines/{id}/unblock", writingToken, tell(pipelines, send, bare[core.PipelineEvent](s, core.PipelineUnblock{}))},

@@ -301,13 +301,18 @@ func logHeader(o core.Orchestrator, attempt uint32) map[string]string {
 // the token expires, the engine stops or, if they are not followed, nothing comes for as
 // long as a request, or a slow reader, may take.
 func (s *Server) copyLogs(ctx context.Context, c *call, o core.Orchestrator, attempt uint32, lo jobs.LogOptions, out *tail) error {
+	return s.copyWatched(ctx, c, lo.Follow, out, func(ctx context.Context) error { return s.o.Jobs.Logs(ctx, o, attempt, lo, out) })
+}
+
+// copyWatched calls what writes to out, with a context that ends once it has to end: see watchLogs.
+func (s *Server) copyWatched(ctx context.Context, c *call, follow bool, out *tail, write func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		cancel(s.watchLogs(ctx, c, lo.Follow, out))
+		cancel(s.watchLogs(ctx, c, follow, out))
 	}()
-	err := s.o.Jobs.Logs(ctx, o, attempt, lo, out)
+	err := write(ctx)
 	ended := ctx.Err() != nil
 	cancel(nil)
 	<-done

@@ -116,8 +116,8 @@ func (o sweepOperation) request(th thing) (method, target string, body any) {
 		path += "&cron_expr=@daily&calendar=closed"
 	}
 	method = o.method
-	if o.id == "streamEvents" || o.id == "backup" {
-		method = http.MethodHead // of what does not end
+	if o.id == "streamEvents" || o.id == "backup" || o.id == "streamOutput" || o.id == "pipelineOutput" {
+		method = http.MethodHead // of what does not end, or has written nothing
 	}
 	if b, ok := sweepBodies[o.id]; ok {
 		if o.variant == "+id" {

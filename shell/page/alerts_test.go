@@ -31,7 +31,7 @@ func TestAnAlertThatIsOpenStandsOnTheOverviewAndOnItsSchedule(t *testing.T) {
 	assert.NotContains(t, words(k.read("/alerts?status=open")), "quiet quiet")
 
 	one := k.read("/recurring/" + failing)
-	assert.Contains(t, section(one, "Alerts"), "By its rules: failing=1, slow=2.5x.")
+	assert.Contains(t, section(one, "Alerts"), "Rule: failing 1 Rule: slow 2.5x")
 	assert.Contains(t, one, "/recurring/"+failing+"/silence")
 	assert.Contains(t, section(k.read("/recurring/"+quiet), "Alerts"), "No alert is open.")
 }

@@ -302,6 +302,50 @@ func TestLogsOfAttemptsThatHadEndedStay(t *testing.T) {
 	}
 }
 
+func TestTheOutputsOfAttemptsOfAnActionThatHadEndedStay(t *testing.T) {
+	for name, row := range map[string]struct {
+		then core.Action
+		want []uint32
+	}{
+		"it ran":                  {core.Action{Attempt: 2, Status: core.Status{Type: core.StatusRunning}}, []uint32{1}},
+		"it waited for the next":  {core.Action{Attempt: 2, Status: core.Status{Type: core.StatusPending}}, []uint32{1, 2}},
+		"it had ended":            {core.Action{Attempt: 2, Status: core.Status{Type: core.StatusFailed}}, []uint32{1, 2}},
+		"it had not begun":        {core.Action{Status: core.Status{Type: core.StatusPending}}, nil},
+		"of any cycle, it recurs": {core.Action{Attempt: 2, Status: core.Status{Type: core.StatusRunning}, ActionSpec: core.ActionSpec{Recurrence: core.Every(time.Hour)}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st, id := memory.New(), uuid.UUID{1}
+			put := func(seq uint64, a core.Action) {
+				a.ID, a.Trigger = id, core.Scheduled(at(seq))
+				require.NoError(t, st.Update(t.Context(), func(tx store.Tx) error {
+					w := store.Write{Kind: core.KindAction, ID: id, State: a.AppendJSON(nil), Prev: store.Prev{Version: seq - 1, Seq: seq - 1}}
+					require.NoError(t, tx.Put(seq, []store.Write{w}))
+					e := core.NewEntry(seq, at(seq), "test")
+					return tx.AppendJournal(seq, e.At, e.AppendJSON(nil))
+				}))
+			}
+			put(1, row.then)
+			put(2, core.Action{Attempt: 3, Status: core.Status{Type: core.StatusCompleted}})
+			require.NoError(t, st.Update(t.Context(), func(tx store.Tx) error {
+				for attempt := uint32(1); attempt <= 3; attempt++ {
+					require.NoError(t, tx.PutRunLog(id, attempt, []byte("said")))
+				}
+				return nil
+			}))
+			back, _ := newKitOf(t, st).mustTo(1)
+			var got []uint32
+			view(t, back, func(tx store.ReadTx) {
+				for attempt := uint32(1); attempt <= 3; attempt++ {
+					if _, err := tx.RunLog(id, attempt); err == nil {
+						got = append(got, attempt)
+					}
+				}
+			})
+			assert.Equal(t, row.want, got)
+		})
+	}
+}
+
 // TestLogsThatWereStoredStay: the run will not ask for them again.
 func TestLogsThatWereStoredStay(t *testing.T) {
 	for _, stored := range []bool{false, true} {

@@ -112,15 +112,26 @@ func effectOf(key, value []byte) (e store.OutboxEntry) {
 // everyAttempt of a run that the source has as it was.
 const everyAttempt = math.MaxUint32
 
-// addRun notes how many attempts of a run had ended, or had their logs stored: these stay.
+// addRun notes of how many attempts, counted from 0, a run had stored all its logs by then, and an
+// action all that it has written: these stay. Those of an action that recurs may be of a later cycle.
 func (w *waiting) addRun(state core.State, id uuid.UUID, changed, other bool) error {
 	if !core.KeepsLogs(state.Ref().Kind) {
 		return nil
 	}
 	ended := uint32(everyAttempt)
-	if o, ok := state.(core.Orchestrator); ok && changed {
-		if ended = o.RetryAttempt; o.State.Terminal() || o.State == core.OrchestratorRetrying || o.Logs.Stored {
-			ended++
+	if changed {
+		switch s := state.(type) {
+		case core.Orchestrator:
+			if ended = s.RetryAttempt; s.State.Terminal() || s.State == core.OrchestratorRetrying || s.Logs.Stored {
+				ended++
+			}
+		case core.Action:
+			if ended = s.Attempt; s.Status.Type != core.StatusRunning {
+				ended++
+			}
+			if !s.Recurrence.IsZero() {
+				ended = 0
+			}
 		}
 	}
 	if other {

@@ -18,7 +18,10 @@ import (
 // digits write them, and each line of one that has several. It does not find a value that
 // was cut, hashed, compressed, or put into base64 together with something else. The zero
 // Mask hides nothing.
-type Mask struct{ r *strings.Replacer }
+type Mask struct {
+	r     *strings.Replacer
+	forms *forms // for what comes in pieces, see [Mask.Writer]
+}
 
 // NewMask makes a mask of values by the names of their secrets.
 func NewMask(values map[string]string) Mask {
@@ -38,7 +41,7 @@ func NewMask(values map[string]string) Mask {
 	if len(pairs) == 0 {
 		return Mask{}
 	}
-	return Mask{strings.NewReplacer(pairs...)}
+	return Mask{strings.NewReplacer(pairs...), newForms(pairs)}
 }
 
 // formsOf gives the forms in which a value may come back.

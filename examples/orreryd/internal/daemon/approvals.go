@@ -28,8 +28,7 @@ func (a approvals) CarryFor(ctx context.Context, s core.State, e effects.Outer) 
 	// A digest asks again by itself, and puts what comes meanwhile into its next message. Two may say the same on
 	// different days: when it began with this one tells them apart.
 	if d, ok := s.(core.Digest); ok && notifies && d.Message != nil {
-		open := a.hints.openAlerts()
-		n.Message += fmt.Sprintf("\n\nTo %s:\n    %s", open.Does, open.Line)
+		n.Message += "\n\nTo see which alerts are open:\n    " + a.hints.show(d)
 		return a.CarryUnder(ctx, fmt.Sprintf("%s %s", d.Ref(), d.Message.BegunAt), n)
 	}
 	return a.Carry(ctx, s.Ref(), e)

@@ -92,9 +92,6 @@ func (h hints) ofEvent(ev effects.Event, s core.State) []notify.Hint {
 			out = append(out, notify.Hint{Does: does, Line: line})
 		}
 	}
-	if ev.Kind.Category == "alert" {
-		return h.ofAlerts(ev)
-	}
 	if s == nil {
 		return nil
 	}
@@ -112,6 +109,10 @@ func (h hints) ofEvent(ev effects.Event, s core.State) []notify.Hint {
 		if s.Phase.Type == core.PhaseFailure && s.Phase.Recoverable {
 			add("go on at the phase that failed", h.byID("pipeline retry", s))
 		}
+	case core.Digest:
+		show, silence := h.alerting(ev)
+		add("show the schedule", show)
+		add("silence it for two hours", silence)
 	case core.Task:
 		add("see what its session shows", h.byID("task screen", s))
 	case core.Queue:
@@ -122,28 +123,28 @@ func (h hints) ofEvent(ev effects.Event, s core.State) []notify.Hint {
 	return out
 }
 
-// ofAlerts gives the commands about alerts that were raised: which show what is open, and of one alone that which
-// silences it.
-func (h hints) ofAlerts(ev effects.Event) []notify.Hint {
-	out := []notify.Hint{h.openAlerts()}
-	var told struct {
+// alerting gives the commands that show the schedule of which an alert tells, and silence what was raised; none if it
+// tells of several.
+func (h hints) alerting(ev effects.Event) (show, silence string) {
+	var said struct {
 		Count  uint64             `json:"count"`
 		Alerts []core.DigestEntry `json:"alerts"`
 	}
-	if ev.Kind.Action != "raised" || json.Unmarshal(ev.Data, &told) != nil || told.Count != 1 || len(told.Alerts) != 1 {
-		return out
+	if json.Unmarshal(ev.Data, &said) != nil || said.Count != 1 || len(said.Alerts) != 1 {
+		return "", ""
 	}
-	a := told.Alerts[0]
-	names, flags := []string{a.Schedule.ID.String()}, []string{"--for=2h"}
-	if a.Schedule.Kind == core.KindJob {
-		names, flags = nil, append(flags, "--job="+a.Name)
+	e := said.Alerts[0]
+	quiet := func(names []string, flags ...string) string {
+		if ev.Kind.Action != "raised" {
+			return ""
+		}
+		return h.line("alerts silence", names, h.inScope(e.Namespace, e.Tenant, append(flags, "--for=2h")...)...)
 	}
-	return append(out, notify.Hint{Does: "silence it for two hours", Line: h.line("alerts silence", names, h.inScope(a.Namespace, a.Tenant, flags...)...)})
-}
-
-// openAlerts is the command that shows which alerts are open.
-func (h hints) openAlerts() notify.Hint {
-	return notify.Hint{Does: "see which alerts are open", Line: h.line("alerts list", nil, "--status=open")}
+	if e.Schedule.Kind == core.KindJob {
+		return h.scoped("job show", e.Name, e.Namespace, e.Tenant), quiet(nil, "--job="+e.Name)
+	}
+	id := e.Schedule.ID.String()
+	return h.scoped("recurring show", id, e.Namespace, e.Tenant), quiet([]string{id})
 }
 
 // stopRelayFirst runs the engine for longer than the relay, which gives back what it has in

@@ -1,0 +1,128 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell"
+)
+
+// headerWritten is how many bytes an attempt had written when the answer began: of logs that are
+// read again from there on nothing is missing.
+const headerWritten = "X-Orrery-Logs-Bytes"
+
+// streamOutput sends what an attempt of an action has written. What breaks off has no regular end:
+// the reader can tell.
+func (s *Server) streamOutput(w http.ResponseWriter, r *http.Request, c *call) error {
+	a, q, err := s.actions().visible(r, c, "attempt", "offset", "follow")
+	if err != nil {
+		return err
+	}
+	o, err := outputOptions(q)
+	if err != nil {
+		return err
+	}
+	out := newTail(w, map[string]string{})
+	if r.Method == http.MethodHead {
+		out.begin()
+		return nil
+	}
+	leave, err := s.enterLogs(c, o.Follow)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	o.Begun = func(now shell.Output) {
+		out.say(headerAttempt, strconv.FormatUint(uint64(now.Attempt), 10))
+		out.say(headerDropped, strconv.FormatInt(now.Dropped(), 10))
+		out.say(headerWritten, strconv.FormatInt(now.Written, 10))
+	}
+	err = s.copyWatched(r.Context(), c, o.Follow, out, func(ctx context.Context) error {
+		return s.engine.Actions().CopyOutput(ctx, a.ID, o, out)
+	})
+	of := ""
+	if o.Attempt > 0 {
+		of = fmt.Sprintf(" of attempt %d", o.Attempt)
+	}
+	return s.endOutput(out, err, fmt.Sprintf("action %s, which is %s, has no output%s", a.ID, a.Status.Type, of))
+}
+
+// outputOptions reads what of an output is asked for.
+func outputOptions(q query) (o shell.OutputOptions, err error) {
+	follow, err := q.bool("follow")
+	if err != nil {
+		return o, err
+	}
+	o.Follow = or(follow, false)
+	if v := q.opt("attempt"); v != nil {
+		n, err := strconv.ParseUint(*v, 10, 32)
+		if err != nil || n == 0 {
+			return o, failf(http.StatusBadRequest, "attempt: %q is not the number of an attempt: the first is 1", clip(*v))
+		}
+		o.Attempt = uint32(n)
+	}
+	if v := q.opt("offset"); v != nil {
+		o.Offset, err = strconv.ParseInt(*v, 10, 64)
+		if err != nil || o.Offset < 0 {
+			return o, failf(http.StatusBadRequest, "offset: %q is no number of bytes from 0 to %d", clip(*v), int64(math.MaxInt64))
+		}
+		if o.Offset > 0 && o.Attempt == 0 {
+			return o, failf(http.StatusBadRequest, "offset: %d is in the output of one attempt: give attempt too", o.Offset)
+		}
+	}
+	return o, nil
+}
+
+// streamPipelineOutput sends what the actions of a pipeline have written that the token sees.
+func (s *Server) streamPipelineOutput(w http.ResponseWriter, r *http.Request, c *call) error {
+	p, q, err := s.pipelines().visible(r, c, "phase", "follow")
+	if err != nil {
+		return err
+	}
+	follow, err := q.bool("follow")
+	if err != nil {
+		return err
+	}
+	o := shell.PipelineOutputOptions{Phase: q.get("phase"), Follow: or(follow, false), Sees: func(a core.Action) bool {
+		return c.token.sees(a.Namespace, a.Tenant, a.ToolName)
+	}}
+	out := newTail(w, map[string]string{})
+	if r.Method == http.MethodHead {
+		out.begin()
+		return nil
+	}
+	leave, err := s.enterLogs(c, o.Follow)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	err = s.copyWatched(r.Context(), c, o.Follow, out, func(ctx context.Context) error {
+		return s.engine.CopyPipelineOutput(ctx, p.ID, o, out)
+	})
+	return s.endOutput(out, err, fmt.Sprintf("pipeline %s, which is %s, has no output", p.ID, p.Phase.Type))
+}
+
+// endOutput ends the answer with an output: regularly also where it was followed, and ended without
+// a word. none says whose there is none of.
+func (s *Server) endOutput(out *tail, err error, none string) error {
+	var phase *shell.NoPhaseError
+	switch {
+	case err == nil, errors.Is(err, shell.ErrNoOutput) && out.begun.Load():
+		out.begin()
+		return nil
+	case errors.As(err, &phase):
+		return &failure{status: http.StatusBadRequest, cause: err, text: oneLine(err.Error())}
+	case errors.Is(err, shell.ErrNoOutput):
+		return &failure{status: http.StatusNotFound, cause: err, text: fmt.Sprintf("logs: %s: %s", none, oneLine(err.Error()))}
+	case errors.Is(err, errSilent):
+		return (&failure{status: http.StatusServiceUnavailable, cause: err, text: "logs: the store gave none in time"}).with("Retry-After", "5")
+	case errors.Is(err, errExpired):
+		return unauthorized(`Bearer realm="orrery", error="invalid_token"`, "token: has expired")
+	}
+	return err
+}
