@@ -62,14 +62,18 @@ func (h hints) byID(verb string, s core.State) string {
 
 // scoped is a command about a machine that has its name within a tenant.
 func (h hints) scoped(verb, name, namespace, tenant string) string {
-	var flags []string
+	return h.line(verb, []string{name}, h.inScope(namespace, tenant)...)
+}
+
+// inScope adds the flags that name a tenant, if it is not the one that commands ask by themselves.
+func (h hints) inScope(namespace, tenant string, flags ...string) []string {
 	if namespace != config.DefaultScope {
 		flags = append(flags, "--namespace="+namespace)
 	}
 	if tenant != config.DefaultScope {
 		flags = append(flags, "--tenant="+tenant)
 	}
-	return h.line(verb, []string{name}, flags...)
+	return flags
 }
 
 // line is a command line, as a shell reads it.

@@ -110,7 +110,9 @@ func (h hints) ofEvent(ev effects.Event, s core.State) []notify.Hint {
 			add("go on at the phase that failed", h.byID("pipeline retry", s))
 		}
 	case core.Digest:
-		add("show the schedule", h.alerting(ev))
+		show, silence := h.alerting(ev)
+		add("show the schedule", show)
+		add("silence it for two hours", silence)
 	case core.Task:
 		add("see what its session shows", h.byID("task screen", s))
 	case core.Queue:
@@ -121,20 +123,28 @@ func (h hints) ofEvent(ev effects.Event, s core.State) []notify.Hint {
 	return out
 }
 
-// alerting gives the command that shows the schedule of which an alert tells; "" if it tells of several.
-func (h hints) alerting(ev effects.Event) string {
+// alerting gives the commands that show the schedule of which an alert tells, and silence what was raised; none if it
+// tells of several.
+func (h hints) alerting(ev effects.Event) (show, silence string) {
 	var said struct {
 		Count  uint64             `json:"count"`
 		Alerts []core.DigestEntry `json:"alerts"`
 	}
 	if json.Unmarshal(ev.Data, &said) != nil || said.Count != 1 || len(said.Alerts) != 1 {
-		return ""
+		return "", ""
 	}
 	e := said.Alerts[0]
-	if e.Schedule.Kind == core.KindJob {
-		return h.scoped("job show", e.Name, e.Namespace, e.Tenant)
+	quiet := func(names []string, flags ...string) string {
+		if ev.Kind.Action != "raised" {
+			return ""
+		}
+		return h.line("alerts silence", names, h.inScope(e.Namespace, e.Tenant, append(flags, "--for=2h")...)...)
 	}
-	return h.scoped("recurring show", e.Schedule.ID.String(), e.Namespace, e.Tenant)
+	if e.Schedule.Kind == core.KindJob {
+		return h.scoped("job show", e.Name, e.Namespace, e.Tenant), quiet(nil, "--job="+e.Name)
+	}
+	id := e.Schedule.ID.String()
+	return h.scoped("recurring show", id, e.Namespace, e.Tenant), quiet([]string{id})
 }
 
 // stopRelayFirst runs the engine for longer than the relay, which gives back what it has in
