@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"log/slog"
 	"sync"
 	"time"
@@ -109,6 +110,33 @@ func ExampleTool() {
 	// Output:
 	// completed 3
 	// failed division by zero
+}
+
+// What a tool writes while it runs is kept beside the action, and can be followed.
+func ExampleCall_Output() {
+	backup := shell.ToolFunc(func(_ context.Context, c shell.Call) (json.RawMessage, error) {
+		out := c.Output()
+		for _, table := range []string{"orders", "customers"} {
+			if _, err := fmt.Fprintf(out, "dumped %s\n", table); err != nil {
+				return nil, err
+			}
+		}
+		return nil, nil
+	})
+	engine, stop := launch(shell.Options{Tools: map[string]shell.Tool{"backup": backup}})
+	defer stop()
+
+	ctx := context.Background()
+	a, err := engine.Actions().Create(ctx, core.ActionSpec{ToolName: "backup"})
+	if err != nil {
+		panic(err)
+	}
+	if err := engine.Actions().CopyOutput(ctx, a.ID, shell.OutputOptions{Follow: true}, os.Stdout); err != nil {
+		panic(err)
+	}
+	// Output:
+	// dumped orders
+	// dumped customers
 }
 
 // Of two actions with one dedup key, the second is refused while the first is live. The

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
@@ -42,6 +44,9 @@ func (s *Server) streamOutput(w http.ResponseWriter, r *http.Request, c *call) e
 	if err != nil {
 		return err
 	}
+	if err := s.mayReadOutput(c.token); err != nil {
+		return err
+	}
 	out := newTail(w, map[string]string{})
 	if r.Method == http.MethodHead {
 		out.begin()
@@ -73,6 +78,22 @@ func whichIs[S ~string](followed bool, state S) string {
 		return ""
 	}
 	return fmt.Sprintf(", which is %s,", state)
+}
+
+// outputMembers are those of a result that have what a program has printed.
+var outputMembers = []string{"result", "stdout", "stderr"}
+
+// mayReadOutput refuses a token from which the same text is hidden where it stands in a result.
+func (s *Server) mayReadOutput(t *Token) error {
+	if !s.redacts(t) {
+		return nil
+	}
+	for _, p := range s.o.Redact.Paths {
+		if slices.Contains(outputMembers, p[strings.LastIndexByte(p, '.')+1:]) {
+			return failf(http.StatusForbidden, "logs: what actions write is hidden from read-only tokens here, as their results are (%s)", p)
+		}
+	}
+	return nil
 }
 
 // outputOptions reads what of an output is asked for.
@@ -114,6 +135,9 @@ func (s *Server) streamPipelineOutput(w http.ResponseWriter, r *http.Request, c 
 	o := shell.PipelineOutputOptions{Phase: q.get("phase"), Follow: or(follow, false), Sees: func(a core.Action) bool {
 		return c.token.sees(a.Namespace, a.Tenant, a.ToolName)
 	}}
+	if err := s.mayReadOutput(c.token); err != nil {
+		return err
+	}
 	out := newTail(w, map[string]string{})
 	if r.Method == http.MethodHead {
 		out.begin()

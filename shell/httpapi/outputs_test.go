@@ -202,3 +202,23 @@ func TestTheOutputOfAPipelineLeavesOutActionsThatTheTokenDoesNotSee(t *testing.T
 		assert.NotContains(t, got.body, "said")
 	})
 }
+
+func TestAReadOnlyTokenFromWhichResultsAreHiddenDoesNotReadWhatActionsWrite(t *testing.T) {
+	for path, want := range map[string]int{"result.stdout": http.StatusForbidden, "status.result": http.StatusForbidden, "tool_input.key": http.StatusOK} {
+		synctest.Test(t, func(t *testing.T) {
+			s := make(speaker)
+			a, logs := withSpeaker(t, s, func(o *httpapi.Options) {
+				o.Redact.Paths = []string{path}
+				o.Tokens = []httpapi.Token{{Name: "a", SHA256: httpapi.HashToken("a")}, {Name: "viewer", SHA256: httpapi.HashToken("v"), ReadOnly: true}}
+			})
+			s <- "said\n"
+			synctest.Wait()
+			got := a.do("GET", logs, nil, bearer("v"))
+			assert.Equal(t, want, got.status, path)
+			if want != http.StatusOK {
+				assert.Equal(t, "logs: what actions write is hidden from read-only tokens here, as their results are ("+path+")", got.object()["error"])
+			}
+			assert.Equal(t, http.StatusOK, a.do("GET", logs, nil, bearer("a")).status)
+		})
+	}
+}
