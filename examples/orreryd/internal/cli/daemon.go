@@ -27,13 +27,13 @@ and ends with 0. A second signal ends it at once; nothing acknowledged is lost t
 either. What comes within 300 ms of the first one is taken for the same signal:
 programs such as timeout send it to the process and to its group.
 
-On SIGHUP it goes on, and reads again the certificate of [http.tls] and, of the
-settings, the level of the log; which others have changed, and need a restart, the log
-says. What cannot be read stays as it was. If its terminal is closed, SIGHUP stops it.
+On SIGHUP it goes on, and reads again the certificate of [http.tls], the set of files of
+--apply and, of the settings, the level of the log; which others have changed, and need a
+restart, the log says. What cannot be read stays as it was. If its terminal is closed, SIGHUP stops it.
 
 Settings come from flags, else from the environment (ORRERY_DB, ORRERY_LISTEN,
 ORRERY_TICK_RATE, ORRERY_STRICT_TICK, ORRERY_LOG_LEVEL, ORRERY_LOG_FORMAT,
-ORRERY_CONFIG), else from the configuration file, else they have their defaults.
+ORRERY_WORKSPACE, ORRERY_APPLY, ORRERY_CONFIG), else from the configuration file, else they have their defaults.
 Show them with: orreryd config show
 
 Without tokens in the configuration the daemon listens on loopback only.`,

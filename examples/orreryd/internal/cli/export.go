@@ -40,9 +40,10 @@ func (a *app) exportCommand() *cobra.Command {
 		Long: `Print what a tenant has as files that "orreryd apply" takes: schedules, jobs, queues,
 semaphores, workers and calendars, and the subscribers of the bus if the token is
 bound to nothing. With --set it is what that set owns, of all tenants. With --dir the
-files are written into a folder, none of which may be there already. Secrets are not
+files are written into a folder, none of which may be there already; else they are
+printed to be read, one after the other, each below a line with its name. Secrets are not
 in them: what refers to one does so there, too. To apply what was exported changes nothing.`,
-		Example: "  orreryd export > default.toml\n  orreryd export --tenant reports --dir orrery/\n  orreryd export --set ops --dir ops/",
+		Example: "  orreryd export --dir orrery/\n  orreryd export --tenant reports\n  orreryd export --set ops --dir ops/",
 		Args:    noArgs,
 	}
 	cmd.RunE = a.withClient(func(ctx context.Context, c *client, _ []string) error {

@@ -14,6 +14,17 @@ import (
 	"github.com/orrery-go/orrery/shell"
 )
 
+func TestASetOfFilesThatIsNoFolderIsWarnedOf(t *testing.T) {
+	there := t.TempDir()
+	for dir, want := range map[string][]string{
+		"": nil, there: nil, there + "/none": {"apply.dir: " + there + "/none is no folder: nothing will be applied"},
+	} {
+		c, err := load(t, "[apply]\ndir = '"+dir+"'\n", nil)
+		require.NoError(t, err)
+		assert.Equal(t, want, c.Warnings())
+	}
+}
+
 func TestWhatRunsAnyProgramIsWarnedOf(t *testing.T) {
 	const (
 		local   = "[runners.local]\nenabled = true\n"
