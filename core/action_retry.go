@@ -152,6 +152,12 @@ func (a *Action) keepAttempt(cause, reason string, result json.RawMessage, c Clo
 	a.Attempts = append(slices.Clone(kept), n) // the list from before is never written to
 }
 
+// Output is the end of what was printed, as the tool's result has it; see [Attempt.Output].
+func (s Status) Output() string {
+	_, output := outputOf(s.Result)
+	return output
+}
+
 // outputOf gives what a result says of how its run went: of the tool "command" its exit code and
 // the end of what it printed, of another one the beginning of the result.
 func outputOf(result json.RawMessage) (code *int64, output string) {

@@ -50,11 +50,11 @@ type Alert struct {
 	Failures    uint32       `json:"failures,omitempty"`
 	LastFailure AlertFailure `json:"last_failure,omitzero"`
 	// RestedAt is when the schedule has last ceased to rest; zero: it has never rested.
-	RestedAt  Time    `json:"rested_at,omitzero"`
-	Silenced  Silence `json:"silenced,omitzero"`
-	Raised    uint64  `json:"raised"` // how many it has raised
-	CreatedAt Time    `json:"created_at"`
-	UpdatedAt Time    `json:"updated_at"`
+	RestedAt  Time        `json:"rested_at,omitzero"`
+	Silenced  Silence     `json:"silenced,omitzero"`
+	Raised    AlertCounts `json:"raised"` // how many it has raised
+	CreatedAt Time        `json:"created_at"`
+	UpdatedAt Time        `json:"updated_at"`
 }
 
 // OpenAlert is an alert that is raised.
@@ -343,7 +343,7 @@ func (t *alertTransition) raise(kind AlertKind, reason string) {
 	kinds := AlertKinds()
 	i, _ := slices.BinarySearchFunc(t.Open, kind, func(o OpenAlert, k AlertKind) int { return slices.Index(kinds, o.Kind) - slices.Index(kinds, k) })
 	t.Open = slices.Insert(slices.Clone(t.Open), i, OpenAlert{Kind: kind, Since: t.clock.Now, Reason: clipReason(reason)})
-	t.Raised = saturatingAdd(t.Raised, 1)
+	t.Raised.Add(kind, 1)
 }
 
 // clear closes an alert, if one of that kind is open.

@@ -140,7 +140,7 @@ func hostileAlert(t *rapid.T) core.State {
 	a := core.Alert{
 		ID: rapid.SampledFrom([]uuid.UUID{uuid.Nil, core.AlertRef(watchedSchedule).ID, id(3)}).Draw(t, "id"), Schedule: watchedSchedule, Tenant: drawText(t, "tenant"), Name: drawText(t, "name"),
 		Rules: drawAlertRules(t), Failures: rapid.SampledFrom([]uint32{0, 2, math.MaxUint32}).Draw(t, "failures"), RestedAt: drawTime(t, c), CreatedAt: drawTime(t, c), UpdatedAt: drawTime(t, c),
-		Silenced: core.Silence{Until: drawTime(t, c), Since: drawTime(t, c)}, Raised: rapid.SampledFrom([]uint64{0, math.MaxUint64}).Draw(t, "raised"),
+		Silenced: core.Silence{Until: drawTime(t, c), Since: drawTime(t, c)}, Raised: core.AlertCounts{Late: rapid.SampledFrom([]uint64{0, math.MaxUint64}).Draw(t, "raised")},
 		View: core.AlertView{ExpectedAt: drawTime(t, c), RunsSince: drawTime(t, c), SuccessAt: drawTime(t, c), MadeAt: drawTime(t, c), UsualMS: rapid.SampledFrom([]int64{-1, math.MaxInt64}).Draw(t, "usual")},
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "open") {

@@ -25,8 +25,8 @@ type AlertRules struct {
 	// SlowFactor: something runs for so many times as long as usual, which is what 95 of 100 take at
 	// most; 0: no alert. There is none either until [MinUsual] have completed.
 	SlowFactor Multiplier `json:"slow_factor,omitempty"`
-	// Channel names the channel of notifications that is told, as the daemon is configured; empty:
-	// the default one.
+	// Channel names a channel of notifications that gets a message, as the daemon is configured; empty:
+	// the bus alone is told, and by it the channels that tell events of alerts.
 	Channel string `json:"channel,omitempty"`
 }
 
@@ -118,9 +118,18 @@ func usualMS(durations []int64) int64 {
 
 // The words of the rules, as files and the command line have them.
 const (
-	wordSlow    = "slow"
+	wordSlow    = string(AlertSlow)
 	wordChannel = "channel"
 )
+
+// AlertWords lists the words that [AlertRules.Set] takes.
+func AlertWords() []string {
+	words := make([]string, 0, 6)
+	for _, kind := range AlertKinds() {
+		words = append(words, string(kind))
+	}
+	return append(words, wordChannel)
+}
 
 // Set sets the rule of that word to a value as people write it:
 //
@@ -128,7 +137,7 @@ const (
 //	missed   true    or false; empty: true
 //	stale    26h     a length of time
 //	failing  3       how many in a row
-//	slow     2h, 3x  a length of time, or how many times as long as usual
+//	slow     2h, 3x  a length of time, how many times as long as usual, or both with a comma
 //	channel  ops     who is told
 //
 // Lengths of time are those of Go, and whole days such as 2d. "off" takes a rule out. The error does
@@ -164,21 +173,27 @@ func (r *AlertRules) Set(word, value string) error {
 	return nil
 }
 
-// setSlow sets one of the two rules about what is slow.
+// setSlow sets one of the two rules about what is slow, or both.
 func (r *AlertRules) setSlow(value string, off bool) error {
 	if off {
 		r.SlowSeconds, r.SlowFactor = 0, 0
 		return nil
 	}
-	times, isFactor := strings.CutSuffix(value, "x")
-	if !isFactor {
-		return setLength(&r.SlowSeconds, value, false)
+	for part := range strings.SplitSeq(value, ",") {
+		part = strings.TrimSpace(part)
+		times, isFactor := strings.CutSuffix(part, "x")
+		if !isFactor {
+			if err := setLength(&r.SlowSeconds, part, false); err != nil {
+				return err
+			}
+			continue
+		}
+		m, err := ParseMultiplier(times)
+		if err != nil || m <= multiplierOne {
+			return fmt.Errorf("%q does not say how many times as long as usual is too long: it must be more than 1x and at most %sx, such as 3x", clip(part), Multiplier(maxMultiplier))
+		}
+		r.SlowFactor = m
 	}
-	m, err := ParseMultiplier(times)
-	if err != nil || m <= multiplierOne {
-		return fmt.Errorf("%q does not say how many times as long as usual is too long: it must be more than 1x and at most %sx, such as 3x", clip(value), Multiplier(maxMultiplier))
-	}
-	r.SlowFactor = m
 	return nil
 }
 
@@ -217,11 +232,15 @@ func (r AlertRules) Words() []string {
 	if r.Failing > 0 {
 		add(string(AlertFailing), strconv.FormatUint(uint64(r.Failing), 10))
 	}
+	var slow []string
 	if r.SlowSeconds > 0 {
-		add(wordSlow, shortLength(r.SlowSeconds*1000))
+		slow = append(slow, shortLength(r.SlowSeconds*1000))
 	}
 	if r.SlowFactor > 0 {
-		add(wordSlow, r.SlowFactor.String()+"x")
+		slow = append(slow, r.SlowFactor.String()+"x")
+	}
+	if len(slow) > 0 {
+		add(wordSlow, strings.Join(slow, ","))
 	}
 	if r.Channel != "" {
 		add(wordChannel, r.Channel)

@@ -24,7 +24,7 @@ func TestTheRulesOfAlertsAreReadAsPeopleWriteThem(t *testing.T) {
 	}
 	require.NoError(t, r.Set("slow", "2.5x"))
 	assert.Equal(t, core.AlertRules{LateSeconds: 600, Missed: true, StaleSeconds: 172_800, Failing: 3, SlowSeconds: 5400, SlowFactor: 2_500_000, Channel: "ops"}, r)
-	assert.Equal(t, []string{"late=10m", "missed=true", "stale=48h", "failing=3", "slow=1h30m", "slow=2.5x", "channel=ops"}, r.Words())
+	assert.Equal(t, []string{"late=10m", "missed=true", "stale=48h", "failing=3", "slow=1h30m,2.5x", "channel=ops"}, r.Words())
 
 	var again core.AlertRules
 	for _, rule := range r.Words() {
@@ -183,7 +183,7 @@ func TestAnOutageOfTenThousandSchedulesIsOneMessage(t *testing.T) {
 	const n = 10_000
 	var specs []core.RecurringSpec
 	for i := range n {
-		spec := alertingSpec(1, core.AlertRules{LateSeconds: 600})
+		spec := alertingSpec(1, core.AlertRules{LateSeconds: 600, Channel: "ops"})
 		spec.ID, spec.Name = uuid.NewSHA1(id(1), []byte(fmt.Sprint(i))), fmt.Sprintf("s-%05d", i)
 		spec.Tenant, spec.Missed = fmt.Sprint("t", i%7), core.MissedLatest
 		specs = append(specs, spec)
@@ -205,7 +205,7 @@ func TestAnOutageOfTenThousandSchedulesIsOneMessage(t *testing.T) {
 		w.do(inputs...)
 	}
 	assert.Empty(t, w.notice, "they gather first")
-	ref := core.DigestRef("")
+	ref := core.DigestRef("ops")
 	s, err := w.world.Load(ref)
 	require.NoError(t, err)
 	require.LessOrEqual(t, s.Deadline(), first.Add(32*time.Second))
@@ -225,7 +225,7 @@ func TestAnOutageOfTenThousandSchedulesIsOneMessage(t *testing.T) {
 }
 
 func TestAnAlertIsRaisedAlthoughNothingRuns(t *testing.T) {
-	w := newAlertWorld(t, alertingSpec(1, core.AlertRules{StaleSeconds: 2*3600 + 600}))
+	w := newAlertWorld(t, alertingSpec(1, core.AlertRules{StaleSeconds: 2*3600 + 600, Channel: "ops"}))
 	w.until(start.Add(4 * time.Hour)) // dispatched each hour, and nothing ends
 	assert.Equal(t, []string{"stale: s-00001"}, w.told())
 	w.do(core.Input{To: effects.Ref{Kind: core.KindRecurring, ID: id(1)}, Event: core.RecurringPause{By: "ann"}})
@@ -257,7 +257,7 @@ func TestFailuresInARowAreToldOnceAndSoIsTheirEnd(t *testing.T) {
 }
 
 func TestWhatRunsForLongerThanUsualIsSlow(t *testing.T) {
-	w := newAlertWorld(t, alertingSpec(1, core.AlertRules{SlowFactor: 2_000_000}))
+	w := newAlertWorld(t, alertingSpec(1, core.AlertRules{SlowFactor: 2_000_000, Channel: "ops"}))
 	run := func(takes time.Duration) {
 		w.answer = nil
 		w.until(effects.TimeOf(w.clock.Now.Std().Truncate(time.Hour)).Add(time.Hour)) // the next time
@@ -282,7 +282,7 @@ func TestWhatRunsForLongerThanUsualIsSlow(t *testing.T) {
 }
 
 func TestASilenceLetsNobodyBeToldUntilItsEnd(t *testing.T) {
-	w := newAlertWorld(t, alertingSpec(1, core.AlertRules{Failing: 1}))
+	w := newAlertWorld(t, alertingSpec(1, core.AlertRules{Failing: 1, Channel: "ops"}))
 	w.answer = fails
 	w.do(core.Input{To: w.alert(1).Ref(), Event: core.AlertSilence{Until: start.Add(5 * time.Hour), By: "ann"}})
 	w.until(start.Add(5*time.Hour - time.Second))
@@ -341,4 +341,31 @@ func TestAnAlertKnowsItsScheduleAsItIs(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestWithoutAChannelTheBusAloneIsTold(t *testing.T) {
+	w := newAlertWorld(t, alertingSpec(1, core.AlertRules{Failing: 1}), alertingSpec(2, core.AlertRules{Failing: 1}))
+	w.answer = fails
+	w.until(start.Add(61 * time.Minute))
+	w.answer = succeeds
+	w.until(start.Add(125 * time.Minute))
+	assert.Empty(t, w.notice)
+	var said []string
+	for _, e := range w.heard {
+		if e.Kind.Category == "alert" {
+			var data struct {
+				Count             int
+				Kind, Of, Name    string
+				Names             []string
+				Reason, Channel   string
+				Namespace, Tenant string
+			}
+			require.NoError(t, json.Unmarshal(e.Data, &data))
+			slices.Sort(data.Names)
+			said = append(said, fmt.Sprintf("%s %d %s %v", e.Kind, data.Count, data.Kind, data.Names))
+			assert.Empty(t, data.Name, "of two alerts none is named alone")
+			assert.Contains(t, data.Reason, "failing: s-00001: ")
+		}
+	}
+	assert.Equal(t, []string{"alert:raised 2 failing [s-00001 s-00002]", "alert:cleared 2 failing [s-00001 s-00002]"}, said)
 }

@@ -142,7 +142,7 @@ func TestAFileThatIsRenamedIsNotedAndSinceStays(t *testing.T) {
 	own := s.(core.Declared)
 	assert.Equal(t, "b.toml", own.File)
 	assert.Equal(t, "nightly", own.Name)
-	assert.Equal(t, core.Time(start), own.Since)
+	assert.Equal(t, start, own.Since)
 	assert.Equal(t, core.Scope{Namespace: "n", Tenant: "t"}, core.Scope{Namespace: own.Namespace, Tenant: own.Tenant})
 	assert.Contains(t, own.Terms(), effects.Term{Name: core.SetTerm("ours"), At: start})
 }

@@ -11,9 +11,10 @@ import (
 	"github.com/orrery-go/orrery/effects/texts"
 )
 
-// Digest gathers what the alerts of one channel have to tell, so that what has one cause is one
-// message: an outage of ten thousand schedules is not ten thousand. There is one for each channel of
-// notifications that rules name ([AlertRules].Channel).
+// Digest gathers what alerts have to tell, so that what has one cause is told as one: an outage of ten
+// thousand schedules is not ten thousand messages. It announces that on the bus. There is one for each
+// channel of notifications that rules name ([AlertRules].Channel), which also asks for a message to that
+// channel, and one for all rules that name none, which is idle again when it has announced.
 //
 //	           tell            due: it is announced, and a message is asked for
 //	(absent) ────────▶ gathering ─────────────────────────────────────────────▶ sending
@@ -22,7 +23,7 @@ import (
 //	                     └────────────────┘                      due: once more    │ ▼
 //	                                                                              waiting
 //
-// It waits [DigestWaitMS] for more before it tells, and [DigestEveryMS] after its last message. A
+// It waits [DigestWaitMS] for more before it tells, and [DigestEveryMS] after it told last. A
 // message that could not be sent is tried again, at growing intervals, for [DigestTriesMS]; what is told
 // meanwhile is gathered for the next one. tell is taken in each state.
 //
@@ -30,11 +31,11 @@ import (
 //   - Something is to be told if and only if Since says since when.
 //   - Only the first ones have names; all are counted.
 //   - Only a due event announces what has gathered, not sooner than DigestWaitMS after the first of it,
-//     and then asks for one message.
+//     and with it asks for one message if it has a channel.
 //   - At most one message is under way or waits to be sent again, and nothing is asked for meanwhile.
 type Digest struct {
 	ID      uuid.UUID `json:"id"`
-	Channel string    `json:"channel"` // empty: the default one
+	Channel string    `json:"channel"` // empty: none, what gathers is announced alone
 	// Since is when the first of what is to be told came, by the [Clock]'s step Step; zero: there is
 	// nothing to tell.
 	Since   Time       `json:"since,omitzero"`
@@ -57,6 +58,8 @@ type Digest struct {
 type DigestList struct {
 	Counts AlertCounts   `json:"counts,omitzero"`
 	First  []DigestEntry `json:"first,omitempty"` // at most [MaxDigestNames]
+	// Mixed says that they are of several tenants.
+	Mixed bool `json:"mixed,omitempty"`
 }
 
 // AlertCounts count alerts by their kinds.
@@ -85,19 +88,44 @@ func (n *AlertCounts) of(kind AlertKind) *uint64 {
 	return nil
 }
 
+// Of gives the count of one kind.
+func (n AlertCounts) Of(kind AlertKind) uint64 {
+	if count := n.of(kind); count != nil {
+		return *count
+	}
+	return 0
+}
+
+// Add counts so many more of one kind.
+func (n *AlertCounts) Add(kind AlertKind, more uint64) {
+	if count := n.of(kind); count != nil {
+		*count = saturatingAdd(*count, more)
+	}
+}
+
 // Total is how many alerts there are of all kinds.
 func (n AlertCounts) Total() (sum uint64) {
 	for _, kind := range AlertKinds() {
-		sum = saturatingAdd(sum, *n.of(kind))
+		sum = saturatingAdd(sum, n.Of(kind))
 	}
 	return sum
+}
+
+// only gives the kind of all of them; empty: there are several.
+func (n AlertCounts) only() AlertKind {
+	for _, kind := range AlertKinds() {
+		if total := n.Total(); total > 0 && n.Of(kind) == total {
+			return kind
+		}
+	}
+	return ""
 }
 
 // String lists the kinds that there are: "10 late, 2 failing".
 func (n AlertCounts) String() string {
 	var parts []string
 	for _, kind := range AlertKinds() {
-		if count := *n.of(kind); count > 0 {
+		if count := n.Of(kind); count > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", count, kind))
 		}
 	}
@@ -220,8 +248,8 @@ func (t *digestTransition) isToTell(e DigestTell) bool {
 }
 
 func (l DigestList) with(e DigestEntry) DigestList {
-	n := l.Counts.of(e.Kind)
-	*n = saturatingAdd(*n, 1)
+	l.Counts.Add(e.Kind, 1)
+	l.Mixed = l.Mixed || len(l.First) > 0 && (l.First[0].Namespace != e.Namespace || l.First[0].Tenant != e.Tenant)
 	if len(l.First) < MaxDigestNames {
 		l.First = append(slices.Clip(l.First), e)
 	}
@@ -245,11 +273,31 @@ func (t *digestTransition) due() {
 	}
 	if t.Message == nil {
 		t.announceAll()
-		t.Message = &DigestMessage{Title: t.title(), Text: t.text(), BegunAt: t.clock.Now}
-		t.ToldAt = t.clock.Now
+		if t.ToldAt = t.clock.Now; t.Channel != "" {
+			t.Message = &DigestMessage{Title: t.title(), Text: t.text(), BegunAt: t.clock.Now}
+		}
 		t.Since, t.Step, t.Raised, t.Cleared, t.Over = 0, 0, DigestList{}, DigestList{}, 0
 	}
-	t.sendMessage()
+	if t.Message != nil {
+		t.sendMessage()
+	}
+}
+
+// digestSaid is the data of what a digest announces.
+type digestSaid struct {
+	Count     uint64      `json:"count"`
+	Over      uint64      `json:"over,omitempty"` // have been cleared since they were raised
+	Kind      AlertKind   `json:"kind,omitempty"` // of all of them
+	Kinds     AlertCounts `json:"kinds"`
+	Namespace string      `json:"namespace,omitempty"` // of all of them
+	Tenant    string      `json:"tenant,omitempty"`
+	// Of and Name are those of the schedule, if there is one alert.
+	Of      effects.Kind  `json:"of,omitempty"`
+	Name    string        `json:"name,omitempty"`
+	Names   []string      `json:"names"` // the first ones
+	Reason  string        `json:"reason"`
+	Channel string        `json:"channel,omitempty"` // which also gets a message
+	Alerts  []DigestEntry `json:"alerts"`            // the first ones
 }
 
 // announceAll announces what has gathered.
@@ -259,14 +307,18 @@ func (t *digestTransition) announceAll() {
 		if count == 0 {
 			return
 		}
-		t.announce(alertCategory, "digest", action, t.ID, announcementData(struct {
-			Channel string        `json:"channel,omitempty"`
-			Count   uint64        `json:"count"`
-			Over    uint64        `json:"over,omitempty"`
-			Kinds   AlertCounts   `json:"kinds"`
-			Alerts  []DigestEntry `json:"alerts"`
-			Message string        `json:"message"`
-		}{t.Channel, count, over, l.Counts, l.First, t.title()}))
+		said := digestSaid{Count: count, Over: over, Kind: l.Counts.only(), Kinds: l.Counts, Channel: t.Channel, Alerts: l.First, Reason: texts.Head(strings.Join(l.lines(""), "\n"), maxDigestText)}
+		for _, e := range l.First {
+			said.Names = append(said.Names, e.Name)
+		}
+		if len(l.First) > 0 && !l.Mixed {
+			said.Namespace, said.Tenant = l.First[0].Namespace, l.First[0].Tenant
+		}
+		if count == 1 && len(l.First) == 1 {
+			e := l.First[0]
+			said.Of, said.Name, said.Reason = e.Schedule.Kind, e.Name, e.Reason
+		}
+		t.announce(alertCategory, "digest", action, t.ID, announcementData(said))
 	}
 	say("raised", t.Raised, t.Over)
 	say("cleared", t.Cleared, 0)
@@ -297,25 +349,27 @@ func (t *digestTransition) title() string {
 
 // text says all of it, as far as it has names.
 func (t *digestTransition) text() string {
-	var lines []string
-	list := func(l DigestList, sign string) {
-		for _, e := range l.First {
-			line := fmt.Sprintf("%s%s: %s%s: %s", sign, e.Kind, e.Name, ofScope(e), e.Reason)
-			if e.Over {
-				line += " (over already)"
-			}
-			lines = append(lines, line)
-		}
-		if more := l.Counts.Total() - uint64(len(l.First)); more > 0 {
-			lines = append(lines, fmt.Sprintf("… and %d more", more))
-		}
-	}
-	list(t.Raised, "")
+	lines := t.Raised.lines("")
 	if t.Over > 0 && t.Raised.Counts.Total() > uint64(len(t.Raised.First)) {
 		lines = append(lines, fmt.Sprintf("%d of these are over already", t.Over))
 	}
-	list(t.Cleared, "no longer ")
+	lines = append(lines, t.Cleared.lines("no longer ")...)
 	return texts.Head(strings.Join(lines, "\n"), maxDigestText)
+}
+
+// lines say each alert that has a name, and how many more there are.
+func (l DigestList) lines(sign string) (lines []string) {
+	for _, e := range l.First {
+		line := fmt.Sprintf("%s%s: %s%s: %s", sign, e.Kind, e.Name, ofScope(e), e.Reason)
+		if e.Over {
+			line += " (over already)"
+		}
+		lines = append(lines, line)
+	}
+	if more := l.Counts.Total() - uint64(len(l.First)); more > 0 {
+		lines = append(lines, fmt.Sprintf("… and %d more", more))
+	}
+	return lines
 }
 
 // ofScope says in a message whose an alert is.

@@ -35,11 +35,11 @@ func digestStates() []core.State {
 	cleared.Cleared = true
 	ops.Channel = "ops"
 	before := cleared
-	before.Kind = core.AlertFailing
+	before.Kind, before.Channel = core.AlertFailing, "ops"
 	return []core.State{
 		digestAfter(tellLate("nightly"), cleared, tellLate("weekly")), digestAfter(ops, core.DigestDue{}),
-		digestAfter(before, core.DigestDue{}, core.EffectFailed{N: 1, Reason: "HTTP <503>"}), digestAfter(tellLate("nightly"), core.DigestDue{}, core.EffectDone{N: 1}),
-		digestAfter(tellLate("nightly"), core.DigestDue{}, core.EffectFailed{N: 1, Reason: "no such channel", Permanent: true}),
+		digestAfter(before, core.DigestDue{}, core.EffectFailed{N: 1, Reason: "HTTP <503>"}), digestAfter(ops, core.DigestDue{}, core.EffectDone{N: 1}), digestAfter(tellLate("nightly"), core.DigestDue{}),
+		digestAfter(ops, core.DigestDue{}, core.EffectFailed{N: 1, Reason: "no such channel", Permanent: true}),
 	}
 }
 
@@ -70,7 +70,8 @@ func drawDigestEvent(t *rapid.T, s core.State, _ core.Clock) core.Event {
 	e := tellLate(rapid.SampledFrom([]string{"nightly", "weekly"}).Draw(t, "name"))
 	e.Kind = rapid.SampledFrom(append(core.AlertKinds(), core.AlertLate, core.AlertLate, "odd")).Draw(t, "kind")
 	e.Cleared, e.Step = rapid.Bool().Draw(t, "cleared"), rapid.Uint64Range(0, 3).Draw(t, "step")
-	if rapid.IntRange(0, 19).Draw(t, "other channel") == 0 {
+	e.Channel = d.Channel
+	if !exists(d) && rapid.IntRange(0, 3).Draw(t, "channel") > 0 || rapid.IntRange(0, 19).Draw(t, "other channel") == 0 {
 		e.Channel = "ops"
 	}
 	return e
@@ -80,7 +81,7 @@ func hostileDigest(t *rapid.T) core.State {
 	c := core.Clock{Now: start}
 	count := rapid.SampledFrom([]uint64{0, 1, math.MaxUint64})
 	d := core.Digest{
-		ID: rapid.SampledFrom([]uuid.UUID{uuid.Nil, core.DigestRef("").ID, id(3)}).Draw(t, "id"), Since: drawTime(t, c), ToldAt: drawTime(t, c), Over: count.Draw(t, "over"),
+		ID: rapid.SampledFrom([]uuid.UUID{uuid.Nil, core.DigestRef("").ID, id(3)}).Draw(t, "id"), Channel: rapid.SampledFrom([]string{"", "ops"}).Draw(t, "channel"), Since: drawTime(t, c), ToldAt: drawTime(t, c), Over: count.Draw(t, "over"),
 		Raised: core.DigestList{Counts: core.AlertCounts{Late: count.Draw(t, "late"), Slow: count.Draw(t, "slow")}}, Cleared: core.DigestList{Counts: core.AlertCounts{Stale: count.Draw(t, "stale")}},
 		Sent: count.Draw(t, "sent"), Lost: count.Draw(t, "lost"), CreatedAt: drawTime(t, c), UpdatedAt: drawTime(t, c),
 		Message: maybe(t, "message", func() core.DigestMessage {
@@ -124,7 +125,7 @@ var _ = register(core.KindDigest, kit{
 			_, tells := s.event.(core.DigestTell)
 			return unless(!tells || refusal(s.effs) != nil || all(a) == all(b)+1, "%d → %d", all(b), all(a))
 		}),
-		on("Only a due event announces what has gathered, not sooner than DigestWaitMS after the first of it, and then asks for one message.", func(s step, b, a core.Digest) string {
+		on("Only a due event announces what has gathered, not sooner than DigestWaitMS after the first of it, and with it asks for one message if it has a channel.", func(s step, b, a core.Digest) string {
 			said := s.announced("alert:raised") + s.announced("alert:cleared")
 			_, due := s.event.(core.DigestDue)
 			notices := 0
@@ -133,7 +134,11 @@ var _ = register(core.KindDigest, kit{
 					notices++
 				}
 			}
-			ok := said == 0 || due && notices == 1 && a.Since.IsZero() && s.clock.Now >= b.Since.Add(core.DigestWaitMS*time.Millisecond)
+			want := 0
+			if b.Channel != "" {
+				want = 1
+			}
+			ok := said == 0 || due && notices == want && a.Since.IsZero() && s.clock.Now >= b.Since.Add(core.DigestWaitMS*time.Millisecond)
 			return unless(ok, "%d announced by %s of what has gathered since %s", said, s.event.EventType(), b.Since)
 		}),
 		on("At most one message is under way or waits to be sent again, and nothing is asked for meanwhile.", func(_ step, _, a core.Digest) string {

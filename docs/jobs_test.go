@@ -65,6 +65,7 @@ createAhead: 1m
 ttlSecondsAfterFinished: 60
 constraintErrors: open
 logs: {discard: true, head: 1Ki, tail: 1Ki}
+alerts: {late: 10m}
 `
 
 func TestThePageHasEveryKeyOfAJobFile(t *testing.T) {
@@ -78,7 +79,7 @@ func TestThePageHasEveryKeyOfAJobFile(t *testing.T) {
 			keys = append(keys, key)
 		}
 	}
-	assert.Len(t, keys, 35)
+	assert.Len(t, keys, 36)
 	var rows []string
 	for _, tb := range tablesOf(readFile(t, jobsPage), "key") {
 		for _, row := range tb.rows {

@@ -2,10 +2,13 @@ package shell
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 // Alerts are the calls for the alerts of schedules: of recurring actions and of jobs whose options have
@@ -14,6 +17,18 @@ type Alerts struct{ e *Engine }
 
 // Alerts gives the calls for alerts.
 func (e *Engine) Alerts() Alerts { return Alerts{e} }
+
+// checkChannel refuses rules that name a channel which there is not: what they raise nobody would be told.
+func (e *Engine) checkChannel(to effects.Ref, event string, r core.AlertRules) error {
+	if r.Channel == "" || e.o.Channels == nil || slices.Contains(e.o.Channels, r.Channel) {
+		return nil
+	}
+	known := "none is configured"
+	if len(e.o.Channels) > 0 {
+		known = "use one of " + strings.Join(slices.Sorted(slices.Values(e.o.Channels)), ", ") + ", or leave it out"
+	}
+	return invalid(to, event, "alerts.channel: there is no channel %q: %s", clip.Text(r.Channel, maxLogText), known)
+}
 
 // Get reads the alert of a schedule, which [core.RecurringAction.Ref] or [core.JobRef] names;
 // [ErrNotFound] if the schedule has no rules.

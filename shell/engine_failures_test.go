@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -145,6 +146,20 @@ func TestTheDetailOfAnEventIsThatOfItsMachineUnlessItHasGoneOn(t *testing.T) {
 		<-failed.C // an hour later
 		told, _ = detail(first)
 		assert.JSONEq(t, `{"namespace":"ns","tenant":"t1","label":"hourly","tool":"copy"}`, told, "how the cycle after it has ended is not told of this one")
+
+		_, err = e.Actions().Create(bg(), core.ActionSpec{Namespace: "ns", Tenant: "t1", Label: "once", ToolName: "copy"})
+		require.NoError(t, err)
+		told, _ = detail(<-failed.C)
+		assert.JSONEq(t, `{"namespace":"ns","tenant":"t1","label":"once","tool":"copy","attempt":1,"error":"no disk on the 1. attempt","output":"no space"}`, told, "of one that is not tried again, too")
+
+		_, err = e.Actions().Create(bg(), core.ActionSpec{Namespace: "ns", Tenant: "t1", Label: "daily", ToolName: "copy", Recurrence: core.Every(24 * time.Hour)})
+		require.NoError(t, err)
+		for ev := range failed.C {
+			if told, _ = detail(ev); strings.Contains(told, "daily") {
+				break
+			}
+		}
+		assert.JSONEq(t, `{"namespace":"ns","tenant":"t1","label":"daily","tool":"copy","attempt":1,"error":"no disk on the 1. attempt","output":"no space"}`, told, "and of one that recurs")
 
 		for _, ev := range []effects.Event{
 			{Kind: effects.Custom("action", "failed"), Source: effects.EventSource{Component: "action", ID: id(99)}},

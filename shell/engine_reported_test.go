@@ -132,7 +132,9 @@ func TestReportedWhatAScheduleLeavesOutIsToldWithItsSchedule(t *testing.T) {
 		told := e.Subscribe(func(ev effects.Event) bool { return ev.Kind.Action == "missed" || ev.Kind.Action == "skipped" }, 100)
 		job := nightly()
 		job.Schedule, job.Overlap = "* * * * *", core.OverlapForbid
-		r, err := e.Recurring().Create(bg(), everyMinute())
+		named := everyMinute()
+		named.Name = "digest.eu"
+		r, err := e.Recurring().Create(bg(), named)
 		require.NoError(t, err)
 		j := applied(t, e, job)
 		until(onDay(0, 2, 30))
@@ -144,6 +146,9 @@ func TestReportedWhatAScheduleLeavesOutIsToldWithItsSchedule(t *testing.T) {
 			ev := <-told.C
 			kinds[fmt.Sprint(ev.Kind, " ", ev.Source.ID)]++
 			assert.Contains(t, string(ev.Data), `"reason":"`)
+			if ev.Source.ID == r.ID && ev.Kind.Action == "missed" {
+				assert.Contains(t, string(ev.Data), `"name":"digest.eu"`, "nobody has to look up an id")
+			}
 		}
 		told.Close()
 		assert.Positive(t, kinds[fmt.Sprint("recurring:missed ", r.ID)], "%v", kinds)
@@ -152,6 +157,7 @@ func TestReportedWhatAScheduleLeavesOutIsToldWithItsSchedule(t *testing.T) {
 		assert.NotEmpty(t, log.with("recurring.missed"))
 		for _, line := range log.with("recurring.missed") {
 			assert.Contains(t, line, r.ID.String())
+			assert.Contains(t, line, "name=digest.eu")
 		}
 		s, err := e.JobStats(bg())
 		require.NoError(t, err)
@@ -163,7 +169,7 @@ func TestReportedWhatAScheduleLeavesOutIsToldWithItsSchedule(t *testing.T) {
 			times := uint64(0)
 			for _, o := range entries {
 				times += o.Count
-				assert.Equal(t, map[effects.Kind]string{core.KindRecurring: "send_digest", core.KindJob: job.ID}[key.Schedule], o.Name, "whose it is")
+				assert.Equal(t, map[effects.Kind]string{core.KindRecurring: named.Name, core.KindJob: job.ID}[key.Schedule], o.Name, "whose it is")
 			}
 			assert.Positive(t, times, "%v", key)
 			assert.Equal(t, times, e.OccurrenceStats().Total[key], "%v: the metric counts each", key)

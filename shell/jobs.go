@@ -28,12 +28,21 @@ func (e *Engine) Jobs() Jobs { return Jobs{e} }
 // constraints can check is checked by package jobs. The error is a [*Refusal] where
 // the spec is wrong.
 func (j Jobs) Apply(ctx context.Context, spec core.JobSpec) (core.Job, error) {
-	return sendTo[core.Job](ctx, j.e, core.JobRef(spec.Namespace, spec.Tenant, spec.ID), core.JobApply{Spec: spec})
+	job, _, err := j.Configure(ctx, spec)
+	return job, err
+}
+
+// Check refuses a spec that is right by itself, and that this engine does not take: [Jobs.Apply] asks it, too.
+func (j Jobs) Check(spec core.JobSpec) error {
+	return j.e.checkChannel(core.JobRef(spec.Namespace, spec.Tenant, spec.ID), "apply", spec.Alerts)
 }
 
 // Configure is [Jobs.Apply], and says besides at which times the job runs next, as they were
 // before and as they are now.
 func (j Jobs) Configure(ctx context.Context, spec core.JobSpec) (core.Job, core.JobApplied, error) {
+	if err := j.Check(spec); err != nil {
+		return core.Job{}, core.JobApplied{}, err
+	}
 	res, s, err := j.e.ask(ctx, core.JobRef(spec.Namespace, spec.Tenant, spec.ID), core.JobApply{Spec: spec}, 0)
 	job, err := as[core.Job](s, err)
 	applied, _ := res.Answer.(core.JobApplied)

@@ -242,14 +242,15 @@ func endedThen(a core.Action, ev effects.Event) bool {
 	return a.LastRun != nil && a.LastRun.FinishedAt == ev.Timestamp
 }
 
-// lastOutput is the end of what the last attempt of an action has printed, as far as that is kept.
+// lastOutput is the end of what an action has printed, or its last cycle, as far as that is kept: by the result of
+// its last run, or else by its last attempt.
 func lastOutput(a core.Action) string {
-	attempts := a.Attempts
-	if a.LastRun != nil && !a.Status.Type.Terminal() {
-		attempts = a.LastRun.Attempts
+	status, attempts := a.Status, a.Attempts
+	if a.LastRun != nil && !status.Type.Terminal() {
+		status, attempts = a.LastRun.Status, a.LastRun.Attempts
 	}
-	if len(attempts) == 0 {
-		return ""
+	if output := status.Output(); output != "" || len(attempts) == 0 || status.Type == core.StatusCompleted {
+		return output
 	}
 	return attempts[len(attempts)-1].Output
 }

@@ -1,18 +1,20 @@
 package shell
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/internal/clip"
 )
 
 // observers is the table of machines that are observed.
 var observers = [...]observer{
 	actionObserver, recurringObserver,
-	pipelineObserver, taskObserver, strategyObserver, queueObserver, lockObserver, semaphoreObserver, calendarObserver, backfillObserver, systemObserver,
+	pipelineObserver, taskObserver, strategyObserver, queueObserver, lockObserver, semaphoreObserver, calendarObserver, backfillObserver, alertObserver, digestObserver, systemObserver,
 	jobObserver, runObserver, schedulerObserver, occurrenceObserver,
 }
 
@@ -136,6 +138,40 @@ var backfillObserver = observer{
 	count: counting((*counts).countBackfill),
 }
 
+// alertObserver and digestObserver: an alert announces nothing itself, see [core.Digest].
+var alertObserver = observer{
+	kind:  core.KindAlert,
+	count: counting((*counts).countAlerts),
+}
+
+var digestObserver = observer{
+	kind: core.KindDigest, category: "alert",
+	lines: map[string]line{
+		"raised":      {"alert.raise", slog.LevelWarn},
+		"cleared":     {"alert.clear", slog.LevelInfo},
+		"undelivered": {"alert.undelivered", slog.LevelError},
+	},
+	attrs: attrsOf(func(d core.Digest) []slog.Attr { return []slog.Attr{slog.String("channel", d.Channel)} }),
+	count: counting((*counts).countMessages),
+	change: func(e *Engine, _ *commit, c core.Change) {
+		was, _ := c.Before.(core.Digest)
+		if is, ok := c.After.(core.Digest); ok {
+			e.logDigest(was, is)
+		}
+	},
+}
+
+// logDigest writes a line for each time that a message was not delivered and is tried again; that it is given up, the
+// digest announces.
+func (e *Engine) logDigest(was, is core.Digest) {
+	m := is.Message
+	if m == nil || m.RetryAt.IsZero() || was.Message != nil && was.Message.RetryAt == m.RetryAt {
+		return
+	}
+	e.log.LogAttrs(context.Background(), slog.LevelError, "alert.not_delivered", slog.String("channel", is.Channel), slog.String("title", clip.Text(m.Title, maxLogText)),
+		slog.String("error", clip.Text(is.LastError, maxLogText)), slog.Uint64("tries", uint64(m.Tries)), slog.String("retry_at", m.RetryAt.String()))
+}
+
 // leaseLines are the lines about what is held by a lease.
 func leaseLines(of string) map[string]line {
 	return map[string]line{
@@ -208,6 +244,9 @@ var recurringObserver = observer{
 	},
 	attrs: attrsOf(func(r core.RecurringAction) []slog.Attr {
 		attrs := scopeAttrs(r.Namespace, r.Tenant, "cron_expr", r.CronExpr)
+		if name := cmp.Or(r.Name, r.Description); name != "" {
+			attrs = append(attrs, slog.String("name", clip.Text(name, maxLogText)))
+		}
 		attrs = append(attrs, slog.String("next_execution_at", r.NextExecutionAt.String()), slog.Any("execution_count", r.ExecutionCount))
 		if r.DisabledReason != "" {
 			attrs = append(attrs, slog.String("disabled_reason", r.DisabledReason))

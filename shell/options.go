@@ -115,6 +115,10 @@ type Options struct {
 	// [store.Walker].
 	ScrubRate int
 
+	// Channels are the names of the channels of notifications. With them, a schedule whose alerts name another one
+	// is refused: nobody would be told. nil: any name is taken.
+	Channels []string
+
 	// ShowCommand gives the command that shows a machine, which lines of the log about what failed end with; "" and nil:
 	// they name none. The loop calls it, so it must be quick.
 	ShowCommand func(core.State) string

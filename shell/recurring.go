@@ -29,6 +29,9 @@ func (r Recurring) Create(ctx context.Context, spec core.RecurringSpec) (core.Re
 	if err := r.e.checkTool(ref, Scope{Namespace: spec.Namespace, Tenant: spec.Tenant}, "provider", t.Provider, "payload", t.Payload); err != nil {
 		return core.RecurringAction{}, err
 	}
+	if err := r.e.checkChannel(ref, "create", spec.Alerts); err != nil {
+		return core.RecurringAction{}, err
+	}
 	t.Payload, t.Metadata = slices.Clone(t.Payload), maps.Clone(t.Metadata)
 	spec.ActionTemplate, spec.Labels, spec.Calendars = t, maps.Clone(spec.Labels), slices.Clone(spec.Calendars)
 	return r.send(ctx, spec.ID, core.RecurringCreate{Spec: spec})
@@ -74,6 +77,11 @@ func (r Recurring) UpdateTelling(ctx context.Context, id uuid.UUID, p core.Recur
 		}
 		if err := r.e.checkTool(was.Ref(), Scope{Namespace: was.Namespace, Tenant: was.Tenant}, "provider", name, "payload", payload); err != nil {
 			return was, core.RecurringChanged{}, err
+		}
+	}
+	if p.Alerts != nil {
+		if err := r.e.checkChannel(recurringRef(id), "update", *p.Alerts); err != nil {
+			return core.RecurringAction{}, core.RecurringChanged{}, err
 		}
 	}
 	p.Payload, p.Metadata, p.Labels = slices.Clone(p.Payload), clonedMap(p.Metadata), clonedMap(p.Labels)

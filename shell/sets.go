@@ -184,8 +184,8 @@ func (s Sets) Apply(ctx context.Context, set string, entries []SetEntry, o SetOp
 	}
 	var stale error
 	for range maxSetTries {
-		p := &setPlan{s: s, ctx: ctx, set: set, o: o}
-		if err := p.make(entries); err != nil {
+		p := &setPlan{s: s, actor: ActorFrom(ctx), set: set, o: o}
+		if err := p.make(ctx, entries); err != nil {
 			return SetResult{}, err
 		}
 		res := SetResult{Set: set, Changes: p.changes}
@@ -197,7 +197,7 @@ func (s Sets) Apply(ctx context.Context, set string, entries []SetEntry, o SetOp
 		if o.DryRun {
 			return res, nil
 		}
-		again, err := p.carryOut()
+		again, err := p.carryOut(ctx)
 		if err != nil {
 			return SetResult{}, err
 		}
@@ -241,14 +241,23 @@ func (e *SetEntry) own() {
 	e.Recurring = &r
 }
 
-// check refuses a declaration that no engine would take, or that names a tool which this one has not.
+// check refuses a declaration that no engine would take, or that names a tool or a channel which this one has not.
 func (s Sets) check(e SetEntry) error {
-	if err := e.check(); err != nil || e.Recurring == nil {
+	if err := e.check(); err != nil {
 		return err
 	}
 	kind, of, name := e.name()
-	t := e.Recurring.ActionTemplate
-	if err := s.e.checkTool(recurringRef(e.Recurring.ID), of, "provider", t.Provider, "payload", t.Payload); err != nil {
+	var err error
+	switch {
+	case e.Recurring != nil:
+		ref, t := recurringRef(e.Recurring.ID), e.Recurring.ActionTemplate
+		if err = s.e.checkTool(ref, of, "provider", t.Provider, "payload", t.Payload); err == nil {
+			err = s.e.checkChannel(ref, "apply", e.Recurring.Alerts)
+		}
+	case e.Job != nil:
+		err = s.e.Jobs().Check(*e.Job)
+	}
+	if err != nil {
 		return &SetError{Kind: kind, Name: name, File: e.File, Err: err}
 	}
 	return nil
@@ -332,7 +341,7 @@ func rank(kind string) int {
 // setPlan is what applying a set comes to, as things are in one transaction.
 type setPlan struct {
 	s       Sets
-	ctx     context.Context
+	actor   string
 	set     string
 	o       SetOptions
 	now     core.Time
@@ -344,9 +353,9 @@ type setPlan struct {
 }
 
 // make plans the declarations: each in its order on a batch that is never stored.
-func (p *setPlan) make(entries []SetEntry) error {
+func (p *setPlan) make(ctx context.Context, entries []SetEntry) error {
 	p.now = p.s.e.now()
-	return p.s.e.store.View(p.ctx, func(tx store.ReadTx) error {
+	return p.s.e.store.View(ctx, func(tx store.ReadTx) error {
 		declared, err := p.declare(storedStates{tx}, entries)
 		if err != nil {
 			return err
@@ -393,7 +402,7 @@ func CheckSet(entries []SetEntry, now core.Time) error {
 	if err := checkTwice(entries); err != nil {
 		return err
 	}
-	p := &setPlan{ctx: context.Background(), set: "check", now: now}
+	p := &setPlan{set: "check", now: now}
 	_, err := p.declare(noStates{}, entries)
 	return err
 }
@@ -425,7 +434,7 @@ func (p *setPlan) plan(i int, e *SetEntry) error {
 	if err != nil {
 		return fail(err)
 	}
-	in := core.Input{To: c.Ref, Actor: ActorFrom(p.ctx), Event: ev, BySet: &core.Declaration{Set: p.set, File: e.File, TakeOver: p.o.TakeOver}}
+	in := core.Input{To: c.Ref, Actor: p.actor, Event: ev, BySet: &core.Declaration{Set: p.set, File: e.File, TakeOver: p.o.TakeOver}}
 	after, err := p.try(in)
 	if err != nil {
 		return fail(err)
@@ -727,7 +736,7 @@ func (p *setPlan) remove(d core.Declared) error {
 		return nil // what it was about is gone
 	}
 	if p.o.Prune {
-		in := core.Input{To: c.Ref, Actor: ActorFrom(p.ctx), Event: e, BySet: &core.Declaration{Set: p.set, File: d.File}}
+		in := core.Input{To: c.Ref, Actor: p.actor, Event: e, BySet: &core.Declaration{Set: p.set, File: d.File}}
 		if _, err := p.try(in); err != nil {
 			return &SetError{Kind: c.Kind, Name: c.Name, File: d.File, Err: err}
 		}
@@ -739,7 +748,7 @@ func (p *setPlan) remove(d core.Declared) error {
 }
 
 // carryOut carries the plan out, all of it or nothing. again: others have changed meanwhile what it was made for.
-func (p *setPlan) carryOut() (again bool, err error) {
+func (p *setPlan) carryOut(ctx context.Context) (again bool, err error) {
 	if len(p.steps) == 0 {
 		return false, nil
 	}
@@ -751,7 +760,7 @@ func (p *setPlan) carryOut() (again bool, err error) {
 		req.Inputs = append(req.Inputs, *p.changes[i].input)
 		req.Many.Want = append(req.Many.Want, effects.Ref{})
 	}
-	rep, err := p.s.e.loop.Ask(p.ctx, req)
+	rep, err := p.s.e.loop.Ask(ctx, req)
 	if err == nil {
 		err = rep.Err
 	}

@@ -21,6 +21,7 @@ type Stats struct {
 	ActionCounts
 	RecurringActive  uint64 // C10: enabled now
 	BackfillsRunning uint64
+	AlertsOpen       uint64 // schedules of which an alert is open
 	ActionsByStatus  map[core.StatusType]uint64
 }
 
@@ -61,6 +62,7 @@ func (e *Engine) Stats(ctx context.Context) (out Stats, err error) {
 		t := totals{tx: tx}
 		out.RecurringActive = t.of(core.KindRecurring, core.EnabledTerm(true))
 		out.BackfillsRunning = t.of(core.KindBackfill, core.StatusTerm(core.BackfillRunning))
+		out.AlertsOpen = t.of(core.KindAlert, core.StatusTerm(core.AlertOpen))
 		out.ActionsByStatus = totalsBy(&t, core.KindAction,
 			core.StatusPending, core.StatusRunning, core.StatusCompleted, core.StatusFailed, core.StatusCancelled)
 		return t.err
@@ -140,6 +142,22 @@ type ActionCounts struct {
 	Webhooks                             uint64 // raw webhooks stored
 	// Past times that backfills have dispatched, and that their schedules have refused.
 	BackfillDispatched, BackfillRefused uint64
+	AlertsRaised                        core.AlertCounts
+	// Messages about alerts that were delivered, and that were given up.
+	AlertMessagesSent, AlertMessagesLost uint64
+}
+
+// countAlerts counts the alerts that were raised.
+func (s *counts) countAlerts(was, is core.Alert) {
+	for _, kind := range core.AlertKinds() {
+		s.actions.AlertsRaised.Add(kind, is.Raised.Of(kind)-was.Raised.Of(kind))
+	}
+}
+
+// countMessages counts the messages of a digest.
+func (s *counts) countMessages(was, is core.Digest) {
+	s.actions.AlertMessagesSent += is.Sent - was.Sent
+	s.actions.AlertMessagesLost += is.Lost - was.Lost
 }
 
 // countBackfill counts the times that a backfill has dispatched.

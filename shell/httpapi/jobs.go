@@ -251,6 +251,9 @@ func (s *Server) mayPlan(r *http.Request, before core.Job) error {
 // planJob shows what the job would be: its machine is pure, so that the event can be
 // applied to it without being sent.
 func (s *Server) planJob(w http.ResponseWriter, r *http.Request, before core.Job, spec core.JobSpec) error {
+	if err := s.engine.Jobs().Check(spec); err != nil {
+		return err
+	}
 	named := spec
 	named.Calendars = slices.Concat(before.Calendars, spec.Calendars)
 	calendars, err := s.engine.Jobs().Calendars(r.Context(), named)

@@ -31,6 +31,7 @@ type metrics struct {
 	duration *prometheus.HistogramVec
 	crowded  prometheus.Counter
 	entries  *prometheus.CounterVec
+	sets     setMetrics
 	handler  http.Handler
 }
 
@@ -41,6 +42,7 @@ func (s *Server) initMetrics() error {
 	m := metrics{
 		requests: counterVec("orrery_http_requests_total", "Requests by route and status.", "route", "status"),
 		entries:  counterVec("orrery_http_batch_entries_total", "Entries of requests about many, by route and by the status that each would have had alone.", "route", "status"),
+		sets:     newSetMetrics(),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "orrery_http_request_duration_seconds", Help: "Time from a request's headers to its answer.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
@@ -51,7 +53,7 @@ func (s *Server) initMetrics() error {
 	})
 	s.registry = prometheus.NewRegistry()
 	s.registry.MustRegister(
-		m.requests, m.duration, m.crowded, m.entries,
+		m.requests, m.duration, m.crowded, m.entries, m.sets.applies, m.sets.changes, m.sets.succeeded,
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collector{s.collectEngine, s.collectConns, s.collectQueues, s.collectRunbooks, s.collectJobs, s.collectSchedules, s.collectAudit, s.collectTenants, s.collectLog, s.collectWebhooks, s.collectNotify, s.collectOutputs},
@@ -100,6 +102,9 @@ var (
 	descDispatched = desc("recurring_dispatched", "Dispatches of recurring actions, those by hand and by backfills too.")
 	descActive     = desc("recurring_active", "Recurring actions that are currently active.")
 	descBackfills  = desc("orrery_backfills_running", "Backfills that have not ended.")
+	descAlerts     = desc("orrery_alerts_open", "Schedules of which an alert is open.")
+	descRaised     = desc("orrery_alerts_raised_total", "Alerts of schedules that were raised, by kind.", "kind")
+	descMessages   = desc("orrery_alert_messages_total", "Messages about alerts to channels that rules name, by outcome.", "outcome")
 	descErrors     = desc("recurring_errors", "Recurring action dispatch errors.")
 	descActions    = desc("orrery_actions", "Stored actions by status.", "status")
 	descEnded      = desc("orrery_actions_ended_total", "Actions, and cycles of recurring ones, that ended, by outcome.", "outcome")
@@ -219,6 +224,12 @@ func (s *Server) collectEngine(ctx context.Context, ch samples) {
 	gauges(ch, descActions, st.ActionsByStatus)
 	ch.gauge(descActive, float64(st.RecurringActive))
 	ch.gauge(descBackfills, float64(st.BackfillsRunning))
+	ch.gauge(descAlerts, float64(st.AlertsOpen))
+	for _, kind := range core.AlertKinds() {
+		ch.counter(descRaised, st.AlertsRaised.Of(kind), string(kind))
+	}
+	ch.counter(descMessages, st.AlertMessagesSent, "sent")
+	ch.counter(descMessages, st.AlertMessagesLost, "lost")
 	ch.gauge(descDeferred, float64(st.DeferredNow))
 	ch.gauge(descRunning, float64(st.Running))
 	ch.gauge(descLag, st.Recent.Lag.Seconds())

@@ -119,16 +119,25 @@ func (s *Server) applySet(w http.ResponseWriter, r *http.Request, c *call) error
 	if err := s.chargeSet(w.Header(), c.token, r.ContentLength, len(body.Entries)); err != nil {
 		return err
 	}
+	res, err := s.applyEntries(r.Context(), c, r.PathValue("name"), &body)
+	if !body.DryRun {
+		s.applied(res, err)
+	}
+	return reply(w, setResult(res), err)
+}
+
+// applyEntries applies a set, as far as its token may.
+func (s *Server) applyEntries(ctx context.Context, c *call, set string, body *wire.SetRequest) (shell.SetResult, error) {
 	entries := make([]shell.SetEntry, len(body.Entries))
 	for i := range body.Entries {
-		e, err := s.setEntry(r.Context(), c, &body.Entries[i])
+		e, err := s.setEntry(ctx, c, &body.Entries[i])
 		if err != nil {
-			return inEntry(c, placeOf(i, &body.Entries[i]), err)
+			return shell.SetResult{}, inEntry(c, placeOf(i, &body.Entries[i]), err)
 		}
 		entries[i] = e
 	}
 	c.aboutEntries(entries)
-	res, err := s.engine.Sets().Apply(r.Context(), r.PathValue("name"), entries, shell.SetOptions{
+	res, err := s.engine.Sets().Apply(ctx, set, entries, shell.SetOptions{
 		DryRun: body.DryRun, Prune: body.Prune, Most: body.Most, TakeOver: body.TakeOver,
 		Visible: func(of shell.Scope) bool {
 			if of == (shell.Scope{}) {
@@ -137,13 +146,13 @@ func (s *Server) applySet(w http.ResponseWriter, r *http.Request, c *call) error
 			return c.token.seesScope(of.Namespace, of.Tenant)
 		},
 		Check: func(changes []shell.SetChange) error {
-			return s.setWithin(r.Context(), c, body.Entries, entries, changes)
+			return s.setWithin(ctx, c, body.Entries, entries, changes)
 		},
 	})
 	if of, ok := errors.AsType[*shell.SetError](err); ok {
-		return inEntry(c, placeIn(of.File, of.Kind, of.Name), of.Err)
+		err = inEntry(c, placeIn(of.File, of.Kind, of.Name), of.Err)
 	}
-	return reply(w, setResult(res), err)
+	return res, err
 }
 
 // aboutEntries notes what tenant a set is about, if that is one.

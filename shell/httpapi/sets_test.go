@@ -311,9 +311,9 @@ func TestAnEntryOfASetIsAnInputOfItsTenant(t *testing.T) {
 		got := a.applySet("ann", "", three...)
 		assert.Equal(t, http.StatusTooManyRequests, got.status)
 		assert.Equal(t, "2", got.header.Get("Retry-After"), "the request itself comes again, too")
-		time.Sleep(2 * time.Second)
+		elapse(2 * time.Second)
 		assert.Equal(t, http.StatusOK, a.applySet("ann", "", three...).status)
-		time.Sleep(5 * time.Second)
+		elapse(5 * time.Second)
 		many := slices.Concat(three, []string{someQueue("d"), someQueue("e"), someQueue("f"), someQueue("g")})
 		assert.Equal(t, http.StatusOK, a.applySet("ann", "", many...).status, "more than a full bucket has")
 		assert.Equal(t, http.StatusTooManyRequests, a.applySet("ann", "").status)
@@ -415,4 +415,29 @@ func TestWhatIsNotTakenOverRefusesToBe(t *testing.T) {
 	assert.Equal(t, `the set "ours" declares it, in j.toml: change it there and apply the set, or take it over`, a.do("PUT", dry, plainJobEvery("0 8 * * *")).errorText())
 	assert.Contains(t, a.do("PUT", dry, plainJobEvery("0 8 * * *"), takeOver).body, `"would":"update"`)
 	assert.Len(t, declaredBy(t, a, "", ""), 1, "a dry run takes nothing over")
+}
+
+func TestMetricsCountWhatBecameOfSetsAndNameNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := declaredSets(t, httpapi.TenantLimits{})
+		metrics := func() string { return a.do("GET", "/metrics", nil, bearer("root")).body }
+		assert.Contains(t, metrics(), `orrery_set_applies_total{outcome="refused"} 0`)
+		assert.Contains(t, metrics(), "orrery_set_apply_success_timestamp_seconds 0\n")
+		a.applySet("ann", `"dry_run":true,`, someQueue("a"))
+		a.applySet("ann", "", someQueue("a"), someQueue("b"))
+		a.applySet("ann", "", someQueue("a"), someQueue("b"))
+		a.applySet("ann", "", strings.Replace(someQueue("a"), `"a"`, `"a","config":{"concurrency":2}`, 1))
+		a.applySet("ann", "", nightly("worse", `,"timezone":"Mars/Base"`))
+		a.applySet("ann", "", nightly("worse", `,"tenant":"t2"`))
+		a.applySet("ann", `"dry_run":true,`, nightly("worse", `,"tenant":"t2"`))
+		got := metrics()
+		for _, line := range []string{
+			`orrery_set_applies_total{outcome="changed"} 2`, `orrery_set_applies_total{outcome="unchanged"} 1`, `orrery_set_applies_total{outcome="refused"} 2`,
+			`orrery_set_applies_total{outcome="failed"} 0`, `orrery_set_changes_total{action="create"} 2`, `orrery_set_changes_total{action="update"} 1`,
+			`orrery_set_apply_success_timestamp_seconds 9.466848e+08`,
+		} {
+			assert.Contains(t, got, line+"\n")
+		}
+		assert.NotContains(t, got, "ours")
+	})
 }

@@ -83,6 +83,28 @@ func (m *mapping) policies(o *core.ScheduleOptions) {
 	o.CatchUpSpacingSeconds = seconds("catchUpSpacing", core.MaxSpacingSeconds)
 	o.BufferLimit = uint32(m.number("bufferLimit", core.MaxBufferLimit))
 	o.MaxWaitSeconds = seconds("maxWait", core.MaxWaitSeconds)
+	o.Alerts = m.alerts()
+}
+
+// alerts reads the rules for alerts, whose words and values are those of the command line.
+func (m *mapping) alerts() (r core.AlertRules) {
+	in := m.inner("alerts")
+	if in == nil {
+		return r
+	}
+	for _, word := range core.AlertWords() {
+		n := in.get(word)
+		if n == nil {
+			continue
+		}
+		if n.Kind != yaml.ScalarNode {
+			in.say(word, n, "it is %s: want a text, a number, true or false", kindOf(n))
+		} else if err := r.Set(word, n.Value); err != nil {
+			in.say(word, n, "%s", err)
+		}
+	}
+	in.done()
+	return r
 }
 
 // manifest notes that a document is one for Kubernetes, not for us.
@@ -204,6 +226,7 @@ var specFields = strings.NewReplacer(
 	"retry_config.backoff_multiplier", "retry.backoffMultiplier", "retry_config.max_delay_ms", "retry.maxDelay", "retry_config", "retry",
 	"day_match", "dayMatch", "starts_at", "startsAt", "ends_at", "endsAt", "max_executions", "maxExecutions", "jitter_seconds", "jitter",
 	"catch_up_spacing_seconds", "catchUpSpacing", "catch_up_limit", "catchUpLimit", "catch_up_seconds", "catchUp", "buffer_limit", "bufferLimit", "max_wait_seconds", "maxWait",
+	"alerts.late_seconds", "alerts.late", "alerts.stale_seconds", "alerts.stale", "alerts.slow_seconds", "alerts.slow", "alerts.slow_factor", "alerts.slow",
 	"start_deadline_seconds", "startDeadline", "max_concurrent_runs", "maxConcurrentRuns", "orphan_policy", "orphanPolicy",
 	"pod_start_timeout_ms", "podStartTimeout", "create_ahead_ms", "createAhead", "ttl_seconds_after_finished", "ttlSecondsAfterFinished", "constraint_errors", "constraintErrors",
 )

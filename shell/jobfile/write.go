@@ -90,6 +90,25 @@ func (w *writer) policies(o core.ScheduleOptions) {
 	w.duration("catchUpSpacing", time.Duration(o.CatchUpSpacingSeconds)*time.Second, 0)
 	w.number("bufferLimit", int64(o.BufferLimit))
 	w.duration("maxWait", time.Duration(o.MaxWaitSeconds)*time.Second, 0)
+	in := &writer{}
+	for _, rule := range o.Alerts.Words() {
+		word, value, _ := strings.Cut(rule, "=")
+		in.put(word, alertNode(value))
+	}
+	if len(in.content) > 0 {
+		w.put("alerts", in.node())
+	}
+}
+
+// alertNode is the value of a rule for alerts.
+func alertNode(value string) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value}
+	if _, err := strconv.ParseUint(value, 10, 32); err == nil {
+		n.Tag = "!!int"
+	} else if value == "true" {
+		n.Tag = "!!bool"
+	}
+	return n
 }
 
 // writer collects the keys of a mapping.

@@ -277,7 +277,7 @@ func TestTheInputOfTheToolHasAllMembersOfAJobButThoseThatTheActionDecides(t *tes
 		"id", "namespace", "tenant", "name", // whose the job is
 		"schedule", "timezone", "overlap", "start_deadline_seconds", "max_concurrent_runs", "create_ahead_ms", // when its runs begin
 		"ends_at", "dst", "day_match", "starts_at", "max_executions", "jitter_seconds", "calendars", "missed",
-		"catch_up_seconds", "catch_up_limit", "catch_up_spacing_seconds", "buffer_limit", "max_wait_seconds",
+		"catch_up_seconds", "catch_up_limit", "catch_up_spacing_seconds", "buffer_limit", "max_wait_seconds", "alerts",
 	}
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[core.JobSpec]()) {
 		if field.Anonymous {

@@ -105,7 +105,7 @@ var alerts = map[string]string{
 var spokenMembers = []string{"namespace", "tenant", "label", "name", "job_id", "error", "reason", "message", "output", "names", "show", "approve", "commands"}
 
 // spokenOf are such members of what is announced in one category.
-var spokenOf = map[string][]string{"alert": {"kind", "schedule", "since", "count", "kinds", "alerts", "channel", "over"}, "pipeline": {"phase", "pipeline_id"}}
+var spokenOf = map[string][]string{"alert": {"kind", "of", "schedule", "since", "count", "kinds", "alerts", "channel", "over"}, "pipeline": {"phase", "pipeline_id"}}
 
 // NoticeOf gives the notice of an event. What says more of it than the event has, such as the
 // label, the error and the output of an action that failed, stands in the event's data, as
@@ -144,6 +144,9 @@ func (n *Notice) say(ev effects.Event) {
 	}
 	n.Resolved = ev.Kind == effects.KindTaskRecovered
 	verb := cmp.Or(verbs[ev.Kind.String()], spelled(action))
+	if action == "missed" && n.Count > 1 {
+		verb = "has missed " + texts.Thousands(n.Count) + " of its times"
+	}
 	if slices.Contains(passive, action) {
 		verb = "was " + verb
 	}

@@ -29,8 +29,9 @@ type SlackOptions struct {
 }
 
 // Slack is a channel that posts to an incoming webhook of Slack, or of a program that takes the
-// same, such as Mattermost. Text is Slack's mrkdwn in which "&", "<" and ">" are no markup, so
-// that nothing that a program has printed calls people or makes links.
+// same, such as Mattermost. It shows all text as it is, but for blocks of code, which begin at the end
+// of a line with three backticks and end with three at the beginning of one: nothing that a program
+// has printed calls people, makes links or is markup.
 //
 // While Slack answers 429, it is left alone for as long as it says.
 type Slack struct{ post webhook.Post }
@@ -81,7 +82,8 @@ func RetryDelay(err error) (time.Duration, bool) {
 }
 
 type slackMessage struct {
-	Text   string       `json:"text"` // in notifications, and where blocks cannot be shown
+	Text   string       `json:"text"`   // in notifications, and where blocks cannot be shown
+	Mrkdwn bool         `json:"mrkdwn"` // whether Text has markup
 	Blocks []slackBlock `json:"blocks"`
 }
 
@@ -91,20 +93,27 @@ type slackBlock struct {
 }
 
 type slackPart struct {
-	Type string `json:"type"`
-	Text string `json:"text"`
+	Type     string `json:"type"`
+	Text     string `json:"text"`
+	Emoji    *bool  `json:"emoji,omitempty"`    // of plain_text: whether :name: becomes a picture
+	Verbatim bool   `json:"verbatim,omitempty"` // of mrkdwn: addresses and names in it make no links
+}
+
+// slackPlain is a text that is shown as it is.
+func slackPlain(s string) slackPart { return slackPart{Type: "plain_text", Text: s, Emoji: new(false)} }
+
+// slackCode is a block of code. In mrkdwn nothing but its end, "&", "<" and ">" means anything in it.
+func slackCode(s string) slackPart {
+	return slackPart{Type: "mrkdwn", Text: fence + "\n" + s + "\n" + fence, Verbatim: true}
 }
 
 // slackBody is the body that tells a message.
 func slackBody(m Message) slackMessage {
 	title := cmp.Or(line(m.Title), "Orrery") // a header must have a text
 	out := slackMessage{Text: slackEscape(slackClip(title, slackText/6))}
-	out.Blocks = append(out.Blocks, slackBlock{"header", slackPart{"plain_text", slackClip(title, slackHeader)}})
-	for _, part := range slackSections(slackEscape(strings.TrimSpace(plainText(m.Text)))) {
-		if len(out.Blocks) == slackBlocks {
-			break
-		}
-		out.Blocks = append(out.Blocks, slackBlock{"section", slackPart{"mrkdwn", part}})
+	out.Blocks = append(out.Blocks, slackBlock{"header", slackPlain(slackClip(title, slackHeader))})
+	for _, part := range slackSections(strings.TrimSpace(plainText(m.Text))) {
+		out.Blocks = append(out.Blocks, slackBlock{"section", part})
 	}
 	return out
 }
@@ -157,49 +166,77 @@ func slackUnit(s string) (size, count int) {
 	return size, max(utf16.RuneLen(r), 1)
 }
 
-// slackSections parts a text into sections, at the ends of lines where that can be. A block of
-// code that is parted is closed and opened again. What is too long for a message is cut, and
-// the last section says so.
-func slackSections(s string) (out []string) {
-	const room = slackSection - 2*(len(fence)+1)
-	var b strings.Builder
-	length, all, inCode, cut := 0, 0, false, false
-	flush := func() {
-		text := strings.Trim(b.String(), "\n")
-		if b.Reset(); strings.TrimSpace(strings.ReplaceAll(text, fence, "")) != "" {
-			if inCode {
-				text += "\n" + fence
-			}
-			out = append(out, text)
-		}
-		if length = 0; inCode {
-			b.WriteString(fence + "\n")
-		}
-	}
-	for s != "" && !cut {
+// slackSections parts a text into sections, of plain text and of code, at the ends of lines where
+// that can be. What is too long for a message is cut, and the last section says so.
+func slackSections(s string) []slackPart {
+	p := &slackParts{}
+	for s != "" && !p.cut {
 		one, rest, _ := strings.Cut(s, "\n")
-		if slackLen(one) > room {
-			one = slackHead(one, room)
-			rest = s[len(one):]
-		}
 		s = rest
-		n := slackLen(one) + 1
-		if all+n > slackAll {
-			one = slackHead(one, max(slackAll-all, 0))
-			n, cut = slackLen(one)+1, true
-		}
-		if length+n > room {
-			flush()
-		}
-		b.WriteString(one + "\n")
-		length, all = length+n, all+n
-		if strings.Count(one, fence)%2 == 1 {
-			inCode = !inCode
+		before, opens := strings.CutSuffix(one, fence)
+		after, closes := strings.CutPrefix(one, fence)
+		switch {
+		case p.inCode && closes:
+			p.flush()
+			p.inCode = false
+			p.take(after)
+		case p.inCode:
+			p.take(slackEscape(strings.ReplaceAll(one, fence, "'''")))
+		case opens && !strings.Contains(before, fence):
+			p.take(before)
+			p.flush()
+			p.inCode = true
+		default:
+			p.take(one)
 		}
 	}
-	flush()
-	if cut {
-		out = append(out, "… and more: "+texts.Thousands(slackAll)+" characters are shown")
+	p.flush()
+	if p.cut {
+		p.out = append(p.out, slackPlain("… and more: "+texts.Thousands(slackAll)+" characters are shown at most"))
 	}
-	return out
+	return p.out
+}
+
+// slackParts are the sections of a text, while it is being parted.
+type slackParts struct {
+	out    []slackPart
+	b      strings.Builder // the present one
+	length int             // of the present one
+	all    int             // of all together
+	inCode bool
+	cut    bool
+}
+
+// take adds a line.
+func (p *slackParts) take(line string) {
+	const room = slackSection - 2*(len(fence)+1)
+	for first := true; (first || line != "") && !p.cut; first = false {
+		piece := slackHead(line, room)
+		line = line[len(piece):]
+		n := slackLen(piece) + 1
+		if p.all+n > slackAll {
+			piece, p.cut = slackHead(piece, max(slackAll-p.all, 0)), true
+		}
+		if p.length+n > room {
+			p.flush()
+		}
+		p.b.WriteString(piece + "\n")
+		p.length, p.all = p.length+n, p.all+n
+	}
+}
+
+// flush ends the present section. There is room for the header, and for a section that says that there is more.
+func (p *slackParts) flush() {
+	text := strings.Trim(p.b.String(), "\n")
+	p.b.Reset()
+	p.length = 0
+	switch {
+	case strings.TrimSpace(text) == "":
+	case len(p.out) == slackBlocks-2:
+		p.cut = true
+	case p.inCode:
+		p.out = append(p.out, slackCode(text))
+	default:
+		p.out = append(p.out, slackPlain(text))
+	}
 }

@@ -87,9 +87,53 @@ func TestSlackShowsTitleAndTextAsTheyAre(t *testing.T) {
 	p := &posts{}
 	require.NoError(t, slack(t, p).Notify(t.Context(), effects.Notify{Title: "Stuck: <!channel> & more", Message: "see <https://evil|here> & <@U1>\n> no quote"}))
 	require.Len(t, p.bodies, 1)
-	assert.JSONEq(t, `{"text":"Stuck: &lt;!channel&gt; &amp; more","blocks":[
-		{"type":"header","text":{"type":"plain_text","text":"Stuck: <!channel> & more"}},
-		{"type":"section","text":{"type":"mrkdwn","text":"see &lt;https://evil|here&gt; &amp; &lt;@U1&gt;\n&gt; no quote"}}]}`, string(p.bodies[0]))
+	assert.JSONEq(t, `{"text":"Stuck: &lt;!channel&gt; &amp; more","mrkdwn":false,"blocks":[
+		{"type":"header","text":{"type":"plain_text","emoji":false,"text":"Stuck: <!channel> & more"}},
+		{"type":"section","text":{"type":"plain_text","emoji":false,"text":"see <https://evil|here> & <@U1>\n> no quote"}}]}`, string(p.bodies[0]))
+}
+
+// What a program prints comes into the reason, the output and the names.
+func TestSlackShowsNoMarkupFromOutside(t *testing.T) {
+	const hostile = "*on* _x_ ~y~ `z` https://evil.example <https://evil.example|here> <!channel> :bomb: ```"
+	p, s := &posts{}, schema(t)
+	ev := event("action", "failed", `{"namespace":"shop","tenant":"eu","label":"*nightly*","error":"stderr ends with \"*on* _x_ `+"`z`"+`\"","output":"one\n`+"```"+`\n*on* <!here>\n`+"```"+` two","tool":"_x_"}`)
+	m, err := templates(t, notify.DefaultTitle, notify.SlackText).Message(ev, notify.NoticeOf(ev, notify.Hint{Does: "show it", Line: "orreryd actions show 01"}))
+	require.NoError(t, err)
+	require.NoError(t, slack(t, p).Tell(t.Context(), m))
+	require.NoError(t, slack(t, p).Notify(t.Context(), effects.Notify{Title: hostile, Message: hostile}))
+	require.NoError(t, slack(t, p).Notify(t.Context(), effects.Notify{Title: hostile, Message: hostile + "\n" + hostile + "\n```\n" + hostile + "\n``` " + hostile}))
+	for _, body := range p.bodies {
+		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
+		require.NoError(t, err)
+		require.NoError(t, s.Validate(doc))
+		assertNoMarkup(t, body)
+	}
+	assert.Contains(t, string(p.bodies[0]), `*on* \u0026lt;!here`, "the output is there, as code")
+}
+
+// assertNoMarkup holds that each text is plain, or one block of code out of which nothing leads.
+func assertNoMarkup(t require.TestingT, body []byte) {
+	var m struct {
+		Mrkdwn bool
+		Blocks []struct {
+			Text struct {
+				Type, Text string
+				Verbatim   bool
+			}
+		}
+	}
+	m.Mrkdwn = true // as Slack has it where nothing is said
+	require.NoError(t, json.Unmarshal(body, &m))
+	assert.False(t, m.Mrkdwn)
+	for _, b := range m.Blocks {
+		if b.Text.Type == "plain_text" {
+			continue
+		}
+		code, begins := strings.CutPrefix(b.Text.Text, "```\n")
+		code, ends := strings.CutSuffix(code, "\n```")
+		assert.True(t, begins && ends && b.Text.Verbatim, "%q", b.Text.Text)
+		assert.NotContains(t, code, "```")
+	}
 }
 
 func TestSlackGetsNoMoreThanItTakes(t *testing.T) {
@@ -105,6 +149,7 @@ func TestSlackGetsNoMoreThanItTakes(t *testing.T) {
 		require.NoError(rt, s.Validate(doc))
 		header, _, sections := shown(rt, p.bodies[0])
 		assert.LessOrEqual(rt, len(utf16.Encode([]rune(header))), 150, "in the units of JavaScript, too")
+		assertNoMarkup(rt, p.bodies[0])
 		all := 0
 		for _, section := range sections {
 			n := len(utf16.Encode([]rune(section)))
@@ -120,9 +165,9 @@ func TestABlockOfCodeThatIsPartedIsClosedAndOpenedAgain(t *testing.T) {
 	p := &posts{}
 	require.NoError(t, slack(t, p).Tell(t.Context(), notify.Message{Title: "x", Text: "before\n```\n" + strings.Repeat("0123456789\n", 500) + "```\nafter"}))
 	_, text, sections := shown(t, p.bodies[0])
-	require.Len(t, sections, 2)
-	for _, section := range sections {
-		assert.Zero(t, strings.Count(section, "```")%2, "%q", section)
+	require.Len(t, sections, 4, "the text before it, two of code, and the text after it")
+	for _, section := range sections[1:3] {
+		assert.Equal(t, 2, strings.Count(section, "```"), "%q", section)
 	}
 	assert.Equal(t, 500, strings.Count(text, "0123456789"))
 	assert.True(t, strings.HasSuffix(text, "after"))

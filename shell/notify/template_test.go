@@ -53,6 +53,8 @@ var told = []struct {
 	{"strategy", "exhausted", `{"label":"merge","approach":"agent","error":"conflict"}`, nil},
 	{"queue", "dead", `{"name":"mail","reason":"no luck"}`, nil},
 	{"job", "missed", `{"job_id":"nightly","scheduled_at":"2026-03-10T03:00:00.000Z","count":7,"reason":"outage"}`, nil},
+	{"recurring", "missed", `{"namespace":"shop","tenant":"eu","name":"nightly","due_at":"2026-03-10T03:00:00.000Z","until":"2026-03-10T04:00:00.000Z","count":2,"reason":"outage"}`, nil},
+	{"recurring", "missed", `{"name":"nightly","due_at":"2026-03-10T03:00:00.000Z","count":1,"reason":"outage"}`, nil},
 	{"recurring", "no_next", `{"label":"nightly"}`, nil},
 	{"run", "orphaned", `{"job_id":"nightly","run_id":"r1"}`, nil},
 	{"run", "cleanup_abandoned", `{}`, nil},

@@ -105,9 +105,13 @@ func (q *visit) alertsOf(path string, rules core.AlertRules, scope url.Values) (
 	for _, o := range a.Open {
 		t.Rows = append(t.Rows, []cell{badgeOfAlert(a, o), q.at(o.Since), textOf(o.Reason).wide()})
 	}
-	b := block{Title: "Alerts", ID: "alerts", Note: "By its rules: " + strings.Join(rules.Words(), ", ") + ".", Table: t}
+	b := block{Title: "Alerts", ID: "alerts", Table: t}
+	for _, rule := range rules.Words() {
+		word, value, _ := strings.Cut(rule, "=")
+		b.Facts = append(b.Facts, fact{"Rule: " + word, textOf(value)})
+	}
 	if a.View.Resting != "" {
-		b.Note += " They rest: " + a.View.Resting + "."
+		b.Note = "They rest: " + a.View.Resting + "."
 	}
 	if a.Silenced.Until.IsZero() {
 		return []block{b}, []string{"silence"}, nil

@@ -73,7 +73,7 @@ func (k *kit) worldSchedules(of func(kind, path string)) {
 	}
 	books := recurring(`"cron_expr":"0 9 * * MON-FRI","timezone":"Europe/Berlin","provider":"echo","action_type":"nightly","payload":{"table":"orders"},"description":"close the books",
 		"labels":{"team":"billing"},"metadata":{"owner":"ann"},"calendars":["holidays"],"max_executions":77,"jitter_seconds":13,"overlap":"buffer_one","max_wait_seconds":901,
-		"missed":"all","catch_up_seconds":7200,"catch_up_limit":9,"catch_up_spacing_seconds":3,"starts_at":"2020-01-01T00:00:00Z","ends_at":"2095-01-01T00:00:00Z","dedup_key":"books-{{execution_time}}"`)
+		"alerts":{"late_seconds":667,"failing":3},"missed":"all","catch_up_seconds":7200,"catch_up_limit":9,"catch_up_spacing_seconds":3,"starts_at":"2020-01-01T00:00:00Z","ends_at":"2095-01-01T00:00:00Z","dedup_key":"books-{{execution_time}}"`)
 	k.write("POST", "/v1/recurring/"+books+"/trigger", `{}`)
 	k.write("POST", "/v1/recurring/"+books+"/skip-next", `{}`)
 	paused := recurring(`"cron_expr":"0 6 1 * *","provider":"echo","action_type":"x","description":"letters to debtors"`)

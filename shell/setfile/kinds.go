@@ -127,7 +127,7 @@ type alertsTable struct {
 	Stale   string `toml:"stale,omitempty" doc:"nothing has succeeded for so long, such as 26h, or since the schedule was made"`
 	Failing uint32 `toml:"failing,omitempty" doc:"so many have failed in a row"`
 	Slow    string `toml:"slow,omitempty" doc:"something runs for longer: 2h, or 3x for three times as long as usual, or both with a comma between"`
-	Channel string `toml:"channel,omitempty" doc:"channel of notifications that is told; default: the daemon's default one"`
+	Channel string `toml:"channel,omitempty" doc:"channel of notifications that gets a message; left out: the bus alone is told"`
 }
 
 func (t *alertsTable) rules(v *values) (r core.AlertRules) {

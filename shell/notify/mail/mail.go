@@ -269,6 +269,7 @@ func (m *Mail) client(conn *connection) (*gomail.Client, error) {
 	options := []gomail.Option{ // its own time limit must not come first: its error says less
 		gomail.WithPort(m.o.Port), gomail.WithTimeout(m.o.Timeout + time.Minute), gomail.WithTLSConfig(m.tls()),
 		gomail.WithDialContextFunc(conn.dial), gomail.WithoutNoop(), gomail.WithTLSPolicy(gomail.NoTLS),
+		gomail.WithoutSMTPUTF8(), // all of it is ASCII: a server on the way that lacks it must not refuse it
 	}
 	if m.o.Security == STARTTLS {
 		options = append(options, gomail.WithTLSPolicy(gomail.TLSMandatory))

@@ -385,6 +385,32 @@ func TestAnotherConfigurationSubscribesAnew(t *testing.T) {
 	})
 }
 
+func TestTheQueueOfAChannelIsDeclaredOnceAndThenItsOperators(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := inMemory(t)
+		config := func(d *daemon) core.QueueConfig {
+			q, err := d.Queues().Get(t.Context(), relay.Namespace, relay.Tenant, "ops")
+			require.NoError(t, err)
+			return q.Config
+		}
+		d := begin(t, st, relay.Options{Channels: ops(&people{})})
+		c := config(d)
+		assert.EqualValues(t, 1, c.Concurrency, "two processes tell nothing out of order")
+		var waits time.Duration
+		for attempt := range c.Retry.MaxAttempts {
+			waits += time.Duration(c.Retry.Delay(uuid.Nil, attempt+1)) * time.Millisecond
+		}
+		assert.Greater(t, waits, 48*time.Hour, "a channel may be down for a weekend")
+		c.Rate.Limit, c.Rate.PerMS = 1, 1000
+		_, err := d.Queues().Configure(t.Context(), relay.Namespace, relay.Tenant, "ops", c)
+		require.NoError(t, err)
+		d.stop()
+		d = begin(t, st, relay.Options{Channels: ops(&people{})})
+		assert.EqualValues(t, 1, config(d).Rate.Limit)
+		d.stop()
+	})
+}
+
 func TestWhatIsHandedOverForLaterIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &people{down: down}

@@ -92,7 +92,7 @@ func Main(args []string, env func(string) string, in io.Reader, out, stderr io.W
 
 // otherNumber has for each command about many things its name in the other number: both do the same.
 var otherNumber = map[string]string{
-	"actions": "action", "calendars": "calendar", "occurrences": "occurrence", "events": "event", "limits": "limit", "runners": "runner",
+	"actions": "action", "calendars": "calendar", "occurrences": "occurrence", "events": "event", "limits": "limit", "runners": "runner", "alerts": "alert",
 	"queue": "queues", "job": "jobs", "run": "runs", "webhook": "webhooks", "pipeline": "pipelines", "task": "tasks", "strategy": "strategies",
 	"worker": "workers", "lock": "locks", "semaphore": "semaphores", "backfill": "backfills", "subscriber": "subscribers",
 	"runbook": "runbooks", "sets": "set",
@@ -130,7 +130,7 @@ a second signal n.`,
 		"client": {
 			a.actionsCommand(), a.recurringCommand(), a.queueCommand(), a.jobCommand(), a.runCommand(), a.webhookCommand(), a.backupCommand(),
 			a.pipelineCommand(), a.taskCommand(), a.strategyCommand(), a.workerCommand(),
-			a.auditCommand(), a.limitsCommand(), a.runnersCommand(), a.lockCommand(), a.semaphoreCommand(), a.calendarsCommand(), a.occurrencesCommand(), a.backfillCommand(), a.eventsCommand(), a.subscriberCommand(), a.notifyCommand(),
+			a.auditCommand(), a.limitsCommand(), a.runnersCommand(), a.lockCommand(), a.semaphoreCommand(), a.calendarsCommand(), a.occurrencesCommand(), a.backfillCommand(), a.alertsCommand(), a.eventsCommand(), a.subscriberCommand(), a.notifyCommand(),
 			a.applyCommand(), a.diffCommand(), a.exportCommand(), a.setsCommand(),
 		},
 		"file":    {a.replayCommand(), a.checkCommand(), a.quarantineCommand(), a.historyCommand(), a.compactCommand(), a.salvageCommand(), a.restoreCommand()},

@@ -229,7 +229,7 @@ func jobView(s core.Job) view {
 			{"runner", cmp.Or(s.Runner, "(default)")}, {"runs", podText(s.PodSpec)}, {"retry", retryText(s.RetryConfig)},
 			{"starts", timeText(s.StartsAt)}, {"ends", timeText(s.EndsAt)}, {"at most", atMost(s.Executions, s.MaxExecutions)},
 			{"dst", string(s.DST)}, {"day match", string(s.DayMatch)}, {"jitter", upTo(s.JitterSeconds)},
-			{"calendars", strings.Join(s.Calendars, ", ")}, {"start deadline", upTo(s.StartDeadlineSeconds)}, {"missed times", missedText(s.ScheduleOptions)},
+			{"calendars", strings.Join(s.Calendars, ", ")}, {"start deadline", upTo(s.StartDeadlineSeconds)}, {"missed times", missedText(s.ScheduleOptions)}, {"alerts", strings.Join(s.Alerts.Words(), " ")},
 			{"overlap", cmp.Or(overlapText(s.Overlap, s.ScheduleOptions), overlapOfJob(s.JobSpec))}, {"at a time", numberOr(s.MaxConcurrentRuns)},
 			{"orphans", orphanText(s.OrphanPolicy)}, {"constraints", constraintText(s.ConstraintConfig)}, {"labels", pairs(s.Labels)},
 			{"times", verdictsText(s.Counts)},

@@ -227,8 +227,8 @@ func (r *recurring) update() *cobra.Command {
 		short: "Change a recurring action; only what is given changes",
 		long: `Change a recurring action. Only what is given changes; a changed schedule counts
 from now and never makes a past time due. An empty --starts-at, --ends-at,
---dedup-key, --name, --description, --calendar, --overlap, --missed, --dst or --day-match
-clears it; so does 0 of a number or a duration that has a default.`,
+--dedup-key, --name, --description, --calendar, --overlap, --missed, --dst, --day-match or
+--alert clears it; so does 0 of a number or a duration that has a default.`,
 		example: "  orreryd recurring update nightly --cron \"0 10 * * *\"\n  orreryd recurring update ID -- echo \"something else\"",
 		args: func(cmd *cobra.Command, args []string) error {
 			if n := cmd.ArgsLenAtDash(); n >= 0 {
@@ -494,7 +494,7 @@ func recurringView(r core.RecurringAction) view {
 		{"starts", timeText(r.StartsAt)}, {"ends", timeText(r.EndsAt)}, {"at most", atMost(r.Executions, r.MaxExecutions)},
 		{"dst", string(r.DST)}, {"day match", string(r.DayMatch)}, {"jitter", upTo(r.JitterSeconds)},
 		{"calendars", strings.Join(r.Calendars, ", ")}, {"overlap", overlapText(r.Overlap, r.ScheduleOptions)},
-		{"start deadline", upTo(r.StartDeadlineSeconds)}, {"missed times", missedText(r.ScheduleOptions)},
+		{"start deadline", upTo(r.StartDeadlineSeconds)}, {"missed times", missedText(r.ScheduleOptions)}, {"alerts", strings.Join(r.Alerts.Words(), " ")},
 		{"paused until", timeText(r.PausedUntil)}, {"skip next", nonZero(uint64(r.SkipNext))}, {"last success", timeText(r.LastSuccessAt)},
 		{"waiting", nonZero(uint64(len(r.Waiting)))}, {"running", nonZero(uint64(len(r.Running)))},
 		{"executed", number(r.ExecutionCount)}, {"missed", number(r.MissedCount)}, {"skipped", number(r.SkippedCount)},

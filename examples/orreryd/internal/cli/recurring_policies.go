@@ -24,6 +24,7 @@ func policyFields() []field {
 		secondsField("catch-up", "catch up what is missed for no longer than that `duration`, with --missed latest or all", 0),
 		flagField((*pflag.FlagSet).Uint32Var, "catch-up-limit", 0, "catch up at most that `number` of times after one outage (default 100)", asIs[uint32]).ifGiven(),
 		secondsField("catch-up-spacing", "leave that `duration` between two times that are caught up", 0),
+		alertField(),
 	}
 }
 

@@ -49,6 +49,7 @@ type Config struct {
 	Sessions   sessionsConfig           `toml:"sessions"`
 	Git        gitConfig                `toml:"git"`
 	Notify     notifyConfig             `toml:"notify"`
+	Watchdog   watchdogConfig           `toml:"watchdog"`
 	Jobs       jobsConfig               `toml:"jobs"`
 	Runners    map[string]runnerConfig  `toml:"runners"`
 	Cgroup     cgroupConfig             `toml:"cgroup"`
@@ -173,6 +174,7 @@ func defaultConfig() Config {
 		HTTP:            defaultHTTP(),
 		Page:            pageConfig{Enabled: true, TrustedProxies: []string{}},
 		Apply:           applyConfig{Set: "daemon", Prune: true},
+		Watchdog:        watchdogConfig{EverySeconds: 60},
 		Audit:           defaultAudit(),
 		Sessions:        sessionsConfig{Columns: 200, Rows: 50, KillGraceSeconds: 5, WatchSeconds: 2},
 		Git:             gitConfig{LockWaitSeconds: 10},
@@ -310,6 +312,7 @@ func (c *Config) validate() error {
 		c.validateTools(),
 		c.validateSecrets(),
 		c.Redact.validate(),
+		c.Watchdog.validate(),
 		c.validateWebhooks(),
 		c.validateTokens(),
 		c.validateAudit(),

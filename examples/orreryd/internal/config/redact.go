@@ -53,7 +53,8 @@ func (c Config) Redacted() Config {
 		w.ToolInput, _ = redactValue(w.ToolInput).(map[string]any)
 		c.Webhooks[name] = w
 	}
-	hide(&c.Jobs.UpdatesURL) // as with channels
+	hide(&c.Watchdog.URL) // as with channels
+	hide(&c.Jobs.UpdatesURL)
 	hide(&c.Jobs.MetricsURL)
 	c.Jobs.Secrets = maps.Clone(c.Jobs.Secrets)
 	for name, k := range c.Jobs.Secrets {

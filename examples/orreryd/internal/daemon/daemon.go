@@ -25,6 +25,7 @@ import (
 	"github.com/orrery-go/orrery/shell/notify"
 	"github.com/orrery-go/orrery/shell/notify/relay"
 	"github.com/orrery-go/orrery/shell/session"
+	"github.com/orrery-go/orrery/shell/watchdog"
 	"github.com/orrery-go/orrery/store/bolt"
 )
 
@@ -43,6 +44,7 @@ type daemon struct {
 	audit    *audit.Log // nil: none
 	notify   *notify.Interpreter
 	relay    *relay.Relay
+	watchdog *watchdog.Watchdog // nil: none
 	api      endpoint
 	page     endpoint // of the page, if it has an address of its own
 	reloads  *reloads
@@ -113,6 +115,7 @@ func openDaemon(ctx context.Context, c config.Config, program string, log *slog.
 		ScrubRate:              c.Engine.ScrubRecordsPerSecond,
 		HeartbeatEvery:         config.Seconds(c.Engine.HeartbeatSeconds).Truncate(time.Millisecond),
 		OutputBytes:            cmp.Or(c.Engine.OutputBytes, -1), // 0 is the default there
+		Channels:               d.notify.Names(),
 		ShowCommand:            d.hints.show,
 		ApproveCommand:         d.hints.approve,
 		Logger:                 log,
@@ -125,6 +128,9 @@ func openDaemon(ctx context.Context, c config.Config, program string, log *slog.
 	}
 	if d.engine, err = shell.New(o); err != nil {
 		return nil, err
+	}
+	if d.watchdog, err = c.Watchdog.Make(d.engine.Health, log); err != nil {
+		return nil, fmt.Errorf("watchdog: %w", err)
 	}
 	if d.audit, err = openAudit(d.c, d.log); err != nil {
 		return nil, err
@@ -226,6 +232,9 @@ func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
 		}
 		ready()
 		wg.Go(func() { d.reloads.run(ctx, d.hangups) })
+		if d.watchdog != nil {
+			wg.Go(func() { d.watchdog.Run(ctx) })
+		}
 	} else {
 		relayed.Done()
 		cancel()

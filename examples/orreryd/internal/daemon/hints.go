@@ -35,6 +35,8 @@ func (h hints) show(s core.State) string {
 		return h.byID("backfill show", s)
 	case core.Job:
 		return h.scoped("job show", s.ID, s.Namespace, s.Tenant)
+	case core.Digest:
+		return h.line("alerts list", nil, "--status="+core.AlertOpen)
 	case core.Orchestrator:
 		return h.scoped("run show", s.RunID, s.Namespace, s.Tenant)
 	}

@@ -33,7 +33,8 @@ func TestTheCommandThatShowsAMachineCanBeTypedAsItIs(t *testing.T) {
 		"orreryd queue show merges":                                                  of(config.DefaultServer, queue("merges", "default")),
 		"orreryd queue show 'it'\\''s; $HOME' '--namespace=a b'":                     of(config.DefaultServer, queue("it's; $HOME", "a b")),
 		"orreryd queue show --server=" + elsewhere + " -- --server=http://evil.test": of(elsewhere, queue("--server=http://evil.test", "default")),
-		"": of(config.DefaultServer, core.Bus{}),
+		"orreryd alerts list --status=open":                                          of(config.DefaultServer, core.Digest{ID: id}),
+		"":                                                                           of(config.DefaultServer, core.Bus{}),
 	} {
 		assert.Equal(t, want, got)
 	}
@@ -125,4 +126,21 @@ func TestAnEventIsToldWithTheCommandsThatShowAndAct(t *testing.T) {
 	assert.Equal(t, "try again what it has given up: orreryd queue redrive mail --namespace=shop --tenant=eu", of(effects.KindQueueDead, q)[1])
 	assert.Len(t, of(effects.KindTaskStuck, core.Task{TaskSpec: core.TaskSpec{ID: id}}), 2)
 	assert.Empty(t, of(effects.KindEscalate, nil))
+}
+
+func TestAnAlertHasTheCommandsThatShowItAndItsSchedule(t *testing.T) {
+	h := hints{program: "orreryd", server: func() string { return config.DefaultServer }}
+	said := func(data string) (lines []string) {
+		ev := effects.Event{Kind: effects.Custom("alert", "raised"), Data: []byte(data)}
+		for _, hint := range h.ofEvent(ev, core.Digest{ID: uuid.Max}) {
+			lines = append(lines, hint.Line)
+		}
+		return lines
+	}
+	const list, entry = "orreryd alerts list --status=open", `{"kind":"late","schedule":{"kind":"recurring","id":"00000000-0000-4000-8000-000000000001"},"namespace":"default","tenant":"t1","name":"nightly"}`
+	assert.Equal(t, []string{list, "orreryd recurring show 00000000-0000-4000-8000-000000000001 --tenant=t1"}, said(`{"count":1,"alerts":[`+entry+`]}`))
+	assert.Equal(t, []string{list, "orreryd job show report --namespace=shop"},
+		said(`{"count":1,"alerts":[{"schedule":{"kind":"job","id":"00000000-0000-4000-8000-000000000001"},"namespace":"shop","tenant":"default","name":"report"}]}`))
+	assert.Equal(t, []string{list}, said(`{"count":2,"alerts":[`+entry+`]}`), "of several none is shown")
+	assert.Equal(t, []string{list}, said(`x`))
 }

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
@@ -108,6 +109,8 @@ func (h hints) ofEvent(ev effects.Event, s core.State) []notify.Hint {
 		if s.Phase.Type == core.PhaseFailure && s.Phase.Recoverable {
 			add("go on at the phase that failed", h.byID("pipeline retry", s))
 		}
+	case core.Digest:
+		add("show the schedule", h.alerting(ev))
 	case core.Task:
 		add("see what its session shows", h.byID("task screen", s))
 	case core.Queue:
@@ -116,6 +119,22 @@ func (h hints) ofEvent(ev effects.Event, s core.State) []notify.Hint {
 		}
 	}
 	return out
+}
+
+// alerting gives the command that shows the schedule of which an alert tells; "" if it tells of several.
+func (h hints) alerting(ev effects.Event) string {
+	var said struct {
+		Count  uint64             `json:"count"`
+		Alerts []core.DigestEntry `json:"alerts"`
+	}
+	if json.Unmarshal(ev.Data, &said) != nil || said.Count != 1 || len(said.Alerts) != 1 {
+		return ""
+	}
+	e := said.Alerts[0]
+	if e.Schedule.Kind == core.KindJob {
+		return h.scoped("job show", e.Name, e.Namespace, e.Tenant)
+	}
+	return h.scoped("recurring show", e.Schedule.ID.String(), e.Namespace, e.Tenant)
 }
 
 // stopRelayFirst runs the engine for longer than the relay, which gives back what it has in

@@ -35,7 +35,7 @@ type reloads struct {
 type pastReloads struct {
 	done, failed uint64
 	fails        bool      // the last one did
-	succeeded    time.Time // when the last one did that succeeded; the reading at the start is one
+	succeeded    time.Time // when the last one did that succeeded; the reading at the start is one; zero: none has
 }
 
 func newReloads(log *slog.Logger) *reloads {
@@ -44,10 +44,15 @@ func newReloads(log *slog.Logger) *reloads {
 
 // add adds something that was read just now, and is to be read again.
 func (r *reloads) add(what string, reload func(context.Context) ([]slog.Attr, error)) {
+	r.enlist(reloader{what, reload}, r.now())
+}
+
+// enlist adds something that was read at that time; zero: not yet.
+func (r *reloads) enlist(l reloader, succeeded time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.list = append(r.list, reloader{what, reload})
-	r.past[what] = pastReloads{succeeded: r.now()}
+	r.list = append(r.list, l)
+	r.past[l.what] = pastReloads{succeeded: succeeded}
 }
 
 // run reads all again whenever it is told to, until ctx ends.
@@ -75,8 +80,9 @@ func (r *reloads) all(ctx context.Context) {
 
 // first reads something for the first time, and again with all.
 func (r *reloads) first(ctx context.Context, what string, reload func(context.Context) ([]slog.Attr, error)) {
-	r.add(what, reload)
-	r.one(ctx, reloader{what, reload}, "read", "could not be read: what the database has goes on")
+	l := reloader{what, reload}
+	r.enlist(l, time.Time{})
+	r.one(ctx, l, "read", "could not be read: what the database has goes on")
 }
 
 // one reads something again, and says what came of it.
@@ -106,7 +112,7 @@ func (r *reloads) note(what string, succeeded bool) {
 var (
 	descReloads         = prometheus.NewDesc("orrery_reload_total", "How often something was read again, on SIGHUP: done, or failed.", []string{"what", "outcome"}, nil)
 	descReloadSucceeded = prometheus.NewDesc("orrery_reload_successful", "1 if the last reload succeeded, or there was none yet; 0: what was read before is still in force.", []string{"what"}, nil)
-	descReloadTime      = prometheus.NewDesc("orrery_reload_success_timestamp_seconds", "When what is in force was read.", []string{"what"}, nil)
+	descReloadTime      = prometheus.NewDesc("orrery_reload_success_timestamp_seconds", "When what is in force was read; absent until something was read.", []string{"what"}, nil)
 )
 
 // Describe implements [prometheus.Collector].
@@ -128,6 +134,9 @@ func (r *reloads) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(descReloads, prometheus.CounterValue, float64(p.done), what, "done")
 		ch <- prometheus.MustNewConstMetric(descReloads, prometheus.CounterValue, float64(p.failed), what, "failed")
 		ch <- prometheus.MustNewConstMetric(descReloadSucceeded, prometheus.GaugeValue, succeeded, what)
+		if p.succeeded.IsZero() {
+			continue
+		}
 		ch <- prometheus.MustNewConstMetric(descReloadTime, prometheus.GaugeValue, float64(p.succeeded.UnixMilli())/1000, what)
 	}
 }

@@ -68,6 +68,21 @@ func TestWhatCannotBeReloadedIsToldAndTheRestIsReloadedAllTheSame(t *testing.T) 
 	})
 }
 
+func TestWhatCouldNotBeReadAtTheStartWasNeverRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReloads(slog.New(slog.DiscardHandler))
+		bad := errors.New("half a file")
+		r.first(t.Context(), "set", func(context.Context) ([]slog.Attr, error) { return nil, bad })
+		assert.Equal(t, []string{
+			`orrery_reload_successful{what="set"} 0`, `orrery_reload_total{outcome="done",what="set"} 0`, `orrery_reload_total{outcome="failed",what="set"} 1`,
+		}, scraped(t, r), "no time at which it was read")
+		bad = nil
+		<-time.After(time.Hour)
+		r.all(t.Context())
+		assert.Contains(t, scraped(t, r), `orrery_reload_success_timestamp_seconds{what="set"} `+strconv.FormatFloat(float64(time.Now().Unix()), 'g', -1, 64))
+	})
+}
+
 // scraped gives the values that a scrape reads of a collector.
 func scraped(t *testing.T, c prometheus.Collector) (values []string) {
 	t.Helper()

@@ -251,7 +251,7 @@ var renamed = map[string]any{
 
 // states are the machines and their parts.
 var states = []any{
-	core.Action{}, core.ActionRecord{}, core.ActiveRun{}, core.AgentPrompt{}, core.AlertFailure{}, core.AlertRules{}, core.AlertView{}, core.OpenAlert{}, core.Silence{}, core.Approach{}, core.ApproachAction{},
+	core.Action{}, core.ActionRecord{}, core.ActiveRun{}, core.AgentPrompt{}, core.AlertCounts{}, core.AlertFailure{}, core.AlertRules{}, core.AlertView{}, core.OpenAlert{}, core.Silence{}, core.Approach{}, core.ApproachAction{},
 	core.ApproachOutcome{}, core.ApprovalPhase{}, core.Attempt{}, core.Awaited{}, core.Backfill{}, core.BackfillCounts{}, core.BackfillProblem{}, core.BackfillRun{}, core.Backoff{}, core.CalendarDate{}, core.CalendarDays{}, core.CalendarWindow{}, core.Checkpoint{}, core.CheckpointPhase{},
 	core.ConstraintCheck{}, core.EndedRun{}, effects.Event{}, effects.EventKind{}, core.EventMatch{},
 	effects.EventSource{}, core.Failing{}, core.FallbackCondition{}, core.Hold{}, core.InputDef{}, core.ItemState{},
