@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 

@@ -51,7 +51,7 @@ func (e *Engine) CopyPipelineOutput(ctx context.Context, id uuid.UUID, o Pipelin
 	if err := r.checkPhase(); err != nil {
 		return err
 	}
-	changes := e.Changes(r.concerns) // what changes after this is heard of
+	changes := e.Changes(concernsPipeline(id)) // what changes after this is heard of
 	defer changes.Close()
 	for {
 		found, err := r.copyNew(ctx)
@@ -103,15 +103,17 @@ func (r *pipelineReader) checkPhase() error {
 	return nil
 }
 
-// concerns reports whether with a change of that machine the pipeline may have another action.
-func (r *pipelineReader) concerns(s core.State) bool {
-	switch s := s.(type) {
-	case core.Pipeline:
-		return s.ID == r.p.ID
-	case core.Strategy:
-		return s.PipelineID == r.p.ID
+// concernsPipeline reports of a machine whether with a change of it the pipeline may have another action.
+func concernsPipeline(id uuid.UUID) func(core.State) bool {
+	return func(s core.State) bool {
+		switch s := s.(type) {
+		case core.Pipeline:
+			return s.ID == id
+		case core.Strategy:
+			return s.PipelineID == id
+		}
+		return false
 	}
-	return false
 }
 
 func (r *pipelineReader) wait(ctx context.Context, changes *Changes) error {
