@@ -772,7 +772,9 @@ func (p *setPlan) leave(tx store.ReadTx, entries []SetEntry) error {
 			gone = append(gone, d)
 		}
 	}
-	slices.SortStableFunc(gone, func(a, b core.Declared) int { return cmp.Compare(rank(kindOf(b)), rank(kindOf(a))) })
+	slices.SortStableFunc(gone, func(a, b core.Declared) int {
+		return cmp.Or(cmp.Compare(rank(kindOf(b)), rank(kindOf(a))), Scope{Namespace: a.Namespace, Tenant: a.Tenant}.Compare(Scope{Namespace: b.Namespace, Tenant: b.Tenant}), cmp.Compare(a.Name, b.Name))
+	})
 	first := len(p.changes)
 	for _, d := range gone {
 		if err := p.remove(d); err != nil {

@@ -55,9 +55,12 @@ command = ["sh", "-c", 'echo "== $ORRERY_TITLE" >>"$0"; echo "$ORRERY_MESSAGE" >
 	assert.Regexp(t, `failing: copy .*exited with code 3`, read())
 	assert.Regexp(t, `failing: sweep .*exited with code 3`, read())
 	assert.Positive(t, heard.Load())
-	metrics := p.metrics()
+	var metrics string
+	require.Eventually(t, func() bool { // the channel has it before the daemon has stored that
+		metrics = p.metrics()
+		return strings.Contains(metrics, `orrery_alert_messages_total{outcome="sent"} 1`)
+	}, patience, 50*time.Millisecond)
 	assert.Contains(t, metrics, `orrery_alerts_open 2`)
-	assert.Contains(t, metrics, `orrery_alert_messages_total{outcome="sent"} 1`)
 	assert.NotContains(t, metrics, `orrery_watchdog_requests_total{outcome="taken"} 0`)
 	assert.Contains(t, metrics, `orrery_watchdog_requests_total{outcome="failed"} 0`)
 	assert.NotContains(t, metrics, token)

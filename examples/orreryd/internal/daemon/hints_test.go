@@ -139,8 +139,8 @@ func TestAnAlertHasTheCommandsThatShowItAndItsSchedule(t *testing.T) {
 		return lines
 	}
 	const list, entry = "orreryd alerts list --status=open", `{"kind":"late","schedule":{"kind":"recurring","id":"00000000-0000-4000-8000-000000000001"},"namespace":"default","tenant":"t1","name":"nightly"}`
-	assert.Equal(t, []string{list, "orreryd recurring show 00000000-0000-4000-8000-000000000001 --tenant=t1"}, said(`{"count":1,"alerts":[`+entry+`]}`))
-	assert.Equal(t, []string{list, "orreryd job show report --namespace=shop"},
+	assert.Equal(t, []string{list, "orreryd recurring show 00000000-0000-4000-8000-000000000001 --tenant=t1", "orreryd alerts silence 00000000-0000-4000-8000-000000000001 --for=2h --tenant=t1"}, said(`{"count":1,"alerts":[`+entry+`]}`))
+	assert.Equal(t, []string{list, "orreryd job show report --namespace=shop", "orreryd alerts silence --job=report --for=2h --namespace=shop"},
 		said(`{"count":1,"alerts":[{"schedule":{"kind":"job","id":"00000000-0000-4000-8000-000000000001"},"namespace":"shop","tenant":"default","name":"report"}]}`))
 	assert.Equal(t, []string{list}, said(`{"count":2,"alerts":[`+entry+`]}`), "of several none is shown")
 	assert.Equal(t, []string{list}, said(`x`))
