@@ -183,6 +183,9 @@ func TestARealProcessTellsAClockThatIsSetALoopThatIsBehindAndAStopApart(t *testi
 				if o.Verdict != core.VerdictMissed {
 					continue
 				}
+				if row.want == "" && strings.HasPrefix(o.Reason, "the daemon was behind by ") {
+					continue // the machine is busy, which is what was told
+				}
 				require.NotEmpty(t, row.want, "missed: %+v", o)
 				if strings.HasPrefix(o.Reason, row.want) {
 					told += o.Count
