@@ -281,6 +281,23 @@ func TestWhatRunsForLongerThanUsualIsSlow(t *testing.T) {
 	assert.Contains(t, w.notice[0].Message, "longer than 2 times its usual 15m")
 }
 
+func TestWhatTookAsLongAsTheRuleSaysIsSlow(t *testing.T) {
+	raised := func(r core.AlertRules, usualMS, ranMS int64) uint64 {
+		e := watch(r, start.Add(time.Hour))
+		e.View.UsualMS = usualMS
+		a, _ := core.Alert{}.Apply(e, core.Clock{Now: start})
+		e.News.RanMS = ranMS
+		a, _ = a.Apply(e, core.Clock{Now: start.Add(time.Second)})
+		return a.Raised.Slow
+	}
+	limit, twice := core.AlertRules{SlowSeconds: 60}, core.AlertRules{SlowFactor: 2_000_000}
+	assert.EqualValues(t, 0, raised(limit, 0, 59_999))
+	assert.EqualValues(t, 1, raised(limit, 0, 60_000))
+	assert.EqualValues(t, 0, raised(twice, 1000, 1999))
+	assert.EqualValues(t, 1, raised(twice, 1000, 2000))
+	assert.EqualValues(t, 0, raised(twice, 0, 1<<40), "nobody knows yet what is usual")
+}
+
 func TestASilenceLetsNobodyBeToldUntilItsEnd(t *testing.T) {
 	w := newAlertWorld(t, alertingSpec(1, core.AlertRules{Failing: 1, Channel: "ops"}))
 	w.answer = fails
