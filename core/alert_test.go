@@ -386,3 +386,30 @@ func TestWithoutAChannelTheBusAloneIsTold(t *testing.T) {
 	}
 	assert.Equal(t, []string{"alert:raised 2 failing [s-00001 s-00002]", "alert:cleared 2 failing [s-00001 s-00002]"}, said)
 }
+
+// TestADigestNamesTheFirstAndMarksWhatIsOverAlready has more alerts than a message names, of which
+// some are cleared before it leaves.
+func TestADigestNamesTheFirstAndMarksWhatIsOverAlready(t *testing.T) {
+	tell := func(d core.Digest, kind core.AlertKind, n int, step uint64, cleared bool) core.Digest {
+		d, _ = d.Apply(core.DigestTell{
+			Kind: kind, Cleared: cleared, Schedule: effects.Ref{Kind: core.KindRecurring, ID: id(n)}, Namespace: "dev", Tenant: "t", Name: fmt.Sprint(n), Since: start, Step: step,
+		}, core.Clock{Now: start, Step: step})
+		return d
+	}
+	d := core.Digest{}
+	for n := range core.MaxDigestNames + 5 {
+		d = tell(d, core.AlertLate, n/2, 7, false)
+		d = tell(d, core.AlertSlow, n/2, 7, false)
+	}
+	assert.Len(t, d.Raised.First, core.MaxDigestNames)
+	assert.EqualValues(t, 2*(core.MaxDigestNames+5), d.Raised.Counts.Total())
+	assert.False(t, d.Raised.Mixed)
+	d = tell(d, core.AlertSlow, 1, 7, true)
+	over := slices.IndexFunc(d.Raised.First, func(e core.DigestEntry) bool { return e.Over })
+	assert.Equal(t, core.DigestEntry{
+		Kind: core.AlertSlow, Schedule: effects.Ref{Kind: core.KindRecurring, ID: id(1)}, Namespace: "dev", Tenant: "t", Name: "1", Since: start, Over: true,
+	}, d.Raised.First[over])
+	d = tell(d, core.AlertLate, 2, 3, true)
+	assert.EqualValues(t, 1, d.Over, "what was told by an earlier message is cleared by this one")
+	assert.EqualValues(t, 1, d.Cleared.Counts.Total())
+}
