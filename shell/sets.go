@@ -1,14 +1,11 @@
 package shell
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -16,8 +13,6 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
-	"github.com/orrery-go/orrery/shell/engine"
-	"github.com/orrery-go/orrery/store"
 )
 
 // MaxSetEntries bounds what one set may declare: it is decided and stored in one transaction.

@@ -1,6 +1,12 @@
 package shell
 
-import ()
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+)
 
 // changedFields compares two definitions: which of their fields differ, in the order of their names.
 func changedFields(before, after json.RawMessage) []SetField {

@@ -1,6 +1,19 @@
 package shell
 
-import ()
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/engine"
+	"github.com/orrery-go/orrery/store"
+)
 
 // setPlan is what applying a set comes to, as things are in one transaction.
 type setPlan struct {

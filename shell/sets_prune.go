@@ -1,6 +1,14 @@
 package shell
 
-import ()
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+)
 
 // leave plans what becomes of what the set owns, and does not declare any more.
 func (p *setPlan) leave(tx store.ReadTx, entries []SetEntry) error {
