@@ -117,11 +117,14 @@ func TestACommandThatLeavesAChildBehindHasSucceeded(t *testing.T) {
 
 func TestWrongOptionsOfACommandAreRefusedByName(t *testing.T) {
 	for want, o := range map[string]notify.CommandOptions{
-		"Argv: must name a program":    {},
-		"Argv: must name":              {Argv: []string{""}},
-		`Argv[1]: "a\x00" has a NUL`:   {Argv: []string{"x", "a\x00"}},
-		`Env: "a=b" is not a variable`: {Argv: []string{"x"}, Env: map[string]string{"a=b": ""}},
-		"Timeout: -1ns is negative":    {Argv: []string{"x"}, Timeout: -1},
+		"Argv: must name a program":      {},
+		"Argv: must name":                {Argv: []string{""}},
+		`Argv[1]: "a\x00" has a NUL`:     {Argv: []string{"x", "a\x00"}},
+		`Env: "a=b" is not a variable`:   {Argv: []string{"x"}, Env: map[string]string{"a=b": ""}},
+		`Env: "" is not a variable`:      {Argv: []string{"x"}, Env: map[string]string{"": "b"}},
+		`Env: "a\x00" is not a`:          {Argv: []string{"x"}, Env: map[string]string{"a\x00": "b"}},
+		`Env: "value" is not a variable`: {Argv: []string{"x"}, Env: map[string]string{"value": "b\x00"}},
+		"Timeout: -1ns is negative":      {Argv: []string{"x"}, Timeout: -1},
 	} {
 		_, err := notify.NewCommand(o)
 		assert.ErrorContains(t, err, want)
