@@ -5,6 +5,7 @@ package notify_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -63,6 +64,13 @@ func TestACommandThatFailsSaysWhyAndIsTriedAgain(t *testing.T) {
 	err := c.Notify(t.Context(), stuck)
 	require.EqualError(t, err, `program "sh": exit status 3: "no luck"`)
 	assert.False(t, shell.IsPermanent(err))
+}
+
+func TestOfWhatACommandThatFailsHasPrintedTheEndIsSaid(t *testing.T) {
+	for _, n := range []int{513, 1024, 1025, 5000} {
+		c, _ := sh(t, fmt.Sprintf("printf '%%0%dd' 7; exit 3", n))
+		require.EqualError(t, c.Notify(t.Context(), stuck), fmt.Sprintf(`program "sh": exit status 3: "%0512d"`, 7), "%d", n)
+	}
 }
 
 func TestACommandThatIsNotThereIsAPermanentError(t *testing.T) {

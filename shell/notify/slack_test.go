@@ -172,6 +172,10 @@ func TestABlockOfCodeThatIsPartedIsClosedAndOpenedAgain(t *testing.T) {
 	}
 	assert.Equal(t, 500, strings.Count(text, "0123456789"))
 	assert.True(t, strings.HasSuffix(text, "after"))
+
+	require.NoError(t, slack(t, p).Tell(t.Context(), notify.Message{Title: "x", Text: "the word ```x``` and ```\nno code"}))
+	_, _, sections = shown(t, p.bodies[1])
+	assert.Equal(t, []string{"the word ```x``` and ```\nno code"}, sections, "what merely ends with the marks begins no block")
 }
 
 func TestALongTextForSlackIsPartedAtItsLinesAndSaysThatItIsCut(t *testing.T) {
