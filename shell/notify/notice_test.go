@@ -41,6 +41,7 @@ func TestANoticeTakesOfTheDataWhatItHasAFieldFor(t *testing.T) {
 	assert.Len(t, facts(12), 12)
 	assert.Len(t, facts(13), 12)
 	assert.Equal(t, notify.Fact{Name: "fact 00", Value: "x"}, facts(1)[0])
+	assert.Equal(t, []notify.Fact{{Name: "version", Value: "null"}}, notice("deploy", "done", `{"tag":null,"text":" ","version":"null"}`).Facts, "a text is told whatever it says")
 }
 
 func TestTheTextsOfANoticeAreBounded(t *testing.T) {

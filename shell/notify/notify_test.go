@@ -315,6 +315,10 @@ func TestWhatIsSaidAgainUnderTheSameKeyIsTheSame(t *testing.T) {
 	require.Len(t, ids, 3)
 	assert.Equal(t, ids[0], ids[1])
 	assert.NotEqual(t, ids[0], ids[2], "the same words about another run")
+	other := stuck
+	other.Message = "other words"
+	require.NoError(t, i.Say(t.Context(), "run 1", other))
+	assert.NotEqual(t, ids[0], ids[3], "other words about the same run")
 	lost := stuck
 	lost.Channel = "pager"
 	require.ErrorContains(t, i.Say(t.Context(), "run 1", lost), `there is no such channel`)
