@@ -287,7 +287,7 @@ func TestAChannelThatIsDownIsTriedAfterSecondsAndThenEveryFiveMinutes(t *testing
 		p := &people{down: down}
 		d := begin(t, inMemory(t), relay.Options{Channels: ops(p, "deploy:*")})
 		d.publish(t, "raised", `{"label":"a"}`)
-		<-time.After(16 * time.Minute)
+		pass(16 * time.Minute)
 		const s = time.Second
 		assert.Equal(t, []time.Duration{5 * s, 10 * s, 20 * s, 40 * s, 80 * s, 160 * s, 300 * s, 300 * s}, p.waits())
 		assert.Equal(t, relay.Stats{Failed: 9}, d.relay.Stats()["ops"])
@@ -306,7 +306,7 @@ func TestAServerThatAsksForMuchOrLittleIsLeftAloneForAnHourAtMostAndForSecondsAt
 		}
 		d := begin(t, inMemory(t), relay.Options{Channels: ops(p, "deploy:*"), Patience: 24 * time.Hour})
 		d.publish(t, "raised", `{"label":"a"}`)
-		<-time.After(2 * time.Hour)
+		pass(2 * time.Hour)
 		assert.Equal(t, []time.Duration{time.Hour, 10 * time.Second}, p.waits())
 		assert.Len(t, p.told, 1)
 	})
@@ -325,7 +325,7 @@ func TestAChannelThatHangsHasThirtySeconds(t *testing.T) {
 		channels := map[string]relay.Channel{"ops": {Channel: hangs, Events: []string{"deploy:*"}}}
 		d := begin(t, inMemory(t), relay.Options{Channels: channels, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		d.publish(t, "raised", `{"label":"a"}`)
-		<-time.After(31 * time.Second)
+		pass(31 * time.Second)
 		assert.Equal(t, []time.Duration{30 * time.Second}, tries)
 		assert.Contains(t, log.String(), "it reached the time limit of 30s")
 	})
@@ -344,7 +344,7 @@ func TestTheItemsBehindOneGoFirstAsSoonAsItsPatienceIsOver(t *testing.T) {
 		begun := time.Now()
 		d.publish(t, "raised", `{"label":"poison"}`)
 		d.publish(t, "raised", `{"label":"good"}`)
-		<-time.After(time.Minute)
+		pass(time.Minute)
 		require.Equal(t, []string{"Deploy raised: good"}, p.titles())
 		assert.Equal(t, 35*time.Second, p.at[0].Sub(begun))
 	})
