@@ -78,8 +78,8 @@ type Options struct {
 }
 
 // Load reads the files of a set: each path is a file, or a folder of which all files with a known ending are read, those of
-// its folders too; names that begin with a dot are left out. Within the declarations a file is named as it lies in its
-// folder. The error is an [Errors] where a file is wrong. No files are no error, and no declarations.
+// its folders too; names that begin with a dot are left out, links to files are followed, and links to folders are refused.
+// Within the declarations a file is named as it lies in its folder, or by its path if several are called so. The error is an [Errors] where a file is wrong. No files are no error, and no declarations.
 func Load(paths []string, o Options) ([]shell.SetEntry, error) {
 	l, err := load(paths, o)
 	if err != nil {
@@ -96,6 +96,7 @@ func load(paths []string, o Options) (*loader, error) {
 			return nil, err
 		}
 	}
+	l.distinguish()
 	texts := make([][]byte, len(l.files))
 	for i, f := range l.files {
 		data, err := read(f.path)
@@ -175,23 +176,62 @@ func (l *loader) find(path string) error {
 		}
 		return l.add(file{path, filepath.Base(path)})
 	}
-	return filepath.WalkDir(path, func(at string, d fs.DirEntry, err error) error {
+	root, err := filepath.EvalSymlinks(path) // which may be a link itself: WalkDir follows none
+	if err != nil {
+		return fmt.Errorf("read the files of the set: %w", err)
+	}
+	return filepath.WalkDir(root, func(at string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return fmt.Errorf("read the files of the set: %w", err)
 		}
-		hidden := at != path && strings.HasPrefix(d.Name(), ".")
-		switch {
-		case d.IsDir() && hidden:
-			return fs.SkipDir
-		case d.IsDir(), hidden, !known(at):
-			return nil
-		}
-		name, err := filepath.Rel(path, at)
+		name, err := filepath.Rel(root, at)
 		if err != nil {
 			return err
 		}
+		hidden := at != root && strings.HasPrefix(d.Name(), ".")
+		switch {
+		case d.IsDir() && hidden:
+			return fs.SkipDir
+		case d.IsDir(), hidden:
+			return nil
+		}
+		at = filepath.Join(path, name)
+		if d.Type()&fs.ModeSymlink != 0 {
+			if err := leadsToFile(at); err != nil {
+				return err
+			}
+		}
+		if !known(at) {
+			return nil
+		}
 		return l.add(file{at, filepath.ToSlash(name)})
 	})
+}
+
+// leadsToFile refuses a link to a folder, whose files would not be read, and one that leads nowhere: who takes files away
+// by mistake would have what they declare removed.
+func leadsToFile(link string) error {
+	info, err := os.Stat(link)
+	if err != nil {
+		return fmt.Errorf("read the files of the set: a link leads nowhere: %w", err)
+	}
+	if info.IsDir() {
+		return fmt.Errorf("read the files of the set: %s is a link to a folder, which is not followed: give that folder too, or link its files one by one", link)
+	}
+	return nil
+}
+
+// distinguish calls files by their paths whose names are the same in several folders.
+func (l *loader) distinguish() {
+	named := map[string]int{}
+	for _, f := range l.files {
+		named[f.name]++
+	}
+	for i, f := range l.files {
+		if named[f.name] > 1 {
+			l.files[i].name = filepath.ToSlash(f.path)
+		}
+	}
 }
 
 func (l *loader) add(f file) error {

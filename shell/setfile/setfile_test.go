@@ -243,6 +243,54 @@ func TestAWrongFileIsToldWithLineAndKeyAndNothingIsRead(t *testing.T) {
 	require.ErrorContains(t, err, "files end in .toml, or in .yaml, .yml or .json where they hold jobs")
 }
 
+func TestLinksLoseNoFiles(t *testing.T) {
+	dir := folder(t, map[string]string{"a.toml": "[semaphores.a]\nslots = 1\n", "extra/b.toml": "[semaphores.b]\nslots = 1\n"})
+	names := func(path string) (out []string) {
+		entries, err := setfile.Load([]string{path}, setfile.Options{})
+		require.NoError(t, err)
+		for _, e := range entries {
+			out = append(out, e.File+" "+e.Semaphore.Name)
+		}
+		return out
+	}
+	link := filepath.Join(t.TempDir(), "current")
+	require.NoError(t, os.Symlink(dir, link))
+	assert.Equal(t, []string{"a.toml a", "extra/b.toml b"}, names(link), "as git-sync puts folders there")
+
+	mounted := t.TempDir() // as Kubernetes mounts a ConfigMap
+	require.NoError(t, os.Symlink(dir, filepath.Join(mounted, "..data")))
+	require.NoError(t, os.Symlink(filepath.Join("..data", "a.toml"), filepath.Join(mounted, "a.toml")))
+	assert.Equal(t, []string{"a.toml a"}, names(mounted))
+
+	for target, want := range map[string]string{
+		filepath.Join(dir, "extra"): "more is a link to a folder, which is not followed: give that folder too, or link its files one by one",
+		filepath.Join(dir, "gone"):  "a link leads nowhere: stat ",
+	} {
+		within := folder(t, map[string]string{"a.toml": ""})
+		require.NoError(t, os.Symlink(target, filepath.Join(within, "more")))
+		_, err := setfile.Load([]string{within}, setfile.Options{})
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func TestFilesOfOneNameAreToldApart(t *testing.T) {
+	one := folder(t, map[string]string{"a.toml": "[semaphores.a]\nslots = 1\n", "b.toml": "[semaphores.c]\nslots = 1\n"})
+	two := folder(t, map[string]string{"a.toml": "[semaphores.b]\nslots = \"many\"\n"})
+	for _, paths := range []bool{true, false} {
+		_, err := setfile.Load([]string{one, two}, setfile.Options{Paths: paths})
+		all, _ := errors.AsType[setfile.Errors](err)
+		require.Len(t, all, 1)
+		assert.Equal(t, filepath.ToSlash(filepath.Join(two, "a.toml")), all[0].File)
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(two, "a.toml"), []byte("[semaphores.a]\nslots = 2\n"), 0o600))
+	entries, err := setfile.Load([]string{one, two}, setfile.Options{})
+	require.NoError(t, err)
+	assert.Equal(t, filepath.ToSlash(filepath.Join(one, "a.toml")), entries[0].File)
+	assert.Equal(t, "b.toml", entries[1].File)
+	_, err = shell.CheckSet(entries, now)
+	require.ErrorContains(t, err, filepath.ToSlash(filepath.Join(one, "a.toml")))
+}
+
 func TestAFolderThatIsUnreadableInPartIsRefused(t *testing.T) {
 	if os.Getuid() == 0 {
 		dir := folder(t, map[string]string{"a.toml": "[semaphores.a]\nslots = 1\n"})
