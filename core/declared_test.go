@@ -17,13 +17,14 @@ func declarations() []struct {
 	to                 effects.Ref
 	part               string
 	make, change, drop core.Event
+	edit               core.Event   // another change
 	others             []core.Event // what anybody may do with it
 } {
 	spec := recurringNamed(1, "t", "nightly")
-	described, off := "another one", false
+	described, edited, off := "another one", "a third one", false
 	job := core.JobSpec{ID: "report", Namespace: "n", Tenant: "t", Name: "report", Schedule: "0 9 * * *", PodSpec: []byte(`{"containers":[{"name":"c","image":"i"}]}`)}
-	job2 := job
-	job2.Schedule = "0 10 * * *"
+	job2, job3 := job, job
+	job2.Schedule, job3.Schedule = "0 10 * * *", "0 11 * * *"
 	worker := core.WorkerSpec{Namespace: "n", Tenant: "t", Name: "w", Queue: "q", Do: core.WorkerDo{Run: &core.ToolRun{Tool: "http", Input: []byte(`{}`)}}}
 	worker2 := worker
 	worker2.Concurrency = 2
@@ -35,28 +36,29 @@ func declarations() []struct {
 		to                 effects.Ref
 		part               string
 		make, change, drop core.Event
+		edit               core.Event
 		others             []core.Event
 	}{
 		{
 			"a recurring action", "nightly", effects.Ref{Kind: core.KindRecurring, ID: id(1)}, "",
-			core.RecurringCreate{Spec: spec}, core.RecurringUpdate{Patch: core.RecurringPatch{Description: &described}}, core.RecurringDelete{},
+			core.RecurringCreate{Spec: spec}, core.RecurringUpdate{Patch: core.RecurringPatch{Description: &described}}, core.RecurringDelete{}, core.RecurringUpdate{Patch: core.RecurringPatch{Description: &edited}},
 			[]core.Event{core.RecurringPause{}, core.RecurringResume{}, core.RecurringTrigger{}, core.RecurringSkipNext{}, core.RecurringUpdate{Patch: core.RecurringPatch{Enabled: &off}}},
 		},
-		{"a job", "report", core.JobRef("n", "t", "report"), "", core.JobApply{Spec: job}, core.JobApply{Spec: job2}, core.JobDelete{}, []core.Event{core.JobPause{By: "me"}, core.JobResume{}}},
+		{"a job", "report", core.JobRef("n", "t", "report"), "", core.JobApply{Spec: job}, core.JobApply{Spec: job2}, core.JobDelete{}, core.JobApply{Spec: job3}, []core.Event{core.JobPause{By: "me"}, core.JobResume{}}},
 		{
 			"a queue", "q", core.QueueRef("n", "t", "q"), "", core.QueueCreate{Namespace: "n", Tenant: "t", Name: "q"},
-			core.QueueConfigure{Config: core.QueueConfig{Concurrency: 3}}, core.QueueDelete{}, []core.Event{core.QueuePause{}, core.QueueResume{}},
+			core.QueueConfigure{Config: core.QueueConfig{Concurrency: 3}}, core.QueueDelete{}, core.QueueConfigure{}, []core.Event{core.QueuePause{}, core.QueueResume{}},
 		},
-		{"a worker", "w", core.WorkerRef("n", "t", "w"), "", core.WorkerConfigure{Spec: worker}, core.WorkerConfigure{Spec: worker2}, core.WorkerDelete{}, []core.Event{core.WorkerPause{}, core.WorkerResume{}}},
+		{"a worker", "w", core.WorkerRef("n", "t", "w"), "", core.WorkerConfigure{Spec: worker}, core.WorkerConfigure{Spec: worker2}, core.WorkerDelete{}, core.WorkerConfigure{Spec: worker}, []core.Event{core.WorkerPause{}, core.WorkerResume{}}},
 		{
 			"a calendar", "c", core.CalendarRef("n", "t", "c"), "", core.CalendarCreate{Spec: core.CalendarSpec{Namespace: "n", Tenant: "t", Name: "c"}},
-			core.CalendarUpdate{Patch: core.CalendarPatch{Description: &described}}, core.CalendarDelete{}, nil,
+			core.CalendarUpdate{Patch: core.CalendarPatch{Description: &described}}, core.CalendarDelete{}, core.CalendarUpdate{Patch: core.CalendarPatch{Description: &edited}}, nil,
 		},
 		{
 			"a semaphore", "s", core.SemaphoreRef("n", "t", "s"), "", core.SemaphoreConfigure{Namespace: "n", Tenant: "t", Name: "s", Slots: 2},
-			core.SemaphoreConfigure{Namespace: "n", Tenant: "t", Name: "s", Slots: 3}, core.SemaphoreConfigure{Namespace: "n", Tenant: "t", Name: "s"}, nil,
+			core.SemaphoreConfigure{Namespace: "n", Tenant: "t", Name: "s", Slots: 3}, core.SemaphoreConfigure{Namespace: "n", Tenant: "t", Name: "s"}, core.SemaphoreConfigure{Namespace: "n", Tenant: "t", Name: "s", Slots: 4}, nil,
 		},
-		{"a subscriber", "s", core.BusRef(), "s", core.BusSubscribe{Subscriber: subscriber}, core.BusSubscribe{Subscriber: subscriber2}, core.BusUnsubscribe{Name: "s"}, nil},
+		{"a subscriber", "s", core.BusRef(), "s", core.BusSubscribe{Subscriber: subscriber}, core.BusSubscribe{Subscriber: subscriber2}, core.BusUnsubscribe{Name: "s"}, core.BusSubscribe{Subscriber: subscriber}, nil},
 	}
 }
 
@@ -102,7 +104,8 @@ func TestWhatASetDeclaresIsChangedByThatSetAlone(t *testing.T) {
 			taken(d.make, nil, "")
 			taken(d.change, ours, "ours") // nobody's before
 			taken(d.change, ours, "ours")
-			refused(d.change, nil, `the set "ours" declares it, in all.toml: change it there and apply the set, or take it over`)
+			taken(d.change, nil, "ours") // as who starts a pipeline declares its runbook's queues again
+			refused(d.edit, nil, `the set "ours" declares it, in all.toml: change it there and apply the set, or take it over`)
 			refused(d.drop, nil, `the set "ours" declares it, in all.toml: change it there and apply the set, or take it over`)
 			refused(d.change, theirs, `the set "ours" declares it, in all.toml: take it out there, or let "theirs" take it over`)
 			refused(d.drop, theirs, `the set "ours" declares it, in all.toml: take it out there, or let "theirs" take it over`)
