@@ -34,6 +34,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -103,9 +104,15 @@ func load(paths []string, o Options) (*loader, error) {
 		if err != nil {
 			return nil, err
 		}
-		if texts[i] = data; filepath.Ext(f.path) == ".toml" {
-			l.runbooksOf(f, data)
+		if texts[i] = data; filepath.Ext(f.path) != ".toml" {
+			continue
 		}
+		if e := tooMuch(f.name, data); e != nil {
+			l.errs = append(l.errs, *e)
+			texts[i] = nil
+			continue
+		}
+		l.runbooksOf(f, data)
 	}
 	for i, f := range l.files { // once it is known which files are runbooks
 		switch {
@@ -216,7 +223,7 @@ func leadsToFile(link string) error {
 		return fmt.Errorf("read the files of the set: a link leads nowhere: %w", err)
 	}
 	if info.IsDir() {
-		return fmt.Errorf("read the files of the set: %s is a link to a folder, which is not followed: give that folder too, or link its files one by one", link)
+		return fmt.Errorf("read the files of the set: %s is a link to a folder, which is not followed: name that folder too, or put it here", link)
 	}
 	return nil
 }
@@ -276,20 +283,43 @@ func (l *loader) parse(f file, data []byte) {
 	l.declare(d)
 }
 
-// read reads no more than shows that a file is too large.
+// read reads no more than shows that a file is too large. What is no file, such as a pipe or a device, could keep the
+// reader for ever.
 func read(path string) ([]byte, error) {
-	info, err := os.Stat(path)
+	data, err := readRegular(path)
 	if err != nil {
 		return nil, fmt.Errorf("read the files of the set: %w", err)
 	}
-	if info.Size() > MaxFileBytes {
-		return nil, fmt.Errorf("read the files of the set: %s has %d bytes: at most %d are read", path, info.Size(), MaxFileBytes)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read the files of the set: %w", err)
+	if len(data) > MaxFileBytes {
+		return nil, fmt.Errorf("read the files of the set: %s has more than %d bytes, which is all that is read of a file: split it", path, MaxFileBytes)
 	}
 	return data, nil
+}
+
+func readRegular(path string) ([]byte, error) {
+	if err := checkRegular(path); err != nil {
+		return nil, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // reading loses nothing
+	return io.ReadAll(io.LimitReader(f, MaxFileBytes+1))
+}
+
+// checkRegular refuses what is no file.
+func checkRegular(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return err
+	case info.IsDir():
+		return fmt.Errorf("%s is a folder, not a file", path)
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is no regular file: it is a pipe, a device or the like", path)
+	}
+	return nil
 }
 
 // wrong notes what the decoder says.
@@ -366,6 +396,10 @@ func (l *loader) declare(d *document) {
 	for i, name := range d.body.Runbooks {
 		key := fmt.Sprintf("runbooks[%d]", i)
 		path := beside(d.file.path, name)
+		if err := checkRegular(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			l.say(d, key, "read the runbook: %s", err)
+			continue
+		}
 		book, err := runbook.Load(path)
 		if all := fileerr.All(err); len(all) > 0 {
 			l.errs = append(l.errs, all...)

@@ -263,7 +263,7 @@ func TestLinksLoseNoFiles(t *testing.T) {
 	assert.Equal(t, []string{"a.toml a"}, names(mounted))
 
 	for target, want := range map[string]string{
-		filepath.Join(dir, "extra"): "more is a link to a folder, which is not followed: give that folder too, or link its files one by one",
+		filepath.Join(dir, "extra"): "more is a link to a folder, which is not followed: name that folder too, or put it here",
 		filepath.Join(dir, "gone"):  "a link leads nowhere: stat ",
 	} {
 		within := folder(t, map[string]string{"a.toml": ""})
@@ -568,7 +568,7 @@ func TestAJobOfASetNamesThePodSpecThatLiesBesideIt(t *testing.T) {
 	require.ErrorContains(t, err, "0 documents", "it may be as large as that")
 	files["jobs/pods/a.txt"] += "#"
 	_, err = setfile.Load([]string{folder(t, files)}, setfile.Options{})
-	require.ErrorContains(t, err, "a.txt has 4194305 bytes: at most 4194304 are read")
+	require.ErrorContains(t, err, "a.txt has more than 4194304 bytes, which is all that is read of a file")
 	o := setfile.Options{}
 	o.Jobs.ReadFile = func(name string) ([]byte, error) {
 		return []byte("containers: [{name: c, image: " + filepath.Base(name) + "}]\n"), nil
@@ -584,7 +584,7 @@ func TestAFolderOfTooManyFilesOrOfOneThatIsTooLargeIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.toml"), []byte(strings.Repeat("#", setfile.MaxFileBytes+1)), 0o600))
 	_, err = setfile.Load([]string{dir}, setfile.Options{})
-	require.ErrorContains(t, err, "a.toml has 4194305 bytes: at most 4194304 are read")
+	require.ErrorContains(t, err, "a.toml has more than 4194304 bytes, which is all that is read of a file")
 
 	one := filepath.Join(folder(t, map[string]string{"a.toml": ""}), "a.toml")
 	_, err = setfile.Load(slices.Repeat([]string{one}, setfile.MaxFiles), setfile.Options{})
