@@ -393,7 +393,7 @@ func (t *alertTransition) tellOpen() {
 	}
 }
 
-// tell sends what is to be told to the digest.
+// tell sends the digest of the channel what people are to be told.
 func (t *alertTransition) tell(e DigestTell) {
 	e.Channel, e.Schedule, e.Namespace, e.Tenant, e.Name = t.Rules.Channel, t.Schedule, t.Namespace, t.Tenant, t.Name
 	t.send(DigestRef(e.Channel), e)

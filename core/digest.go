@@ -36,8 +36,8 @@ import (
 type Digest struct {
 	ID      uuid.UUID `json:"id"`
 	Channel string    `json:"channel"` // empty: none, what gathers is announced alone
-	// Since is when the first of what is to be told came, by the [Clock]'s step Step; zero: there is
-	// nothing to tell.
+	// Since is when the first change of an alert came that is not told yet, by the [Clock]'s step Step; zero: all
+	// are told.
 	Since   Time       `json:"since,omitzero"`
 	Step    uint64     `json:"step,omitempty"`
 	Raised  DigestList `json:"raised,omitzero"`
@@ -211,7 +211,7 @@ func (t *digestTransition) apply(e DigestEvent) {
 	}
 }
 
-// gather takes what is to be told.
+// gather takes a change of an alert, to tell it with others.
 func (t *digestTransition) gather(e DigestTell) {
 	if (&AlertCounts{}).of(e.Kind) == nil {
 		t.refuse(effects.CodeInvalid, "kind: %q is no alert", clip(string(e.Kind)))

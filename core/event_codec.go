@@ -98,6 +98,15 @@ func DecodeState(kind effects.Kind, b []byte) (State, error) {
 	return s, nil
 }
 
+// DecodeStateOf reads the stored form of the machine ref, and refuses that of another.
+func DecodeStateOf(ref effects.Ref, b []byte) (State, error) {
+	s, err := DecodeState(ref.Kind, b)
+	if err == nil && s.Ref() != ref {
+		return nil, fmt.Errorf("the record of %s holds %s", ref, s.Ref())
+	}
+	return s, err
+}
+
 // decodeStateAs reads a state whose stored form is that of encoding/json.
 func decodeStateAs[S State](b []byte) (State, error) {
 	var s S

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,13 +64,17 @@ func TestAnAlertForAChannelThatThereIsNotIsRefused(t *testing.T) {
 
 func TestAMessageAboutAlertsThatIsNotDeliveredHasALineAtTheLevelErrorEachTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log, fails := &logLines{}, errors.New("connection refused")
+		log := &logLines{}
+		var gone atomic.Bool
 		o := shell.Options{
 			Store: inMemory(t), Logger: slog.New(slog.NewTextHandler(log, nil)),
 			Tools: map[string]shell.Tool{"count": shell.ToolFunc(func(context.Context, shell.Call) (json.RawMessage, error) { return nil, errors.New("no disk") })},
 		}
 		o.Interpreters = map[string]shell.Interpreter{effects.LaneNotify: carrying(func(context.Context) (json.RawMessage, error) {
-			return nil, fails
+			if gone.Load() {
+				return nil, shell.Permanent(errors.New("there is no such channel"))
+			}
+			return nil, errors.New("connection refused")
 		})}
 		e := running(t, o)
 		r := everyMinute()
@@ -86,7 +91,7 @@ func TestAMessageAboutAlertsThatIsNotDeliveredHasALineAtTheLevelErrorEachTime(t 
 		}
 		assert.Empty(t, log.with("alert.undelivered"), "it is tried again")
 
-		fails = shell.Permanent(errors.New("there is no such channel"))
+		gone.Store(true)
 		<-time.After(time.Hour)
 		given := log.with("alert.undelivered")
 		require.Len(t, given, 1)

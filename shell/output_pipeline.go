@@ -60,7 +60,7 @@ func (e *Engine) CopyPipelineOutput(ctx context.Context, id uuid.UUID, o Pipelin
 			return err
 		case found: // others may have begun meanwhile
 		case o.Follow && !r.p.Phase.Type.Ended():
-			if err := r.wait(ctx, changes); err != nil {
+			if err := awaitMore(ctx, e, pipelinePoll, nil, changes.C); err != nil {
 				return err
 			}
 		case r.wrote:
@@ -114,20 +114,6 @@ func concernsPipeline(id uuid.UUID) func(core.State) bool {
 		}
 		return false
 	}
-}
-
-func (r *pipelineReader) wait(ctx context.Context, changes *Changes) error {
-	look, stop := r.e.o.Clock.Timer(pipelinePoll)
-	defer stop()
-	select {
-	case <-changes.C:
-	case <-look:
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-r.e.Stopped():
-		return ErrStopped
-	}
-	return nil
 }
 
 // copyNew copies the outputs of the actions that are not known yet; found: there were some.

@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"io"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/internal/headtail"
 	"github.com/orrery-go/orrery/store"
 )
 
@@ -149,7 +149,7 @@ func (a Actions) CopyOutput(ctx context.Context, id uuid.UUID, o OutputOptions, 
 		begun, stop := a.e.outputs.await(id)
 		done, err := r.follow(ctx)
 		if !done && err == nil {
-			err = r.wait(ctx, begun, changes)
+			err = awaitMore(ctx, a.e, outputPoll, begun, changes.C)
 		}
 		stop()
 		if done || err != nil {
@@ -211,17 +211,17 @@ func (r *outputReader) ended(act core.Action) bool {
 	return r.cycle != act.Cycle || r.at < act.Attempt || act.Status.Type != core.StatusRunning
 }
 
-// wait waits until there may be more.
-func (r *outputReader) wait(ctx context.Context, begun <-chan struct{}, changes *Subscription) error {
-	look, stop := r.e.o.Clock.Timer(outputPoll)
+// awaitMore waits until there may be more: something is told by one of the channels, or poll is over.
+func awaitMore[T any](ctx context.Context, e *Engine, poll time.Duration, begun <-chan struct{}, changed <-chan T) error {
+	look, stop := e.o.Clock.Timer(poll)
 	defer stop()
 	select {
 	case <-begun:
-	case <-changes.C:
+	case <-changed:
 	case <-look:
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-r.e.Stopped():
+	case <-e.Stopped():
 		return ErrStopped
 	}
 	return nil
@@ -336,7 +336,7 @@ func (t *outputText) write(o Output) error {
 	if dropped == 0 {
 		return t.put(o.Head, o.Tail)
 	}
-	head, tail := headCut(o.Head), tailCut(o.Tail)
+	head, tail := headtail.CutHead(o.Head, maxCut), headtail.CutTail(o.Tail, maxCut)
 	dropped += int64(len(o.Head) - len(head) + len(o.Tail) - len(tail))
 	if err := t.put(head); err != nil {
 		return err
@@ -371,31 +371,3 @@ func (t *outputText) put(parts ...[]byte) error {
 
 // maxCut bounds what a cut at the end of a line may cost.
 const maxCut = 1 << 10
-
-// headCut cuts a head back to the end of a line if one is nearby, and else to that of a character.
-func headCut(b []byte) []byte {
-	if i := bytes.LastIndexByte(b, '\n'); i >= 0 && i+1 >= len(b)-maxCut {
-		return b[:i+1]
-	}
-	for i := len(b) - 1; i >= 0 && i >= len(b)-utf8.UTFMax; i-- {
-		if utf8.RuneStart(b[i]) {
-			if !utf8.FullRune(b[i:]) {
-				return b[:i]
-			}
-			break
-		}
-	}
-	return b
-}
-
-// tailCut cuts a tail to the beginning of a line if one is nearby, and else to that of a character.
-func tailCut(b []byte) []byte {
-	if i := bytes.IndexByte(b, '\n'); i >= 0 && i < min(maxCut, len(b)-1) {
-		return b[i+1:]
-	}
-	n := 0
-	for n < utf8.UTFMax-1 && n < len(b) && !utf8.RuneStart(b[n]) {
-		n++
-	}
-	return b[n:]
-}

@@ -31,7 +31,7 @@ func CheckSet(entries []SetEntry, now core.Time) ([]SetChange, error) {
 	}
 	changes := make([]SetChange, len(entries))
 	for i, e := range wrong { // order-free: each into its place
-		kind, of, name := entries[i].name()
+		kind, of, name := entries[i].About()
 		changes[i] = SetChange{Action: SetRefuses, Kind: kind, Namespace: of.Namespace, Tenant: of.Tenant, Name: name, File: entries[i].File, Notes: []string{e.Err.Error()}}
 	}
 	for j, i := range at {
@@ -73,14 +73,15 @@ func (p *setPlan) suppose(entries []SetEntry) {
 }
 
 // calendars gives those that a declaration names, and whose they are.
-func (e *SetEntry) calendars() (Scope, []string) {
+func (e *SetEntry) calendars() (of Scope, names []string) {
+	_, of, _ = e.About()
 	switch {
 	case e.Recurring != nil:
-		return Scope{Namespace: e.Recurring.Namespace, Tenant: e.Recurring.Tenant}, e.Recurring.Calendars
+		names = e.Recurring.Calendars
 	case e.Job != nil:
-		return Scope{Namespace: e.Job.Namespace, Tenant: e.Job.Tenant}, e.Job.Calendars
+		names = e.Job.Calendars
 	}
-	return Scope{}, nil
+	return of, names
 }
 
 // noteSupposed notes the calendars of a declaration that were taken for there.

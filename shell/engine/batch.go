@@ -128,10 +128,7 @@ func (b *batch) Load(ref effects.Ref) (core.State, error) {
 		}
 		return nil, err
 	}
-	s, err := core.DecodeState(ref.Kind, rec.State)
-	if err == nil && s.Ref() != ref {
-		err = fmt.Errorf("the record of %s holds %s", ref, s.Ref())
-	}
+	s, err := core.DecodeStateOf(ref, rec.State)
 	if err != nil {
 		q := store.Quarantined{Kind: ref.Kind, ID: ref.ID, At: b.now, Reason: err.Error(), Raw: slices.Clone(rec.State)}
 		b.corrupt = append(b.corrupt, unreadable{q, b.fold.Serving()})

@@ -199,7 +199,7 @@ func (w *Write) size() int {
 	return w.Size
 }
 
-// done tells who has asked for it.
+// done tells the caller that the engine is done with the write.
 func (w *Write) done() {
 	if w != nil && w.Done != nil {
 		w.Done()

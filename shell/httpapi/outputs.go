@@ -44,32 +44,19 @@ func (s *Server) streamOutput(w http.ResponseWriter, r *http.Request, c *call) e
 	if err != nil {
 		return err
 	}
-	if err := s.mayReadOutput(c.token); err != nil {
-		return err
-	}
-	out := newTail(w, map[string]string{})
-	if r.Method == http.MethodHead {
-		out.begin()
-		return nil
-	}
-	leave, err := s.enterLogs(c, o.Follow)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	o.Begun = func(now shell.Output) {
-		out.say(headerAttempt, strconv.FormatUint(uint64(now.Attempt), 10))
-		out.say(headerDropped, strconv.FormatInt(now.Dropped(), 10))
-		out.say(headerWritten, strconv.FormatInt(now.Written, 10))
-	}
-	err = s.copyWatched(r.Context(), c, o.Follow, out, func(ctx context.Context) error {
-		return s.engine.Actions().CopyOutput(ctx, a.ID, o, out)
-	})
 	of := ""
 	if o.Attempt > 0 {
 		of = fmt.Sprintf(" of attempt %d", o.Attempt)
 	}
-	return s.endOutput(out, err, fmt.Sprintf("action %s%s has no output%s", a.ID, whichIs(o.Follow, a.Status.Type), of))
+	none := fmt.Sprintf("action %s%s has no output%s", a.ID, whichIs(o.Follow, a.Status.Type), of)
+	return s.sendOutput(w, r, c, o.Follow, none, func(ctx context.Context, out *tail) error {
+		o.Begun = func(now shell.Output) {
+			out.say(headerAttempt, strconv.FormatUint(uint64(now.Attempt), 10))
+			out.say(headerDropped, strconv.FormatInt(now.Dropped(), 10))
+			out.say(headerWritten, strconv.FormatInt(now.Written, 10))
+		}
+		return s.engine.Actions().CopyOutput(ctx, a.ID, o, out)
+	})
 }
 
 // whichIs says in which state something was when the request came, unless it was followed since.
@@ -135,6 +122,14 @@ func (s *Server) streamPipelineOutput(w http.ResponseWriter, r *http.Request, c 
 	o := shell.PipelineOutputOptions{Phase: q.get("phase"), Follow: or(follow, false), Sees: func(a core.Action) bool {
 		return c.token.sees(a.Namespace, a.Tenant, a.ToolName)
 	}}
+	none := fmt.Sprintf("pipeline %s%s has no output", p.ID, whichIs(o.Follow, p.Phase.Type))
+	return s.sendOutput(w, r, c, o.Follow, none, func(ctx context.Context, out *tail) error {
+		return s.engine.CopyPipelineOutput(ctx, p.ID, o, out)
+	})
+}
+
+// sendOutput sends what write copies of an output to who may read it. none says whose there is none of.
+func (s *Server) sendOutput(w http.ResponseWriter, r *http.Request, c *call, follow bool, none string, write func(context.Context, *tail) error) error {
 	if err := s.mayReadOutput(c.token); err != nil {
 		return err
 	}
@@ -143,19 +138,17 @@ func (s *Server) streamPipelineOutput(w http.ResponseWriter, r *http.Request, c 
 		out.begin()
 		return nil
 	}
-	leave, err := s.enterLogs(c, o.Follow)
+	leave, err := s.enterLogs(c, follow)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	err = s.copyWatched(r.Context(), c, o.Follow, out, func(ctx context.Context) error {
-		return s.engine.CopyPipelineOutput(ctx, p.ID, o, out)
-	})
-	return s.endOutput(out, err, fmt.Sprintf("pipeline %s%s has no output", p.ID, whichIs(o.Follow, p.Phase.Type)))
+	err = s.copyWatched(r.Context(), c, follow, out, func(ctx context.Context) error { return write(ctx, out) })
+	return s.endOutput(out, err, none)
 }
 
 // endOutput ends the answer with an output: regularly also where it was followed, and ended without
-// a word. none says whose there is none of.
+// a word.
 func (s *Server) endOutput(out *tail, err error, none string) error {
 	var phase *shell.NoPhaseError
 	switch {

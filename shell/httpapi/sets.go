@@ -36,8 +36,8 @@ func maySeeSets(c *call) error {
 	return c.token.notBoundToTools("see what sets of files own, which may be for other tools")
 }
 
-// setKinds are the kinds of what a set declares, as files call them.
-var setKinds = []string{"calendar", "job", "queue", "recurring", "semaphore", "subscriber", "worker"}
+// setKinds are the kinds of what a set declares, as files call them, in the order of the alphabet.
+var setKinds = slices.Sorted(slices.Values(shell.SetKinds()))
 
 // declared says how what sets own is listed.
 func (s *Server) declared() listing[core.Declared, wire.Declared] {
@@ -54,7 +54,7 @@ func (s *Server) declared() listing[core.Declared, wire.Declared] {
 				return s.engine.Sets().Owned(ctx, set, p)
 			}}
 			from.keep = func(d core.Declared) bool {
-				return (kind == "" || kindOfDeclared(d) == kind) && (q.opt("id") == nil || d.Machine == id)
+				return (kind == "" || shell.SetKindOf(d) == kind) && (q.opt("id") == nil || d.Machine == id)
 			}
 			return from, err
 		},
@@ -92,16 +92,8 @@ func shownWith[S, Out any](out func(context.Context, S) (Out, error), more func(
 
 func declaredOf(d core.Declared) wire.Declared {
 	return wire.Declared{
-		Set: d.Set, File: d.File, Kind: kindOfDeclared(d), ID: d.Machine, Namespace: d.Namespace, Tenant: d.Tenant, Name: d.Name, Since: d.Since,
+		Set: d.Set, File: d.File, Kind: shell.SetKindOf(d), ID: d.Machine, Namespace: d.Namespace, Tenant: d.Tenant, Name: d.Name, Since: d.Since,
 	}
-}
-
-// kindOfDeclared is how files call the kind of what is declared.
-func kindOfDeclared(d core.Declared) string {
-	if d.Kind == core.KindBus {
-		return "subscriber"
-	}
-	return string(d.Kind)
 }
 
 // applySet makes what a set declares, or says what that would do.
@@ -199,7 +191,7 @@ func (c *call) ofTheSet(err error) error {
 // aboutEntries notes what tenant a set is about, if that is one.
 func (c *call) aboutEntries(entries []shell.SetEntry) {
 	for i, e := range entries {
-		of := tenantOf(e)
+		_, of, _ := e.About()
 		if i == 0 && of != (shell.Scope{}) {
 			c.about(of.Namespace, of.Tenant)
 		} else if c.of == nil || *c.of != of {
@@ -278,7 +270,8 @@ func (s *Server) setWithin(ctx context.Context, c *call, asked []wire.SetEntry, 
 		if e.Subscriber != nil || change.Action != shell.SetCreates && change.Action != shell.SetUpdates {
 			continue
 		}
-		of, wants := tenantOf(e), s.wantOf(e)
+		_, of, _ := e.About()
+		wants := s.wantOf(e)
 		if !movesTimes(change) {
 			wants.schedule = nil
 		}
@@ -309,25 +302,6 @@ func movesTimes(c *shell.SetChange) bool {
 func sizeOf(e *wire.SetEntry) (int64, error) {
 	b, err := plainjson.Marshal(e)
 	return int64(len(b)), err
-}
-
-// tenantOf says whose it is what an entry declares; of a subscriber it is the zero Scope.
-func tenantOf(e shell.SetEntry) (of shell.Scope) {
-	switch {
-	case e.Recurring != nil:
-		of.Namespace, of.Tenant = e.Recurring.Namespace, e.Recurring.Tenant
-	case e.Job != nil:
-		of.Namespace, of.Tenant = e.Job.Namespace, e.Job.Tenant
-	case e.Queue != nil:
-		of.Namespace, of.Tenant = e.Queue.Namespace, e.Queue.Tenant
-	case e.Semaphore != nil:
-		of.Namespace, of.Tenant = e.Semaphore.Namespace, e.Semaphore.Tenant
-	case e.Worker != nil:
-		of.Namespace, of.Tenant = e.Worker.Namespace, e.Worker.Tenant
-	case e.Calendar != nil:
-		of.Namespace, of.Tenant = e.Calendar.Namespace, e.Calendar.Tenant
-	}
-	return of
 }
 
 // wantOf says what an entry asks for of its tenant's limits.

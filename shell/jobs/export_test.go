@@ -13,14 +13,8 @@ type LogStore = logStore
 // KeepLogsIn lets a test keep the logs itself.
 func (s *Service) KeepLogsIn(l LogStore) { s.logs = l }
 
-// HeadTail is what keeps the ends of a log.
-type HeadTail = headTail
-
-// NewHeadTail makes one.
-var NewHeadTail = newHeadTail
-
-// Kept gives what is kept.
-func (h *headTail) Kept() ([]byte, int64, int64) { return h.kept() }
+// KeptText gives what is kept of a log.
+var KeptText = keptText
 
 // MaxMarker is the most that a marker adds.
 const MaxMarker = maxMarker

@@ -13,6 +13,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/internal/headtail"
 )
 
 // Limits of what is read of a pod that is being deleted.
@@ -41,7 +42,7 @@ func (s *Service) fetchLogs(ctx context.Context, o core.Orchestrator, e effects.
 	if err != nil {
 		return nil, err // not for good: once it is configured again, they are read as the pod is deleted
 	}
-	w := newHeadTail(s.logLimits(o.Config.Logs))
+	w := s.logBuffer(o.Config.Logs)
 	calls, err := r.Logs(ctx, Attempt{Run: o.ID, N: e.Attempt}, LogOptions{}, w)
 	a := clusterAnswer{APICalls: calls}
 	logs, err := s.keepLogs(ctx, o, e.Attempt, w, err)
@@ -55,21 +56,21 @@ func (s *Service) fetchLogs(ctx context.Context, o core.Orchestrator, e effects.
 // of it. What an effect before has stored stays if it is more: a pod that is being deleted,
 // or is gone, may give less than it did before a crash. An error says that the reading is
 // to be repeated.
-func (s *Service) keepLogs(ctx context.Context, o core.Orchestrator, attempt uint32, w *headTail, failed error) (core.RunLogs, error) {
+func (s *Service) keepLogs(ctx context.Context, o core.Orchestrator, attempt uint32, w *headtail.Buffer, failed error) (core.RunLogs, error) {
 	if failed != nil && ctx.Err() != nil {
 		return core.RunLogs{}, fmt.Errorf("read the logs: %w", failed)
 	}
-	text, kept, dropped := w.kept()
-	if before, ok := s.keptBefore(ctx, o, attempt); ok && before.Bytes+before.Dropped >= max(w.total, 1) {
-		if failed != nil && before.Bytes+before.Dropped > w.total && !errors.Is(failed, ErrNoPod) {
+	text, kept, dropped := keptText(w)
+	if before, ok := s.keptBefore(ctx, o, attempt); ok && before.Bytes+before.Dropped >= max(w.Total(), 1) {
+		if failed != nil && before.Bytes+before.Dropped > w.Total() && !errors.Is(failed, ErrNoPod) {
 			before.Truncated, before.Error = true, restUnread(failed)
 		}
 		return before, nil
 	}
 	switch {
-	case w.total == 0 && (errors.Is(failed, ErrNoPod) || isUnread(failed)):
+	case w.Total() == 0 && (errors.Is(failed, ErrNoPod) || isUnread(failed)):
 		return core.RunLogs{Error: failed.Error()}, nil
-	case failed != nil && w.total == 0:
+	case failed != nil && w.Total() == 0:
 		return core.RunLogs{}, fmt.Errorf("read the logs: %w", failed)
 	}
 	if err := s.logs.PutLog(ctx, o.ID, attempt, text); err != nil {
@@ -105,14 +106,14 @@ func (s *Service) keptBefore(ctx context.Context, o core.Orchestrator, attempt u
 	return l, true
 }
 
-// markerLine is the marker, see [headTail.kept].
+// markerLine is the marker, see [keptText].
 var markerLine = regexp.MustCompile(`(?m)^… (\d{1,18}) bytes dropped …\n`)
 
 // removeAndRead deletes an attempt whose pod may still run, and reads its logs. What the pod
 // wrote before is stored first, and then no longer held: a crash must not cost more than the
 // last words. Logs that cannot be read or stored hold no deletion up.
 func (s *Service) removeAndRead(ctx context.Context, name string, r Runner, o core.Orchestrator, a Attempt) (clusterAnswer, error) {
-	read, calls, failed := newHeadTail(s.logLimits(o.Config.Logs)), 0, error(nil)
+	read, calls, failed := s.logBuffer(o.Config.Logs), 0, error(nil)
 	if !s.readEarlier(ctx, o, a) {
 		read, calls, failed = s.readBefore(ctx, name, r, o, a)
 	}
@@ -134,7 +135,7 @@ func (s *Service) removeAndRead(ctx context.Context, name string, r Runner, o co
 	answer.APICalls += calls
 	if last != nil {
 		answer.APICalls += last.end(s, err == nil)
-		if last.w.total >= read.total { // else what is stored is more, or what is still held
+		if last.w.Total() >= read.Total() { // else what is stored is more, or what is still held
 			read, failed = last.w, last.err
 		}
 	}
@@ -174,7 +175,7 @@ func (s *Service) readEarlier(ctx context.Context, o core.Orchestrator, a Attemp
 // readBefore stores what a pod wrote before it is deleted. A pod that has ended is not given up
 // unread while its runner is down: once that works again, reading and deletion are equally
 // possible. It gives what was read and could not be stored, and nothing of what was.
-func (s *Service) readBefore(ctx context.Context, name string, r Runner, o core.Orchestrator, a Attempt) (left *headTail, calls int, failed error) {
+func (s *Service) readBefore(ctx context.Context, name string, r Runner, o core.Orchestrator, a Attempt) (left *headtail.Buffer, calls int, failed error) {
 	var wait backoff
 	for {
 		before := s.isDown(name)
@@ -189,8 +190,8 @@ func (s *Service) readBefore(ctx context.Context, name string, r Runner, o core.
 
 // readOnce is one try of readBefore. A part of the logs is stored too: what follows may come
 // to nothing.
-func (s *Service) readOnce(ctx context.Context, name string, r Runner, o core.Orchestrator, a Attempt) (left *headTail, calls int, failed error) {
-	w := newHeadTail(s.logLimits(o.Config.Logs))
+func (s *Service) readOnce(ctx context.Context, name string, r Runner, o core.Orchestrator, a Attempt) (left *headtail.Buffer, calls int, failed error) {
+	w := s.logBuffer(o.Config.Logs)
 	limited, done := s.withTimeout(ctx, readBeforeLimit)
 	defer done()
 	place, may := s.reads[name].enter(limited, scopeOf(o), nil)
@@ -203,9 +204,9 @@ func (s *Service) readOnce(ctx context.Context, name string, r Runner, o core.Or
 	if calls, failed = r.Logs(limited, a, LogOptions{}, w); failed != nil && limited.Err() != nil {
 		failed = context.Cause(limited)
 	}
-	if w.total > 0 {
+	if w.Total() > 0 {
 		if _, err := s.keepLogs(ctx, o, a.N, w, failed); err == nil {
-			w = newHeadTail(s.logLimits(o.Config.Logs))
+			w = s.logBuffer(o.Config.Logs)
 		} else if failed == nil {
 			failed = err
 		}
@@ -215,7 +216,7 @@ func (s *Service) readOnce(ctx context.Context, name string, r Runner, o core.Or
 
 // lastWords follows the logs of a pod that is being deleted.
 type lastWords struct {
-	w      *headTail
+	w      *headtail.Buffer
 	calls  int
 	err    error
 	done   chan struct{} // closed when the reading has ended
@@ -228,7 +229,7 @@ type lastWords struct {
 func (s *Service) followLastWords(ctx context.Context, r Runner, o core.Orchestrator, a Attempt, place *reading) *lastWords {
 	follow, release := place.until(ctx, errPlaceLost)
 	follow, cancel := context.WithCancel(follow)
-	l := &lastWords{w: newHeadTail(s.logLimits(o.Config.Logs)), done: make(chan struct{}), cancel: cancel}
+	l := &lastWords{w: s.logBuffer(o.Config.Logs), done: make(chan struct{}), cancel: cancel}
 	opened := make(chan struct{})
 	go func() {
 		defer close(l.done)
@@ -239,7 +240,7 @@ func (s *Service) followLastWords(ctx context.Context, r Runner, o core.Orchestr
 		}
 		l.err = errPlaceLost
 		if _, err := s.keepLogs(ctx, o, a.N, l.w, l.err); err == nil {
-			l.w = newHeadTail(s.logLimits(o.Config.Logs))
+			l.w = s.logBuffer(o.Config.Logs)
 		}
 	}()
 	limit, stop := s.o.Clock.Timer(openLimit)
@@ -269,8 +270,9 @@ func (l *lastWords) end(s *Service, gone bool) int {
 	return l.calls
 }
 
-// logLimits are how many bytes of head and tail are kept.
-func (s *Service) logLimits(p core.LogPolicy) (head, tail int64) {
-	head = min(cmp.Or(p.HeadBytes, s.o.LogHeadBytes), maxStoredLog)
-	return head, min(cmp.Or(p.TailBytes, s.o.LogTailBytes), maxStoredLog-head)
+// logBuffer keeps as many bytes of head and tail as are to be kept.
+func (s *Service) logBuffer(p core.LogPolicy) *headtail.Buffer {
+	head := min(cmp.Or(p.HeadBytes, s.o.LogHeadBytes), maxStoredLog)
+	tail := min(cmp.Or(p.TailBytes, s.o.LogTailBytes), maxStoredLog-head)
+	return headtail.Parts(int(head), int(tail))
 }

@@ -9,11 +9,11 @@ import (
 	"hash"
 	"io"
 	"time"
-	"unicode/utf8"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/headtail"
 )
 
 // ErrNoPod says that an attempt has no pod whose logs could be read.
@@ -268,48 +268,17 @@ func (s *skipping) Write(p []byte) (int, error) {
 	return int(left) + n, err
 }
 
-// headTail keeps the head and the tail of what is written to it, and drops the
-// middle: an error is mostly told at one of the ends.
-type headTail struct {
-	head, rest         []byte // the rest ends with the tail, and is at most twice as long
-	mostHead, mostTail int
-	total              int64
-}
-
-func newHeadTail(head, tail int64) *headTail {
-	return &headTail{mostHead: int(head), mostTail: int(tail)}
-}
-
-// Write never fails.
-func (h *headTail) Write(p []byte) (int, error) {
-	n := len(p)
-	h.total += int64(n)
-	take := min(h.mostHead-len(h.head), n)
-	h.head, p = append(h.head, p[:take]...), h.tailOf(p[take:])
-	if len(h.rest)+len(p) > 2*h.mostTail {
-		h.rest = append(h.rest[:0], h.tailOf(h.rest)...)
-	}
-	h.rest = append(h.rest, p...)
-	return n, nil
-}
-
-// tailOf cuts off what is too early for the tail.
-func (h *headTail) tailOf(b []byte) []byte { return b[max(len(b)-h.mostTail, 0):] }
-
-// kept gives what is kept as one text, with a line in the place of what was
+// keptText gives what a buffer keeps as one text, with a line in the place of what was
 // dropped, and how many bytes were kept and dropped. The cuts are at the ends of
 // lines where there are some nearby, and else between characters.
-func (h *headTail) kept() (text []byte, bytesKept, dropped int64) {
-	tail := h.tailOf(h.rest)
-	if h.total <= int64(len(h.head)+len(tail)) {
-		text = append(bytes.Clone(h.head), tail...)
-		return text, h.total, 0
+func keptText(b *headtail.Buffer) (text []byte, bytesKept, dropped int64) {
+	head, tail := b.From(0)
+	if b.Total() == int64(b.Kept()) {
+		return append(head, tail...), b.Total(), 0
 	}
-	head := headCut(h.head)
-	tail = tailCut(tail)
-	bytesKept = int64(len(head) + len(tail))
-	dropped = h.total - bytesKept
-	text = bytes.Clone(head)
+	text, tail = headtail.CutHead(head, maxCut), headtail.CutTail(tail, maxCut)
+	bytesKept = int64(len(text) + len(tail))
+	dropped = b.Total() - bytesKept
 	if len(text) > 0 && text[len(text)-1] != '\n' {
 		text = append(text, '\n')
 	}
@@ -326,31 +295,3 @@ const (
 
 // maxCut bounds what a cut at the end of a line may cost.
 const maxCut = 4 << 10
-
-// headCut cuts a head back to the end of a line.
-func headCut(b []byte) []byte {
-	if i := bytes.LastIndexByte(b, '\n'); i >= 0 && i+1 >= len(b)-maxCut {
-		return b[:i+1]
-	}
-	for n := 0; n < utf8.UTFMax && len(b) > 0; n++ {
-		if i := len(b) - 1 - n; i >= 0 && utf8.RuneStart(b[i]) {
-			if !utf8.FullRune(b[i:]) {
-				return b[:i]
-			}
-			break
-		}
-	}
-	return b
-}
-
-// tailCut cuts a tail to the beginning of a line.
-func tailCut(b []byte) []byte {
-	if i := bytes.IndexByte(b, '\n'); i >= 0 && i < min(maxCut, len(b)-1) {
-		return b[i+1:]
-	}
-	n := 0 // what is left of a character that begins in what was dropped
-	for n < utf8.UTFMax-1 && n < len(b) && !utf8.RuneStart(b[n]) {
-		n++
-	}
-	return b[n:]
-}

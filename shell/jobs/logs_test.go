@@ -17,6 +17,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	_ "github.com/orrery-go/orrery/effects/seedtest"
+	"github.com/orrery-go/orrery/shell/internal/headtail"
 	"github.com/orrery-go/orrery/shell/internal/locked"
 	"github.com/orrery-go/orrery/shell/jobs"
 	"github.com/orrery-go/orrery/shell/jobs/runnertest"
@@ -56,7 +57,7 @@ func TestTheEndsOfALogAreKeptWhateverIsWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		head := rapid.Int64Range(0, 64).Draw(t, "head")
 		tail := rapid.Int64Range(0, 64).Draw(t, "tail")
-		h := jobs.NewHeadTail(head, tail)
+		h := headtail.Parts(int(head), int(tail))
 		var all []byte
 		for range rapid.IntRange(0, 20).Draw(t, "writes") {
 			p := []byte(rapid.StringOfN(rapid.SampledFrom([]rune("ab\né…")), 0, 40, -1).Draw(t, "text"))
@@ -65,7 +66,7 @@ func TestTheEndsOfALogAreKeptWhateverIsWritten(t *testing.T) {
 			require.Equal(t, len(p), n)
 			all = append(all, p...)
 		}
-		text, kept, dropped := h.Kept()
+		text, kept, dropped := jobs.KeptText(h)
 		require.Equal(t, int64(len(all)), kept+dropped)
 		require.True(t, utf8.Valid(text), "cut within a character: %q", text)
 		require.LessOrEqual(t, kept, max(head+tail, 0))

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 
 	"github.com/orrery-go/orrery/core"
 )
@@ -131,20 +130,10 @@ func (q *visit) writtenLinks(a core.Action, got *logWindow) (out []link) {
 // writtenHTML writes lines with the colours that a terminal would show.
 func writtenHTML(lines []logLine) template.HTML {
 	var d markup
-	var on []string
-	left := maxColours
+	c := colours{left: maxColours}
 	for _, l := range lines {
-		if left -= strings.Count(l.text, "\x1b"); left < 0 {
-			d.add(`%s`, withoutSequences(l.text))
-		} else {
-			var html template.HTML
-			html, on = ansiFrom(on, l.text)
-			d.WriteString(string(html))
-		}
-		if l.cut > 0 {
-			d.add(`<span class="ansi-faint"> … %s</span>`, howMany(uint64(l.cut), "more byte"))
-		}
-		d.WriteByte('\n')
+		c.write(&d, l.text)
+		d.endLine(l)
 	}
 	return d.html()
 }

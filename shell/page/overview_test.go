@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/page"
 )
@@ -50,6 +51,8 @@ func TestTheOverviewShowsWhatFailedWhateverItIsAndWhyAndLeadsToWhatItCounts(t *t
 	k := newKit(t)
 	p := k.make("/v1/pipelines", `{"namespace":"n","tenant":"t","definition":{"name":"release","phases":[{"name":"publish","run":{"tool":"fail"}}]}}`)
 	k.until("/v1/pipelines/"+p, "phase.type", "failed")
+	failedBy := effects.TimeOf(time.Now())
+	require.Eventually(t, func() bool { return effects.TimeOf(time.Now()) > failedBy }, 10*time.Second, time.Millisecond, "what is done next is done later")
 	task := k.make("/v1/tasks", `{"label":"chore"}`)
 	k.write("POST", "/v1/tasks/"+task+"/fail", `{"error":"no idea how"}`)
 	k.until("/v1/tasks/"+task, "state.type", "done")

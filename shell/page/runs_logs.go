@@ -197,8 +197,7 @@ func (q *visit) logLinks(w logWanted, got *logWindow) (out []link) {
 // logHTML writes the lines with their numbers, and with the colours that a terminal would show.
 func (q *visit) logHTML(w logWanted, got *logWindow) template.HTML {
 	var d markup
-	var on []string
-	left := maxColours
+	c := colours{left: maxColours}
 	width := len(strconv.Itoa(got.lines[len(got.lines)-1].n))
 	for _, l := range got.lines {
 		n := strconv.Itoa(l.n)
@@ -209,20 +208,35 @@ func (q *visit) logHTML(w logWanted, got *logWindow) template.HTML {
 			d.marked(l.text, w.find)
 		} else {
 			d.add(`<span class="ln" id="%s">%s</span> `, "L"+n, pad+n)
-			if left -= strings.Count(l.text, "\x1b"); left < 0 {
-				d.add(`%s`, withoutSequences(l.text))
-			} else {
-				var html template.HTML
-				html, on = ansiFrom(on, l.text)
-				d.WriteString(string(html))
-			}
+			c.write(&d, l.text)
 		}
-		if l.cut > 0 {
-			d.add(`<span class="ansi-faint"> … %s</span>`, howMany(uint64(l.cut), "more byte"))
-		}
-		d.WriteByte('\n')
+		d.endLine(l)
 	}
 	return d.html()
+}
+
+// colours are those that lines have which a terminal would show in turn: what one line sets holds in the next.
+type colours struct {
+	on   []string
+	left int // how many more are shown
+}
+
+func (c *colours) write(d *markup, line string) {
+	if c.left -= strings.Count(line, "\x1b"); c.left < 0 {
+		d.add(`%s`, withoutSequences(line))
+		return
+	}
+	var html template.HTML
+	html, c.on = ansiFrom(c.on, line)
+	d.WriteString(string(html))
+}
+
+// endLine ends a line of a log, and says how much of it was cut off.
+func (d *markup) endLine(l logLine) {
+	if l.cut > 0 {
+		d.add(`<span class="ansi-faint"> … %s</span>`, howMany(uint64(l.cut), "more byte"))
+	}
+	d.WriteByte('\n')
 }
 
 // marked writes a text with the places marked that have another one in them.

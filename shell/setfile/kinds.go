@@ -14,6 +14,7 @@ import (
 	"github.com/orrery-go/orrery/core/schedule"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/plainjson"
 )
 
 // body is a file in TOML. A text of Go's that is empty, a number that is 0 and a list that is empty stand for what is left
@@ -467,15 +468,13 @@ func decodeStrictly(data []byte, into any) error {
 	return nil
 }
 
-// encoded gives a value as JSON, without what HTML would have.
+// encoded gives a value that files can hold as JSON.
 func encoded(v any) json.RawMessage {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
+	data, err := plainjson.Marshal(v)
+	if err != nil {
 		return nil
 	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	return data
 }
 
 // timeText is a time as a file has it; empty: none.

@@ -19,7 +19,7 @@ type lines map[string]place
 type place struct{ line, column int }
 
 func linesOf(data []byte) lines {
-	l := lines{}
+	l, from := lines{}, counted{line: 1}
 	var p unstable.Parser
 	p.Reset(data)
 	table := ""
@@ -39,7 +39,7 @@ func linesOf(data []byte) lines {
 			continue
 		}
 		if _, twice := l[path]; !twice {
-			l[path] = placeOf(data, at)
+			l[path] = from.to(data, at)
 		}
 	}
 	return l
@@ -52,10 +52,19 @@ func join(table, key string) string {
 	return table + "." + key
 }
 
-func placeOf(data []byte, at int) place {
-	before := data[:min(at, len(data))]
-	begin := bytes.LastIndexByte(before, '\n') + 1
-	return place{bytes.Count(before, []byte("\n")) + 1, utf8.RuneCount(before[begin:]) + 1}
+// counted is how far a file's lines have been counted: each key is counted from the one before it.
+type counted struct{ line, begin, upTo int }
+
+// to gives the place of a byte that is not before the last one that was asked for.
+func (c *counted) to(data []byte, at int) place {
+	at = max(c.upTo, min(at, len(data)))
+	part := data[c.upTo:at]
+	c.line += bytes.Count(part, []byte("\n"))
+	if i := bytes.LastIndexByte(part, '\n'); i >= 0 {
+		c.begin = c.upTo + i + 1
+	}
+	c.upTo = at
+	return place{c.line, utf8.RuneCount(data[c.begin:at]) + 1}
 }
 
 // at gives the error at a key: where that stands, or else what it is within.

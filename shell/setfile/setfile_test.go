@@ -119,7 +119,7 @@ func TestAFolderIsReadWhole(t *testing.T) {
 	require.NoError(t, err)
 	got := map[string]shell.SetEntry{}
 	for _, e := range entries {
-		kind, name := kindAndName(e)
+		kind, _, name := e.About()
 		got[kind+" "+name] = e
 	}
 	assert.Equal(t, []string{
@@ -161,24 +161,6 @@ func argv(t testing.TB, input json.RawMessage) []string {
 	}
 	require.NoError(t, json.Unmarshal(input, &in))
 	return in.Argv
-}
-
-func kindAndName(e shell.SetEntry) (kind, name string) {
-	switch {
-	case e.Recurring != nil:
-		return "recurring", e.Recurring.Name
-	case e.Job != nil:
-		return "job", e.Job.ID
-	case e.Queue != nil:
-		return "queue", e.Queue.Name
-	case e.Semaphore != nil:
-		return "semaphore", e.Semaphore.Name
-	case e.Worker != nil:
-		return "worker", e.Worker.Name
-	case e.Calendar != nil:
-		return "calendar", e.Calendar.Name
-	}
-	return "subscriber", e.Subscriber.Name
 }
 
 func TestAWrongFileIsToldWithLineAndKeyAndNothingIsRead(t *testing.T) {
@@ -433,7 +415,7 @@ func TestAllKindsAreWrittenAndReadAgain(t *testing.T) {
 		out := map[string]string{}
 		for _, e := range entries {
 			e.File, e.Was = "", ""
-			kind, name := kindAndName(e)
+			kind, _, name := e.About()
 			data, err := json.Marshal(e)
 			require.NoError(t, err)
 			out[kind+" "+name] = string(data)

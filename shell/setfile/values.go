@@ -1,7 +1,6 @@
 package setfile
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -239,84 +238,17 @@ func numbered(v any) bool {
 	return ok
 }
 
-// weekdays are the names of the days, in their order.
-var weekdays = []string{"mon", "tue", "wed", "thu", "fri", "sat", "sun"} // read-only: a table
-
 // days reads dates and weekly windows.
 func (v *values) days(key string, dates, weekly []string) (out core.CalendarDays) {
 	for _, s := range dates {
-		span, name, _ := strings.Cut(s, "=")
-		date, to, _ := strings.Cut(span, "..")
-		out.Dates = append(out.Dates, core.CalendarDate{Date: date, To: to, Name: name})
+		out.Dates = append(out.Dates, ParseDate(s))
 	}
 	for i, s := range weekly {
-		w, err := window(s)
+		w, err := ParseWindow(s)
 		if err != nil {
 			v.say(fmt.Sprintf("%s_weekly[%d]", key, i), "%s", err)
 		}
 		out.Weekly = append(out.Weekly, w)
 	}
 	return out
-}
-
-// window reads "DAYS[ FROM-TO][=NAME]"; days may be a span such as "mon-fri", or "daily".
-func window(s string) (core.CalendarWindow, error) {
-	span, name, _ := strings.Cut(s, "=")
-	days, clock, timed := strings.Cut(strings.TrimSpace(span), " ")
-	w := core.CalendarWindow{Name: name}
-	if timed {
-		from, to, ok := strings.Cut(clock, "-")
-		if !ok {
-			return w, fmt.Errorf("%q has no span of the day: write it such as \"mon-fri 22:00-06:00\"", s)
-		}
-		w.From, w.To = from, to
-	}
-	if days == "daily" {
-		return w, nil
-	}
-	for part := range strings.SplitSeq(days, ",") {
-		first, last, isSpan := strings.Cut(strings.ToLower(part), "-")
-		if !isSpan {
-			last = first
-		}
-		i, end := slices.Index(weekdays, first), slices.Index(weekdays, last)
-		if i < 0 || end < 0 {
-			return w, fmt.Errorf("%q is no day: use %s, or daily", part, strings.Join(weekdays, ", "))
-		}
-		w.Days = append(w.Days, weekdays[i])
-		for i != end {
-			i = (i + 1) % len(weekdays)
-			w.Days = append(w.Days, weekdays[i])
-		}
-	}
-	return w, nil
-}
-
-// textsOfDays writes dates and weekly windows.
-func textsOfDays(d core.CalendarDays) (dates, weekly []string) {
-	for _, of := range d.Dates {
-		s := of.Date
-		if of.To != "" {
-			s += ".." + of.To
-		}
-		dates = append(dates, named(s, of.Name))
-	}
-	for _, w := range d.Weekly {
-		s := "daily"
-		if len(w.Days) > 0 {
-			s = strings.Join(w.Days, ",")
-		}
-		if w.From != "" || w.To != "" {
-			s += " " + cmp.Or(w.From, "00:00") + "-" + cmp.Or(w.To, "24:00")
-		}
-		weekly = append(weekly, named(s, w.Name))
-	}
-	return dates, weekly
-}
-
-func named(what, name string) string {
-	if name == "" {
-		return what
-	}
-	return what + "=" + name
 }

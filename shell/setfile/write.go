@@ -28,7 +28,7 @@ func Marshal(entries []shell.SetEntry) ([]File, error) {
 	var scopes []core.Scope
 	var jobs []File
 	for _, e := range entries {
-		of := scopeOf(e)
+		_, of, _ := e.About()
 		if e.Job != nil {
 			data, err := jobfile.Marshal(*e.Job)
 			if err != nil {
@@ -71,24 +71,6 @@ func MarshalOne(e shell.SetEntry) ([]byte, error) {
 		return nil, err
 	}
 	return marshal(b)
-}
-
-func scopeOf(e shell.SetEntry) core.Scope {
-	switch {
-	case e.Recurring != nil:
-		return core.Scope{Namespace: e.Recurring.Namespace, Tenant: e.Recurring.Tenant}
-	case e.Job != nil:
-		return core.Scope{Namespace: e.Job.Namespace, Tenant: e.Job.Tenant}
-	case e.Queue != nil:
-		return core.Scope{Namespace: e.Queue.Namespace, Tenant: e.Queue.Tenant}
-	case e.Semaphore != nil:
-		return core.Scope{Namespace: e.Semaphore.Namespace, Tenant: e.Semaphore.Tenant}
-	case e.Worker != nil:
-		return core.Scope{Namespace: e.Worker.Namespace, Tenant: e.Worker.Tenant}
-	case e.Calendar != nil:
-		return core.Scope{Namespace: e.Calendar.Namespace, Tenant: e.Calendar.Tenant}
-	}
-	return core.Scope{}
 }
 
 // add puts a declaration into its table.

@@ -1,6 +1,11 @@
 // Package headtail keeps the beginning and the end of a text of any length in constant memory.
 package headtail
 
+import (
+	"bytes"
+	"unicode/utf8"
+)
+
 // Buffer is an [io.Writer] that keeps the first and the last bytes of what is written to it. It
 // never refuses a write: a program must not get SIGPIPE because it prints much. It is not safe for
 // concurrent use.
@@ -13,9 +18,10 @@ type Buffer struct {
 }
 
 // New makes a buffer that keeps so many bytes at most, half of them from the beginning.
-func New(limit int) *Buffer {
-	return &Buffer{headCap: limit - limit/2, tailCap: limit / 2}
-}
+func New(limit int) *Buffer { return Parts(limit-limit/2, limit/2) }
+
+// Parts makes a buffer that keeps so many bytes of the beginning and of the end.
+func Parts(head, tail int) *Buffer { return &Buffer{headCap: head, tailCap: tail} }
 
 // Write keeps what there is room for. It never fails.
 func (b *Buffer) Write(p []byte) (int, error) {
@@ -63,4 +69,33 @@ func (b *Buffer) From(offset int64) (head, tail []byte) {
 		skip -= int64(len(part))
 	}
 	return head, tail
+}
+
+// CutHead cuts a head back to the end of a line if there is one in its last most bytes, and else to the end of a
+// character.
+func CutHead(b []byte, most int) []byte {
+	if i := bytes.LastIndexByte(b, '\n'); i >= 0 && i+1 >= len(b)-most {
+		return b[:i+1]
+	}
+	for i := len(b) - 1; i >= 0 && i >= len(b)-utf8.UTFMax; i-- {
+		if utf8.RuneStart(b[i]) {
+			if !utf8.FullRune(b[i:]) {
+				return b[:i]
+			}
+			break
+		}
+	}
+	return b
+}
+
+// CutTail cuts a tail to the beginning of a line if one ends in its first most bytes, and else to that of a character.
+func CutTail(b []byte, most int) []byte {
+	if i := bytes.IndexByte(b, '\n'); i >= 0 && i < min(most, len(b)-1) {
+		return b[i+1:]
+	}
+	n := 0 // what is left of a character that begins in what was dropped
+	for n < utf8.UTFMax-1 && n < len(b) && !utf8.RuneStart(b[n]) {
+		n++
+	}
+	return b[n:]
 }

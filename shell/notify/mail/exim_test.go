@@ -29,8 +29,8 @@ import (
 	"github.com/orrery-go/orrery/shell/notify/mail"
 )
 
-// eximConfig is a server that takes mail for ops@example.com and south@example.com from who has logged in, and puts each
-// into a file. Its spool is its own.
+// eximConfig is a server that takes mail for ops@example.com and south@example.com from clients that have logged in, and puts
+// each into a file. Its spool is its own.
 var eximConfig = template.Must(template.New("").Parse(`
 primary_hostname = mail.example.com
 spool_directory = {{.Dir}}/spool

@@ -116,6 +116,12 @@ func fail(_ context.Context, c shell.Call) (json.RawMessage, error) {
 	return json.RawMessage(`{"exit_code":1,"stderr":"no space left\n"}`), fmt.Errorf("%s failed", c.Label)
 }
 
+// pass lets time pass, and what happens in it come to rest: what it left may be read then.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
 // failing has an action fail.
 func (d *daemon) failing(t *testing.T, tenant, label string) core.Action {
 	t.Helper()
@@ -184,16 +190,16 @@ func TestAChannelThatIsDownForAnHourIsToldOnceAndInOrderSoonAfter(t *testing.T) 
 		}
 		synctest.Wait()
 		assert.Len(t, other.told, 20, "another channel waits for nothing")
-		<-time.After(time.Hour)
+		pass(time.Hour)
 		assert.Empty(t, p.told)
 		assert.LessOrEqual(t, len(p.tries), 20, "who is down is not hammered at")
 		p.set(nil)
 		back := time.Now()
-		<-time.After(5*time.Minute + time.Second)
+		pass(5*time.Minute + time.Second)
 		require.Len(t, p.told, 20)
 		assert.Equal(t, other.titles(), p.titles(), "in the order in which it happened")
 		assert.LessOrEqual(t, p.at[19].Sub(back), 5*time.Minute)
-		<-time.After(24 * time.Hour)
+		pass(24 * time.Hour)
 		assert.Len(t, p.told, 20, "once")
 		q, err := d.Queues().Get(t.Context(), relay.Namespace, relay.Tenant, "ops")
 		require.NoError(t, err)
@@ -214,7 +220,7 @@ func TestWhatAChannelDidNotTakeIsToldByTheNextProcess(t *testing.T) {
 		d := begin(t, st, relay.Options{Channels: ops(p, "deploy:*")})
 		d.publish(t, "raised", `{"label":"a"}`)
 		d.publish(t, "cleared", `{"label":"a"}`)
-		<-time.After(10 * time.Minute)
+		pass(10 * time.Minute)
 		begun := time.Now()
 		d.stop()
 		assert.LessOrEqual(t, time.Since(begun), 2*time.Second)
@@ -223,7 +229,7 @@ func TestWhatAChannelDidNotTakeIsToldByTheNextProcess(t *testing.T) {
 		st = open()
 		p.set(nil)
 		d = begin(t, st, relay.Options{Channels: ops(p, "deploy:*")})
-		<-time.After(time.Minute)
+		pass(time.Minute)
 		assert.Equal(t, []string{"Deploy raised: a", "Deploy cleared: a"}, p.titles())
 		d.stop()
 		require.NoError(t, st.Close())
@@ -242,7 +248,7 @@ func TestWhatMayHaveBeenToldIsToldAgainUnderTheSameID(t *testing.T) {
 		}
 		d := begin(t, inMemory(t), relay.Options{Channels: ops(p, "deploy:*")})
 		d.publish(t, "raised", `{"label":"a"}`)
-		<-time.After(time.Hour)
+		pass(time.Hour)
 		require.Len(t, ids, 3)
 		assert.Equal(t, ids[0], ids[1])
 		assert.Equal(t, ids[0], ids[2])
@@ -260,7 +266,7 @@ func TestAServerIsLeftAloneForAsLongAsItAsks(t *testing.T) {
 		}
 		d := begin(t, inMemory(t), relay.Options{Channels: ops(p, "deploy:*")})
 		d.publish(t, "raised", `{"label":"a"}`)
-		<-time.After(time.Hour)
+		pass(time.Hour)
 		require.Len(t, p.tries, 2)
 		assert.Equal(t, 17*time.Minute, p.tries[1].Sub(p.tries[0]))
 	})
@@ -278,10 +284,10 @@ func TestAMessageThatIsNeverTakenHoldsTheOthersUpForItsPatienceOnly(t *testing.T
 		d := begin(t, inMemory(t), relay.Options{Channels: ops(p, "deploy:*"), Patience: 20 * time.Minute})
 		d.publish(t, "raised", `{"label":"poison"}`)
 		d.publish(t, "raised", `{"label":"good"}`)
-		<-time.After(30 * time.Minute)
+		pass(30 * time.Minute)
 		assert.Equal(t, []string{"Deploy raised: good"}, p.titles())
 		p.set(nil)
-		<-time.After(time.Hour)
+		pass(time.Hour)
 		assert.Len(t, p.told, 2)
 	})
 }
@@ -292,7 +298,7 @@ func TestWhatAChannelWillNeverTakeIsGivenUpAndSaidInTheLogAlone(t *testing.T) {
 		p := &people{down: func(notify.Message) error { return shell.Permanent(errors.New("no_service")) }}
 		d := begin(t, inMemory(t), relay.Options{Channels: ops(p, "deploy:*", "queue:dead"), Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		d.publish(t, "raised", `{"label":"a"}`)
-		<-time.After(24 * time.Hour)
+		pass(24 * time.Hour)
 		assert.Len(t, p.tries, 1, "that it was given up is not told by the channel that has given it up")
 		assert.Contains(t, log.String(), `a notification was given up`)
 		assert.Contains(t, log.String(), `error=no_service`)
@@ -304,7 +310,7 @@ func TestWhatAChannelWillNeverTakeIsGivenUpAndSaidInTheLogAlone(t *testing.T) {
 		p.set(nil)
 		_, err = d.Queues().Redrive(t.Context(), core.QueueRef(relay.Namespace, relay.Tenant, "ops"), uuid.Nil, 0)
 		require.NoError(t, err)
-		<-time.After(time.Minute)
+		pass(time.Minute)
 		assert.Equal(t, []string{"Deploy raised: a"}, p.titles(), "what was wrong is mended, and it is told")
 	})
 }
@@ -318,7 +324,7 @@ func TestItemsThatOtherQueuesGiveUpAreTold(t *testing.T) {
 		items, err := d.Queues().Take(t.Context(), core.QueueRef("shop", "eu", "orders"), shell.TakeOptions{Holder: "w"})
 		require.NoError(t, err)
 		require.NoError(t, d.Queues().Fail(t.Context(), shell.HoldOf(items[0]), "no luck", true))
-		<-time.After(time.Minute)
+		pass(time.Minute)
 		assert.Equal(t, []string{`Queue "orders" has given up an item`}, p.titles())
 	})
 }
@@ -330,7 +336,7 @@ func TestOfAPhaseThatFailsItsPipelineTells(t *testing.T) {
 		run := core.PhaseDef{Name: "copy", Run: &core.ToolRun{Tool: "fail"}}
 		_, err := d.Pipelines().Create(t.Context(), core.PipelineSpec{Label: "release", Definition: core.PipelineDef{Name: "p", Phases: []core.PhaseDef{run}}})
 		require.NoError(t, err)
-		<-time.After(time.Minute)
+		pass(time.Minute)
 		require.Equal(t, []string{`Pipeline "release" failed in phase "copy"`}, p.titles())
 		assert.Contains(t, p.told[0].Text, "Why: ")
 	})
@@ -347,7 +353,7 @@ func TestAChannelOfATenantIsToldOfNoOther(t *testing.T) {
 		d.failing(t, "eu", "ours")
 		d.publish(t, "raised", `{"label":"of nobody"}`)
 		d.publish(t, "raised", `{"label":"ours","namespace":"shop","tenant":"eu"}`)
-		<-time.After(time.Minute)
+		pass(time.Minute)
 		assert.Equal(t, []string{`Action "ours" failed`, "Deploy raised: ours"}, eu.titles())
 		assert.Len(t, all.told, 4)
 	})
@@ -419,9 +425,9 @@ func TestWhatIsHandedOverForLaterIsToldOnce(t *testing.T) {
 		require.NoError(t, d.relay.Later(t.Context(), "ops", m))
 		require.NoError(t, d.relay.Later(t.Context(), "ops", m), "asked for again")
 		require.ErrorContains(t, d.relay.Later(t.Context(), "pager", m), `there is no channel "pager"`)
-		<-time.After(30 * time.Minute)
+		pass(30 * time.Minute)
 		p.set(nil)
-		<-time.After(30 * time.Minute)
+		pass(30 * time.Minute)
 		require.Len(t, p.told, 1)
 		assert.Equal(t, m, p.told[0])
 		d.stop()
@@ -462,7 +468,7 @@ func TestAnItemThatCannotBeReadIsGivenUp(t *testing.T) {
 		d := begin(t, inMemory(t), relay.Options{Channels: ops(p)})
 		_, _, err := d.Queues().Push(t.Context(), relay.Namespace, relay.Tenant, "ops", shell.PushOptions{Data: json.RawMessage(`[1]`)})
 		require.NoError(t, err)
-		<-time.After(time.Hour)
+		pass(time.Hour)
 		assert.Empty(t, p.tries)
 		assert.Equal(t, relay.Stats{Dropped: 1}, d.relay.Stats()["ops"])
 	})

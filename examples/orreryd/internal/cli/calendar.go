@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/orrery-go/orrery/examples/orreryd/internal/icalendar"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
+	"github.com/orrery-go/orrery/shell/setfile"
 )
 
 // calendars are the commands about calendars.
@@ -148,8 +148,8 @@ func calendarFields() []field {
 // daysField are dates and windows; left out if no flag is given.
 func daysField(name, does string) field {
 	days := nested(name,
-		listField(name, "`DATES` to "+does+": DATE[..DATE][=NAME]; may be repeated", readAll(readCalendarDate)).as("dates"),
-		listField(name+"-weekly", "`WINDOW` to "+does+" each week: DAYS[ FROM-TO][=NAME], such as \"sat,sun\" or \"mon-fri 22:00-06:00\"; may be repeated", readAll(readCalendarWindow)).as("weekly"))
+		listField(name, "`DATES` to "+does+": DATE[..DATE][=NAME]; may be repeated", readAll(func(s string) (core.CalendarDate, error) { return setfile.ParseDate(s), nil })).as("dates"),
+		listField(name+"-weekly", "`WINDOW` to "+does+" each week: DAYS[ FROM-TO][=NAME], such as \"sat,sun\" or \"mon-fri 22:00-06:00\"; may be repeated", readAll(setfile.ParseWindow)).as("weekly"))
 	value := days.value
 	days.value = func(a *app, args []string) (any, error) {
 		v, err := value(a, args)
@@ -177,58 +177,6 @@ func readAll[T any](read func(string) (T, error)) func(flag string, list []strin
 		}
 		return out, nil
 	}
-}
-
-// readCalendarDate reads "DATE[..DATE][=NAME]".
-func readCalendarDate(s string) (core.CalendarDate, error) {
-	dates, name, _ := strings.Cut(s, "=")
-	date, to, _ := strings.Cut(dates, "..")
-	return core.CalendarDate{Date: date, To: to, Name: name}, nil
-}
-
-// readCalendarWindow reads "DAYS[ FROM-TO][=NAME]"; days may be a span such as "mon-fri", or "daily".
-func readCalendarWindow(s string) (core.CalendarWindow, error) {
-	span, name, _ := strings.Cut(s, "=")
-	days, clock, timed := strings.Cut(strings.TrimSpace(span), " ")
-	w := core.CalendarWindow{Name: name}
-	if timed {
-		from, to, ok := strings.Cut(clock, "-")
-		if !ok {
-			return w, fmt.Errorf(`%q has no span of the day: write it such as "mon-fri 22:00-06:00"`, text.Clip(s, 60))
-		}
-		w.From, w.To = from, to
-	}
-	if days == "daily" {
-		return w, nil
-	}
-	for part := range strings.SplitSeq(days, ",") {
-		list, err := daysOf(part)
-		if err != nil {
-			return w, err
-		}
-		w.Days = append(w.Days, list...)
-	}
-	return w, nil
-}
-
-var weekdays = []string{"mon", "tue", "wed", "thu", "fri", "sat", "sun"}
-
-// daysOf are the days of "mon", or of "fri-mon".
-func daysOf(part string) ([]string, error) {
-	first, last, isSpan := strings.Cut(strings.ToLower(part), "-")
-	if !isSpan {
-		last = first
-	}
-	i, end := slices.Index(weekdays, first), slices.Index(weekdays, last)
-	if i < 0 || end < 0 {
-		return nil, fmt.Errorf("%q is no day: use %s, or daily", text.Clip(part, 40), strings.Join(weekdays, ", "))
-	}
-	days := []string{weekdays[i]}
-	for i != end {
-		i = (i + 1) % len(weekdays)
-		days = append(days, weekdays[i])
-	}
-	return days, nil
 }
 
 // importing is the command that makes dates of an iCalendar file.

@@ -8,8 +8,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/orrery-go/orrery/core"
 )
 
 func TestCalendarsAreMadeChangedShownAndDeleted(t *testing.T) {
@@ -59,21 +57,4 @@ func TestTheDatesOfAFileReplaceThoseOfACalendarAndNotItsWindows(t *testing.T) {
 	assert.Contains(t, shown, "Europe/Berlin")
 
 	assert.Contains(t, p.do("calendars", "import", "feasts", "--", "none.ics").err, "none.ics")
-}
-
-func TestWindowsAreReadAsTheyAreWritten(t *testing.T) {
-	t.Parallel()
-	for s, want := range map[string]core.CalendarWindow{
-		"sat,sun":                    {Days: []string{"sat", "sun"}},
-		"fri-mon 22:00-06:00=closed": {Days: []string{"fri", "sat", "sun", "mon"}, From: "22:00", To: "06:00", Name: "closed"},
-		"daily 00:00-01:00":          {From: "00:00", To: "01:00"},
-	} {
-		got, err := readCalendarWindow(s)
-		require.NoError(t, err, s)
-		assert.Equal(t, want, got, s)
-	}
-	_, err := readCalendarWindow("holidays")
-	require.EqualError(t, err, `"holidays" is no day: use mon, tue, wed, thu, fri, sat, sun, or daily`)
-	_, err = readCalendarWindow("mon 22:00")
-	require.EqualError(t, err, `"mon 22:00" has no span of the day: write it such as "mon-fri 22:00-06:00"`)
 }

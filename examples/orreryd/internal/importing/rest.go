@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// read-only: what Kubernetes fills in where nothing is said, which means nothing here.
+// kubernetesDefaults are what Kubernetes fills in where a file says nothing: they mean nothing here. They are only read.
 var kubernetesDefaults = map[string]string{
 	"spec.successfulJobsHistoryLimit": "3", "spec.failedJobsHistoryLimit": "1",
 	"spec.jobTemplate.spec.parallelism": "1", "spec.jobTemplate.spec.completions": "1", "spec.jobTemplate.spec.completionMode": `"NonIndexed"`,

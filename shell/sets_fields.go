@@ -1,0 +1,56 @@
+package shell
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+)
+
+// changedFields compares two definitions: which of their fields differ, in the order of their names.
+func changedFields(before, after json.RawMessage) []SetField {
+	was, is := map[string]json.RawMessage{}, map[string]json.RawMessage{}
+	flatten("", before, was)
+	flatten("", after, is)
+	names := maps.Clone(was)
+	maps.Copy(names, is)
+	var out []SetField
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if !bytes.Equal(was[name], is[name]) {
+			out = append(out, SetField{Field: name, Before: was[name], After: is[name]})
+		}
+	}
+	return out
+}
+
+// sameJSON reports whether two documents say the same, in whatever order their members stand.
+func sameJSON(a, b json.RawMessage) bool {
+	read := func(doc json.RawMessage) (v any, err error) {
+		dec := json.NewDecoder(bytes.NewReader(doc))
+		dec.UseNumber() // exactly as it is written
+		err = dec.Decode(&v)
+		return v, err
+	}
+	x, errX := read(a)
+	y, errY := read(b)
+	return errX == nil && errY == nil && reflect.DeepEqual(x, y)
+}
+
+// flatten gives each value within objects under its path. Lists are values.
+func flatten(path string, v json.RawMessage, out map[string]json.RawMessage) {
+	var object map[string]json.RawMessage
+	if json.Unmarshal(v, &object) != nil || object == nil || len(object) == 0 {
+		if path != "" && string(v) != "null" {
+			out[path] = v
+		}
+		return
+	}
+	for name, value := range object {
+		at := name
+		if path != "" {
+			at = path + "." + name
+		}
+		flatten(at, value, out)
+	}
+}

@@ -1,0 +1,102 @@
+package shell
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+)
+
+// leave plans what becomes of what the set owns, and does not declare any more.
+func (p *setPlan) leave(tx store.ReadTx, entries []SetEntry) error {
+	owned, gone := 0, []core.Declared(nil)
+	for c, err := range cursors(tx, core.KindDeclared, core.SetTerm(p.set), false) {
+		if err != nil {
+			return err
+		}
+		s, err := storedStates{tx}.Load(effects.Ref{Kind: core.KindDeclared, ID: c.ID})
+		if err != nil {
+			return err
+		}
+		d, ok := s.(core.Declared)
+		if !ok || p.o.Visible != nil && !p.o.Visible(Scope{Namespace: d.Namespace, Tenant: d.Tenant}) {
+			continue
+		}
+		owned++
+		if !p.declared[d.Ref()] {
+			gone = append(gone, d)
+		}
+	}
+	slices.SortStableFunc(gone, func(a, b core.Declared) int {
+		return cmp.Or(cmp.Compare(rank(SetKindOf(b)), rank(SetKindOf(a))), Scope{Namespace: a.Namespace, Tenant: a.Tenant}.Compare(Scope{Namespace: b.Namespace, Tenant: b.Tenant}), cmp.Compare(a.Name, b.Name))
+	})
+	first := len(p.changes)
+	for _, d := range gone {
+		if err := p.remove(d); err != nil {
+			return err
+		}
+	}
+	removed := 0
+	for _, c := range p.changes[first:] {
+		if c.Action == SetRemoves {
+			removed++
+		}
+	}
+	switch {
+	case removed == 0:
+	case len(entries) == 0:
+		p.whole = wrongSet(effects.CodeConflict, "prune: the set %q declares nothing, and owns %d: an empty folder removes nothing. Check that the folder is the right one; to remove all, delete each by itself, and take it over", p.set, owned)
+	case removed*3 > owned && !p.o.Most:
+		p.whole = wrongSet(effects.CodeConflict, "prune: %d of the %d that the set %q owns would be removed, which is more than a third: look at what it would do with a dry run, and say that it may remove most of them (most)", removed, owned, p.set)
+	}
+	return nil
+}
+
+// remove plans the removal of what is not declared any more, or says that it stays.
+func (p *setPlan) remove(d core.Declared) error {
+	s, err := p.batch.State(d.Of())
+	if err != nil {
+		return err
+	}
+	c := SetChange{Action: SetLeaves, Kind: SetKindOf(d), Namespace: d.Namespace, Tenant: d.Tenant, File: d.File, Ref: d.Of(), ID: d.Machine}
+	var e core.Event
+	switch s := s.(type) {
+	case core.RecurringAction:
+		c.Name, e = cmp.Or(s.Name, s.ID.String()), core.RecurringDelete{}
+	case core.Job:
+		c.Name, e = s.ID, core.JobDelete{Reason: fmt.Sprintf("the set %q does not declare it any more", p.set), Drain: true}
+	case core.Queue:
+		c.Name, e = s.Name, core.QueueDelete{}
+	case core.Semaphore:
+		c.Name, e = s.Name, core.SemaphoreConfigure{Namespace: s.Namespace, Tenant: s.Tenant, Name: s.Name}
+	case core.Worker:
+		c.Name, e = s.Name, core.WorkerDelete{Drain: true}
+	case core.Calendar:
+		c.Name, e = s.Name, core.CalendarDelete{}
+	case core.Bus:
+		c.Name, e = d.Part, core.BusUnsubscribe{Name: d.Part}
+	}
+	revision := core.NoRevision
+	if e != nil {
+		revision = core.RevisionBefore(s, e)
+	}
+	if revision == core.NoRevision {
+		return nil // what it was about is gone
+	}
+	if p.o.Prune {
+		in := core.Input{To: c.Ref, Actor: p.actor, Event: e, BySet: &core.Declaration{Set: p.set, File: d.File}}
+		if _, err := p.try(in); err != nil {
+			if err := p.refuse(len(p.changes), &c, err); err != nil {
+				return err
+			}
+		} else {
+			c.Action, c.input, c.revision = SetRemoves, &in, revision
+			p.steps = append(p.steps, len(p.changes))
+		}
+	}
+	p.changes = append(p.changes, c)
+	return nil
+}
