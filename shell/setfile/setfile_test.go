@@ -490,7 +490,7 @@ wake = "merger"
 	var all []string
 	for _, e := range entries {
 		assert.Equal(t, "books/release.toml", e.File)
-		kind, name := kindAndName(e)
+		kind, _, name := e.About()
 		all = append(all, kind+" "+name)
 	}
 	assert.Equal(t, []string{
