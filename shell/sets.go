@@ -138,7 +138,7 @@ func (e *SetError) Error() string {
 	if e.Kind == "" && e.File == "" {
 		return e.Err.Error()
 	}
-	where := e.Kind + " " + e.Name
+	where := strings.TrimPrefix(e.Kind+" "+e.Name, " ")
 	if e.File != "" {
 		where = e.File + ": " + where
 	}
