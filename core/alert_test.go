@@ -372,6 +372,41 @@ func TestFailuresBeforeAPauseAreNoneInARowWithThoseAfterIt(t *testing.T) {
 	assert.Len(t, alertAfter(failed, paused, watch(rules, 0), failed, failed).Open, 1)
 }
 
+func TestAsManyFailuresInARowAreCountedAsARuleCanAskFor(t *testing.T) {
+	failed := watch(core.AlertRules{Failing: core.MaxAlertFailing}, 0)
+	failed.News = failedNews()
+	a := core.Alert{}
+	for i := range core.MaxAlertFailing + 2 {
+		a, _ = a.Apply(failed, core.Clock{Now: start.Add(time.Duration(i) * time.Second)})
+		require.Equal(t, i >= core.MaxAlertFailing-1, len(a.Open) > 0, "after %d", i+1)
+	}
+	assert.EqualValues(t, core.MaxAlertFailing, a.Failures)
+}
+
+// TestOfTwoRulesAboutWhatIsSlowTheShorterOneCounts says with the reason which one it was.
+func TestOfTwoRulesAboutWhatIsSlowTheShorterOneCounts(t *testing.T) {
+	const hour = int64(3_600_000)
+	reason := func(seconds int64, usualMS, ranMS int64) string {
+		rules := core.AlertRules{SlowSeconds: seconds, SlowFactor: 3_000_000}
+		runs, ended := watch(rules, 0), watch(rules, 0)
+		runs.View.RunsSince, runs.View.Runs, runs.View.UsualMS = start, id(8), usualMS
+		ended.News.Child, ended.News.RanMS = id(8), ranMS
+		a, _ := core.Alert{}.Apply(runs, core.Clock{Now: start})
+		_, effs := a.Apply(ended, core.Clock{Now: start.Add(time.Second)})
+		for _, e := range effs {
+			if s, ok := e.(effects.Send); ok {
+				if told, ok := s.Event.(core.DigestTell); ok && !told.Cleared {
+					return told.Reason
+				}
+			}
+		}
+		return ""
+	}
+	assert.Equal(t, "action "+id(8).String()+" took 4h, longer than 3 times its usual 1h", reason(5*3600, hour, 4*hour))
+	assert.Equal(t, "action "+id(8).String()+" took 4h, longer than 2h", reason(2*3600, hour, 4*hour))
+	assert.Empty(t, reason(5*3600, hour, 3*hour-1))
+}
+
 func TestAnAlertWatchesItsScheduleForOneTenantAlone(t *testing.T) {
 	a := alertAfter(watch(allAlerts, start.Add(time.Hour)))
 	for _, change := range []func(e *core.AlertWatch){
@@ -384,6 +419,29 @@ func TestAnAlertWatchesItsScheduleForOneTenantAlone(t *testing.T) {
 		assert.Equal(t, "schedule: the alert watches "+watchedSchedule.String(), refusal(effs).Reason)
 		assert.Equal(t, a, after)
 	}
+}
+
+func TestASilenceEndsAtATimeThatCanBeWritten(t *testing.T) {
+	a := alertAfter(watch(allAlerts, start.Add(time.Hour)))
+	for until, want := range map[core.Time]string{
+		0: "until: missing: give a time in RFC 3339", effects.MaxTime + 1: "until: 253402300800000 ms is out of range", start: "until: " + start.String() + " is not in the future",
+	} {
+		after, effs := a.Apply(core.AlertSilence{Until: until}, core.Clock{Now: start})
+		require.NotNil(t, refusal(effs), "%d", until)
+		assert.Contains(t, refusal(effs).Reason, want)
+		assert.Equal(t, a, after)
+	}
+	a, effs := a.Apply(core.AlertSilence{Until: effects.MaxTime}, core.Clock{Now: start})
+	require.Nil(t, refusal(effs))
+	assert.Equal(t, effects.MaxTime, a.Silenced.Until)
+}
+
+func TestTheNameOfAScheduleIsBoundedInItsAlert(t *testing.T) {
+	e := watch(allAlerts, start.Add(time.Hour))
+	e.Name = strings.Repeat("n", core.MaxNameBytes+1)
+	assert.LessOrEqual(t, len(alertAfter(e).Name), core.MaxNameBytes)
+	e.Name = strings.Repeat("n", core.MaxNameBytes)
+	assert.Equal(t, e.Name, alertAfter(e).Name)
 }
 
 func TestASilenceLetsNobodyBeToldUntilItsEnd(t *testing.T) {

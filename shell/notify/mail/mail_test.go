@@ -320,10 +320,23 @@ func TestAServerThatDoesNotAnswerIsGivenUp(t *testing.T) {
 
 func TestAServerThatIsNotThereIsTriedAgain(t *testing.T) {
 	o := (&server{}).options(t, mail.None)
-	o.Dial = func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("connection refused") }
+	o.Dial = func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("connection\nrefused") }
 	err := channel(t, o).Tell(t.Context(), told)
-	require.ErrorContains(t, err, "connection refused")
+	require.ErrorContains(t, err, "connection refused", "in one line")
 	assert.False(t, shell.IsPermanent(err))
+}
+
+func TestAConnectionThatBreaksOffIsMadeAgain(t *testing.T) {
+	for _, at := range []string{"220 ", "250 ok", "354 "} {
+		o := (&server{}).options(t, mail.None)
+		o.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, address)
+			return watched{conn, at, func() { _ = conn.Close() }}, err
+		}
+		err := channel(t, o).Tell(t.Context(), told)
+		require.Error(t, err, at)
+		assert.False(t, shell.IsPermanent(err), "%s: %v", at, err)
+	}
 }
 
 func TestWrongOptionsAreRefusedByName(t *testing.T) {
@@ -341,12 +354,14 @@ func TestWrongOptionsAreRefusedByName(t *testing.T) {
 		`Security: "none" would send`: func(o *mail.Options) {
 			o.Security, o.Username, o.Password = mail.None, "me", secret
 		},
-		`From: "" is no address such`:        func(o *mail.Options) { o.From = "" },
-		`From: "a@b\r\nBcc: c@d" is no`:      func(o *mail.Options) { o.From = "a@b\r\nBcc: c@d" },
-		"To: has 0 addresses: want 1 to 100": func(o *mail.Options) { o.To = nil },
-		"To: has 101 addresses: want 1 to":   func(o *mail.Options) { o.To = recipients(101) },
-		`To[1]: "x" is no address such as`:   func(o *mail.Options) { o.To = append(o.To, "x") },
-		`To[1]: "b@example.com" is there`:    func(o *mail.Options) { o.To = append(o.To, "B <b@example.com>") },
+		`From: "" is no address such`:         func(o *mail.Options) { o.From = "" },
+		`From: "a@b\r\nBcc: c@d" is no`:       func(o *mail.Options) { o.From = "a@b\r\nBcc: c@d" },
+		"To: has 0 addresses: want 1 to 100":  func(o *mail.Options) { o.To = nil },
+		"To: has 101 addresses: want 1 to":    func(o *mail.Options) { o.To = recipients(101) },
+		`From: "\"A\tB\" <a@example.com>" is`: func(o *mail.Options) { o.From = "\"A\tB\" <a@example.com>" },
+		`From: "\"a>b\"@example.com" is no`:   func(o *mail.Options) { o.From = `"a>b"@example.com` },
+		`To[1]: "x" is no address such as`:    func(o *mail.Options) { o.To = append(o.To, "x") },
+		`To[1]: "b@example.com" is there`:     func(o *mail.Options) { o.To = append(o.To, "B <b@example.com>") },
 	} {
 		o := good
 		change(&o)
