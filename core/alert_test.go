@@ -290,6 +290,35 @@ func TestAnAlertIsRaisedAlthoughNothingRuns(t *testing.T) {
 	assert.Contains(t, w.notice[2].Message, "it was resumed at")
 }
 
+// TestAnAlertHearsOfAllTimesThatWereMissed lets five hours pass, of which two are caught up, or would be.
+func TestAnAlertHearsOfAllTimesThatWereMissed(t *testing.T) {
+	spec := alertingSpec(1, core.AlertRules{Missed: true})
+	spec.ScheduleOptions.Missed, spec.CatchUpLimit = core.MissedAll, 2
+	r, _ := core.RecurringAction{}.Apply(core.RecurringCreate{Spec: spec}, core.Clock{Now: start})
+	news := func(e core.RecurringDue) core.AlertNews {
+		_, effs := r.Apply(e, core.Clock{Now: start.Add(5*time.Hour + time.Minute)})
+		told := sends[core.AlertWatch](step{effs: effs})
+		require.Len(t, told, 1)
+		return told[0].News
+	}
+	n := news(core.RecurringDue{})
+	assert.EqualValues(t, 3, n.Missed)
+	assert.Equal(t, [3]core.Time{start.Add(time.Hour), start.Add(3 * time.Hour), start.Add(time.Hour)}, [3]core.Time{n.MissedFrom, n.MissedUntil, n.DecidedAt})
+	assert.True(t, n.Dispatched)
+	n = news(core.RecurringDue{Refusal: "the tool is gone"})
+	assert.EqualValues(t, 5, n.Missed)
+	assert.Equal(t, [2]core.Time{start.Add(time.Hour), start.Add(5 * time.Hour)}, [2]core.Time{n.MissedFrom, n.MissedUntil})
+	assert.Equal(t, "its action was refused: the tool is gone", n.MissedReason)
+	assert.False(t, n.Dispatched)
+
+	a := alertAfter(watch(spec.Alerts, 0))
+	w := watch(spec.Alerts, 0)
+	w.News = n
+	a, _ = a.Apply(w, core.Clock{Now: start.Add(6 * time.Hour)})
+	require.Len(t, a.Open, 1)
+	assert.Equal(t, "5 times from "+n.MissedFrom.String()+" to "+n.MissedUntil.String()+" were missed: its action was refused: the tool is gone", a.Open[0].Reason)
+}
+
 func TestFailuresInARowAreToldOnceAndSoIsTheirEnd(t *testing.T) {
 	w := newAlertWorld(t, alertingSpec(1, core.AlertRules{Failing: 3, Channel: "ops"}))
 	w.answer = fails
