@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -391,13 +392,15 @@ func TestItemsThatOtherQueuesGiveUpAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &people{}
 		d := begin(t, inMemory(t), relay.Options{Channels: ops(p, "queue:dead")})
-		_, _, err := d.Queues().Push(t.Context(), "shop", "eu", "orders", shell.PushOptions{})
-		require.NoError(t, err)
-		items, err := d.Queues().Take(t.Context(), core.QueueRef("shop", "eu", "orders"), shell.TakeOptions{Holder: "w"})
-		require.NoError(t, err)
-		require.NoError(t, d.Queues().Fail(t.Context(), shell.HoldOf(items[0]), "no luck", true))
+		for _, of := range [][2]string{{"shop", "eu"}, {relay.Namespace, "eu"}, {"shop", relay.Tenant}} {
+			_, _, err := d.Queues().Push(t.Context(), of[0], of[1], "orders", shell.PushOptions{})
+			require.NoError(t, err)
+			items, err := d.Queues().Take(t.Context(), core.QueueRef(of[0], of[1], "orders"), shell.TakeOptions{Holder: "w"})
+			require.NoError(t, err)
+			require.NoError(t, d.Queues().Fail(t.Context(), shell.HoldOf(items[0]), "no luck", true))
+		}
 		<-time.After(time.Minute)
-		assert.Equal(t, []string{`Queue "orders" has given up an item`}, p.titles())
+		assert.Equal(t, slices.Repeat([]string{`Queue "orders" has given up an item`}, 3), p.titles(), "but for those of the channels themselves")
 	})
 }
 
@@ -414,6 +417,19 @@ func TestOfAPhaseThatFailsItsPipelineTells(t *testing.T) {
 	})
 }
 
+func TestOfAnApproachThatFailsItsStrategyTells(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &people{}
+		d := begin(t, inMemory(t), relay.Options{Channels: ops(p, "action:failed", "strategy:exhausted")})
+		try := core.PhaseDef{Name: "try", Strategy: &core.StrategyPhase{Approaches: []core.Approach{{Name: "plain", Action: core.ApproachAction{Command: &core.ToolRun{Tool: "fail"}}}}}}
+		_, err := d.Pipelines().Create(t.Context(), core.PipelineSpec{Label: "release", Definition: core.PipelineDef{Name: "p", Phases: []core.PhaseDef{try}}})
+		require.NoError(t, err)
+		<-time.After(time.Minute)
+		require.Len(t, p.told, 1)
+		assert.Contains(t, p.told[0].Title, "has no approach left")
+	})
+}
+
 func TestAChannelOfATenantIsToldOfNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		eu, all := &people{}, &people{}
@@ -424,10 +440,11 @@ func TestAChannelOfATenantIsToldOfNoOther(t *testing.T) {
 		d.failing(t, "us", "theirs")
 		d.failing(t, "eu", "ours")
 		d.publish(t, "raised", `{"label":"of nobody"}`)
+		d.publish(t, "raised", `{"label":"of another namespace","namespace":"lab","tenant":"eu"}`)
 		d.publish(t, "raised", `{"label":"ours","namespace":"shop","tenant":"eu"}`)
 		<-time.After(time.Minute)
 		assert.Equal(t, []string{`Action "ours" failed`, "Deploy raised: ours"}, eu.titles())
-		assert.Len(t, all.told, 4)
+		assert.Len(t, all.told, 5)
 	})
 }
 
@@ -546,6 +563,14 @@ func TestAnItemThatCannotBeReadIsGivenUp(t *testing.T) {
 	})
 }
 
+// distinct are patterns of which no two have events in common.
+func distinct(n int) (patterns []string) {
+	for i := range n {
+		patterns = append(patterns, fmt.Sprintf("deploy:step_%d", i))
+	}
+	return patterns
+}
+
 func TestPatternsThatCannotBeRightAreRefusedByName(t *testing.T) {
 	for _, row := range []struct {
 		events []string
@@ -568,7 +593,11 @@ func TestPatternsThatCannotBeRightAreRefusedByName(t *testing.T) {
 		{[]string{"*:failed", "alert:*", "task:stuck"}, ""},
 		{[]string{"a*c:x", "ab*:*"}, `Events[1]: "ab*:*" and "a*c:x" have events in common`},
 		{[]string{"a*c:x", "b*:*", "a*d:x", "a*c:y*"}, ""},
-		{make([]string, 51), "has 51 patterns: want at most 50"},
+		{distinct(50), ""},
+		{distinct(51), "Events: has 51 patterns: want at most 50"},
+		{[]string{"deploy:" + strings.Repeat("x", 111)}, ""},
+		{[]string{"deploy:" + strings.Repeat("x", 112)}, "is no pattern"},
+		{[]string{"a:b\x7f"}, `Events[0]: "a:b\x7f" is no pattern`},
 	} {
 		_, err := relay.New(relay.Options{Channels: map[string]relay.Channel{"ops": {Channel: &people{}, Events: row.events}}})
 		if row.want == "" {
