@@ -105,6 +105,10 @@ func TestATimeThatIsSpreadIsExpectedAsItIsSpread(t *testing.T) {
 	begins = viewOf(t, job).ExpectedAt
 	assert.Greater(t, begins, job.NextRunAt)
 	assert.LessOrEqual(t, begins, job.NextRunAt.Add(10*time.Minute))
+	_, effs = job.Apply(core.JobDue{}, core.Clock{Now: job.NextRunAt.Add(59 * time.Minute), Step: 2})
+	n = newsOf(t, effs)
+	assert.EqualValues(t, 1, n.Missed)
+	assert.Equal(t, [2]core.Time{begins, job.NextRunAt}, [2]core.Time{n.DecidedAt, n.MissedFrom})
 	job.Active = []core.ActiveRun{{Run: id(5), ScheduledAt: job.NextRunAt, Stage: core.StageAdmitted}}
 	job.NextRunAt = job.NextRunAt.Add(time.Hour)
 	assert.Equal(t, begins, viewOf(t, job).ExpectedAt)

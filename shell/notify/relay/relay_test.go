@@ -491,6 +491,9 @@ func TestTheQueueOfAChannelIsDeclaredOnceAndThenItsOperators(t *testing.T) {
 		d := begin(t, st, relay.Options{Channels: ops(&people{})})
 		c := config(d)
 		assert.EqualValues(t, 1, c.Concurrency, "two processes tell nothing out of order")
+		assert.EqualValues(t, 60_000, c.VisibilityTimeoutMS, "what a process has in hand that has died, the next one tells soon")
+		assert.EqualValues(t, 10_000, c.Retry.BackoffMS)
+		assert.EqualValues(t, 900_000, c.Retry.MaxBackoffMS)
 		var waits time.Duration
 		for attempt := range c.Retry.MaxAttempts {
 			waits += time.Duration(c.Retry.Delay(uuid.Nil, attempt+1)) * time.Millisecond
@@ -519,6 +522,7 @@ func TestWhatIsHandedOverForLaterIsToldOnce(t *testing.T) {
 		<-time.After(30 * time.Minute)
 		require.Len(t, p.told, 1)
 		assert.Equal(t, m, p.told[0])
+		assert.EqualValues(t, 2, d.relay.Stats()["ops"].Later)
 		d.stop()
 		require.ErrorContains(t, d.relay.Later(t.Context(), "ops", m), "the daemon is starting or stopping")
 	})
@@ -548,6 +552,48 @@ func TestARelayWithoutChannelsRunsUntilItIsToStop(t *testing.T) {
 		stopEngine()
 		relaying.Wait() // an engine that stops ends it, too
 		engine.Wait()
+	})
+}
+
+func TestARelayThatIsToStopOrWhoseEngineDoesHasNoError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, err := shell.New(shell.Options{Store: inMemory(t), Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		r, err := relay.New(relay.Options{Channels: ops(&people{}, "deploy:*"), Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		engineCtx, stopEngine := context.WithCancel(t.Context())
+		var engine, relaying sync.WaitGroup
+		engine.Go(func() { assert.NoError(t, e.Run(engineCtx)) })
+		synctest.Wait()
+		stopped, stop := context.WithCancel(t.Context())
+		stop()
+		require.NoError(t, r.Run(stopped, e), "before it has begun")
+		relaying.Go(func() { assert.NoError(t, r.Run(t.Context(), e)) })
+		synctest.Wait()
+		stopEngine()
+		relaying.Wait()
+		engine.Wait()
+		require.NoError(t, r.Run(t.Context(), e), "it has stopped already")
+	})
+}
+
+func TestASubscriptionOfAChannelThatIsAnotherOneIsMadeAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, st := &people{}, inMemory(t)
+		d := begin(t, st, relay.Options{Channels: ops(p, "deploy:*")})
+		bus, err := d.Subscribers().Get(t.Context())
+		require.NoError(t, err)
+		changed := bus.Subscribers[0]
+		changed.Match.Category = "elsewhere"
+		_, err = d.Subscribers().Send(t.Context(), core.BusSubscribe{Subscriber: changed})
+		require.NoError(t, err)
+		d.publish(t, "raised", `{"label":"unheard"}`)
+		d.stop()
+		d = begin(t, st, relay.Options{Channels: ops(p, "deploy:*")})
+		d.publish(t, "raised", `{"label":"a"}`)
+		<-time.After(time.Minute)
+		assert.Equal(t, []string{"Deploy raised: a"}, p.titles())
+		d.stop()
 	})
 }
 
@@ -608,10 +654,13 @@ func TestPatternsThatCannotBeRightAreRefusedByName(t *testing.T) {
 	}
 	for want, o := range map[string]relay.Options{
 		`Channels: "ops" is nil`: {Channels: map[string]relay.Channel{"ops": {}}},
-		`the name "" has 0 by`:   {Channels: map[string]relay.Channel{"": {Channel: &people{}}}},
-		"Patience: -1ns is":      {Patience: -1},
+		`Channels: the name "` + strings.Repeat("n", 128) + `" has 128 bytes: want 1 to 127`: {Channels: map[string]relay.Channel{strings.Repeat("n", 128): {Channel: &people{}}}},
+		`the name "" has 0 by`: {Channels: map[string]relay.Channel{"": {Channel: &people{}}}},
+		"Patience: -1ns is":    {Patience: -1},
 	} {
 		_, err := relay.New(o)
 		require.ErrorContains(t, err, want)
 	}
+	_, err := relay.New(relay.Options{Channels: map[string]relay.Channel{strings.Repeat("n", relay.MaxName): {Channel: &people{}}}})
+	require.NoError(t, err)
 }
