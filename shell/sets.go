@@ -171,6 +171,23 @@ func (es SetErrors) Unwrap() []error {
 	return out
 }
 
+// PrunesMostError says that a set would remove more than a third of what it owns, and was not told that it may: see
+// [SetOptions]. It wraps a [*Refusal].
+type PrunesMostError struct {
+	Set            string
+	Removed, Owned int
+}
+
+// Error says what can be done.
+func (e *PrunesMostError) Error() string {
+	return fmt.Sprintf("prune: %d of the %d that the set %q owns would be removed, which is more than a third: look at what it would do with a dry run, and say that it may remove most of them (most)", e.Removed, e.Owned, e.Set)
+}
+
+// Unwrap gives the refusal.
+func (e *PrunesMostError) Unwrap() error {
+	return &effects.Refused{Event: "apply", Code: effects.CodeConflict, Reason: e.Error()}
+}
+
 // wrongSet refuses a set as a whole.
 func wrongSet(code effects.Code, format string, args ...any) error {
 	return &SetError{Err: &effects.Refused{Event: "apply", Code: code, Reason: fmt.Sprintf(format, args...)}}
@@ -368,6 +385,12 @@ func (e SetEntry) name() (kind string, of Scope, name string) {
 		return "subscriber", Scope{}, e.Subscriber.Name
 	}
 	return "", Scope{}, ""
+}
+
+// Declares says what a declaration is about: its kind, as in [SetChange], and its name.
+func (e SetEntry) Declares() (kind, name string) {
+	kind, _, name = e.name()
+	return kind, name
 }
 
 // rank is the order in which declarations are made: what others name comes first. What is removed goes in the
@@ -792,7 +815,7 @@ func (p *setPlan) leave(tx store.ReadTx, entries []SetEntry) error {
 	case len(entries) == 0:
 		p.whole = wrongSet(effects.CodeConflict, "prune: the set %q declares nothing, and owns %d: an empty folder removes nothing. Check that the folder is the right one; to remove all, delete each by itself, and take it over", p.set, owned)
 	case removed*3 > owned && !p.o.Most:
-		p.whole = wrongSet(effects.CodeConflict, "prune: %d of the %d that the set %q owns would be removed, which is more than a third: look at what it would do with a dry run, and say that it may remove most of them (most)", removed, owned, p.set)
+		p.whole = &SetError{Err: &PrunesMostError{Set: p.set, Removed: removed, Owned: owned}}
 	}
 	return nil
 }

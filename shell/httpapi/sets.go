@@ -145,7 +145,8 @@ func (s *Server) applyEntries(ctx context.Context, c *call, set string, body *wi
 	for i := range body.Entries {
 		e, err := s.setEntry(ctx, c, &body.Entries[i])
 		if err != nil {
-			return shell.SetResult{}, inEntry(c, placeOf(i, &body.Entries[i]), err)
+			file, kind, name := nameIn(i, &body.Entries[i])
+			return shell.SetResult{}, inEntry(c, file, kind, name, err)
 		}
 		entries[i] = e
 	}
@@ -178,17 +179,19 @@ func (c *call) ofTheSet(err error) error {
 		return err
 	}
 	var first *failure
-	for i, of := range all[:min(len(all), maxSetErrors)] {
-		said := inEntry(c, placeIn(of.File, of.Kind, of.Name), of.Err)
+	for i, of := range all {
+		said := inEntry(c, of.File, of.Kind, of.Name, of.Err)
 		f, known := errors.AsType[*failure](said)
 		switch {
 		case !known:
 			return said
 		case i == 0:
 			first = f
-		default:
+			continue
+		case i < maxSetErrors:
 			first.text += "; " + f.text
 		}
+		first.refused = append(first.refused, f.refused...)
 	}
 	if more := len(all) - maxSetErrors; more > 0 {
 		first.text += fmt.Sprintf("; and %d more", more)
@@ -215,14 +218,13 @@ func placeIn(file, kind, name string) (where string) {
 		where = clip(file) + ": "
 	}
 	if kind != "" {
-		where += kind + " " + clip(name) + ": "
+		where += strings.TrimSuffix(kind+" "+clip(name), " ") + ": "
 	}
 	return where
 }
 
-// placeOf is placeIn of the i-th entry, whose kind or name may be missing.
-func placeOf(i int, e *wire.SetEntry) string {
-	kind, name := "", ""
+// nameIn says what the i-th entry declares, whose kind or name may be missing.
+func nameIn(i int, e *wire.SetEntry) (file, kind, name string) {
 	switch {
 	case e.Recurring != nil:
 		kind, name = "recurring", e.Recurring.Name
@@ -240,18 +242,27 @@ func placeOf(i int, e *wire.SetEntry) string {
 		kind, name = "subscriber", e.Subscriber.Name
 	}
 	if name == "" {
-		return placeIn(e.File, "", "") + fmt.Sprintf("entries[%d]: ", i)
+		return e.File, fmt.Sprintf("entries[%d]", i), ""
 	}
-	return placeIn(e.File, kind, name)
+	return e.File, kind, name
 }
 
 // inEntry words why a declaration is refused. What is no fault of the declaration is said as it is.
-func inEntry(c *call, where string, err error) error {
+func inEntry(c *call, file, kind, name string, err error) error {
 	f := *told(c, err)
 	if f.status >= http.StatusInternalServerError {
 		return err
 	}
-	f.text, f.quotes = where+f.text, true
+	if name != "" {
+		reason := f.text
+		if r, ok := errors.AsType[*shell.Refusal](err); ok {
+			if reason = r.Reason; c.token.hidesMachines() {
+				reason = withoutIDs(reason)
+			}
+		}
+		f.refused = []wire.SetRefused{{File: file, Kind: kind, Name: name, Reason: reason}}
+	}
+	f.text, f.quotes = placeIn(file, kind, name)+f.text, true
 	return &f
 }
 
@@ -291,7 +302,8 @@ func (s *Server) setWithin(ctx context.Context, c *call, asked []wire.SetEntry, 
 		}
 		wants.schedules, wants.bytes = wants.schedules+before[of].schedules, before[of].bytes
 		if err := s.within(ctx, c.token, of, wants); err != nil {
-			return inEntry(c, placeOf(i, &asked[i]), err)
+			file, kind, name := nameIn(i, &asked[i])
+			return inEntry(c, file, kind, name, err)
 		}
 		before[of] = want{schedules: wants.schedules, bytes: wants.bytes + size}
 	}

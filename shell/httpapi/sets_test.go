@@ -283,6 +283,13 @@ func TestADryRunOverHTTPListsWhatWouldBeRefused(t *testing.T) {
 		assert.Equal(t, http.StatusBadRequest, said.status)
 		assert.Equal(t, 20, strings.Count(said.errorText(), "w.toml: recurring w"), said.errorText())
 		assert.Contains(t, said.errorText(), "; and 5 more")
+		var refused wire.Error
+		require.NoError(t, json.Unmarshal([]byte(said.body), &refused))
+		require.Len(t, refused.Refused, 25, "all are told of")
+		assert.Equal(t, wire.SetRefused{File: "w.toml", Kind: "recurring", Name: "w24", Reason: `cron_expr: minute field "61": 61 is out of range 0-59`}, refused.Refused[24])
+		assert.NotContains(t, a.applySet("ann", `"prune":true,`, someQueue("a")).body, "refused", "the set as a whole is no declaration")
+		bound := a.applySet("ann", "", `{"file":"b.toml","queue":{"name":"q","namespace":"other"}}`)
+		assert.Contains(t, bound.body, `"refused":[{"file":"b.toml","kind":"queue","name":"q","reason":"namespace: \"other\" is not one of the token's`)
 		got = a.applySet("ann", `"dry_run":true,`, all...)
 		assert.Equal(t, http.StatusOK, got.status)
 		assert.Contains(t, got.body, `"refused"`)
