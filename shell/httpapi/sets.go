@@ -51,7 +51,9 @@ func (s *Server) declared() listing[core.Declared, wire.Declared] {
 				return source[core.Declared]{}, failf(http.StatusBadRequest, "kind: %q is unknown: use %s", clip(kind), strings.Join(setKinds, ", "))
 			}
 			from := source[core.Declared]{next: func(ctx context.Context, p shell.Page) ([]core.Declared, string, error) {
-				return s.engine.Sets().Owned(ctx, set, p)
+				list, next, err := s.engine.Sets().Owned(ctx, set, p)
+				nameTies(list)
+				return list, next, err
 			}}
 			from.keep = func(d core.Declared) bool {
 				return (kind == "" || kindOfDeclared(d) == kind) && (q.opt("id") == nil || d.Machine == id)
@@ -65,8 +67,26 @@ func (s *Server) declared() listing[core.Declared, wire.Declared] {
 			}
 			return t.seesScope(d.Namespace, d.Tenant)
 		},
-		out:  plain(declaredOf),
-		size: func(core.Declared) int { return 512 },
+		out:   plain(declaredOf),
+		size:  func(core.Declared) int { return 512 },
+		small: true,
+	}
+}
+
+// nameTies puts what has been declared at once, as all is that one set makes, into the order of kinds and names.
+func nameTies(list []core.Declared) {
+	for rest := list; len(rest) > 0; {
+		n := 1
+		for n < len(rest) && rest[n].Since == rest[0].Since {
+			n++
+		}
+		slices.SortStableFunc(rest[:n], func(a, b core.Declared) int {
+			return cmp.Or(
+				cmp.Compare(a.Set, b.Set), cmp.Compare(kindOfDeclared(a), kindOfDeclared(b)), cmp.Compare(a.Name, b.Name),
+				cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Tenant, b.Tenant),
+			)
+		})
+		rest = rest[n:]
 	}
 }
 

@@ -493,3 +493,24 @@ func TestMetricsCountWhatBecameOfSetsAndNameNone(t *testing.T) {
 		assert.NotContains(t, got, "ours")
 	})
 }
+
+func TestWhatASetDeclaredAtOnceIsListedByKindAndName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := declaredSets(t, httpapi.TenantLimits{})
+		const n = 70 // more than a list has in memory of larger records
+		var entries, want []string
+		for i := range n {
+			entries = append(entries, someQueue(fmt.Sprintf("q%02d", n-1-i)))
+			want = append(want, fmt.Sprintf("queue q%02d", i))
+		}
+		require.Equal(t, http.StatusOK, a.applySet("ann", "", entries...).status)
+		require.Equal(t, http.StatusOK, a.applySet("ann", "", append(entries, `{"file":"c.toml","calendar":{"name":"z"}}`)...).status)
+		var list wire.DeclaredList
+		require.NoError(t, json.Unmarshal([]byte(a.do("GET", "/v1/sets?limit=100", nil, bearer("ann")).body), &list))
+		var got []string
+		for _, d := range list.Declared {
+			got = append(got, d.Kind+" "+d.Name)
+		}
+		assert.Equal(t, append([]string{"calendar z"}, want...), got)
+	})
+}
