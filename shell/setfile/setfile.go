@@ -23,7 +23,8 @@
 // A file that has a table "variables" may name them in its texts: "${region}" stands for the variable region. All other
 // "${…}" stay as they are, and so do those of files that declare no variables.
 //
-//   - setfile.go: [Load]; lines.go: where each key stands; variables.go; check.go: [Check]
+//   - setfile.go: [Load]; files.go: [Read], and where stands what is refused; lines.go: where each key stands; variables.go;
+//     check.go: [Check]
 //   - kinds.go: the tables of a file, each to and from its definition; values.go: durations, rates, JSON; days.go: dates
 //     and weekly windows
 //   - write.go: [Marshal]; schema.go: [Schema]
@@ -91,7 +92,7 @@ func Load(paths []string, o Options) ([]shell.SetEntry, error) {
 
 func load(paths []string, o Options) (*loader, error) {
 	o.Namespace, o.Tenant = cmp.Or(o.Namespace, "default"), cmp.Or(o.Tenant, "default")
-	l := &loader{o: o, used: map[string]bool{}, runbooks: map[string]bool{}, tables: map[int]table{}}
+	l := &loader{o: o, used: map[string]bool{}, runbooks: map[string]bool{}, tables: map[int]table{}, docs: map[int]doc{}}
 	for _, path := range paths {
 		if err := l.find(path); err != nil {
 			return nil, err
@@ -165,6 +166,7 @@ type loader struct {
 	o        Options
 	files    []file
 	entries  []shell.SetEntry
+	docs     map[int]doc   // where the entries stand that are of job files
 	tables   map[int]table // where the entries stand that are tables of a file in TOML, by their index
 	errs     Errors
 	used     map[string]bool // variables that a file declares
@@ -258,6 +260,13 @@ func known(path string) bool {
 type table struct {
 	d   *document
 	key string
+}
+
+// doc is a document of a job file.
+type doc struct {
+	file file
+	data []byte
+	n    int // from 0
 }
 
 // document is a file in TOML, as it was read.
@@ -444,7 +453,8 @@ func (l *loader) jobs(f file, data []byte) error {
 	if err != nil {
 		return err
 	}
-	for _, s := range specs {
+	for n, s := range specs {
+		l.docs[len(l.entries)] = doc{f, data, n}
 		s.Namespace, s.Tenant = cmp.Or(s.Namespace, l.o.Namespace), cmp.Or(s.Tenant, l.o.Tenant)
 		l.entries = append(l.entries, shell.SetEntry{File: f.name, Job: &s})
 	}
