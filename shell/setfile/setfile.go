@@ -23,7 +23,7 @@
 // A file that has a table "variables" may name them in its texts: "${region}" stands for the variable region. All other
 // "${…}" stay as they are, and so do those of files that declare no variables.
 //
-//   - setfile.go: [Load]; lines.go: where each key stands; variables.go; check.go: [Check]
+//   - setfile.go: [Load]; lines.go: where each key stands; variables.go; check.go: [CheckFiles]
 //   - kinds.go: the tables of a file, each to and from its definition; values.go: durations, rates, JSON; days.go: dates
 //     and weekly windows
 //   - write.go: [Marshal]; schema.go: [Schema]
