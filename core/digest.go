@@ -393,17 +393,17 @@ func (t *digestTransition) effectDone(effects.Outer, EffectDone) {
 }
 
 func (t *digestTransition) effectFailed(_ effects.Outer, e EffectFailed) {
-	t.again(e.Reason, e.Permanent)
+	t.retryOrGiveUp(e.Reason, e.Permanent)
 }
 
 func (t *digestTransition) effectInterrupted(_ effects.Outer, e EffectInterrupted) {
-	t.again(reasonOr(e.Reason, ReasonRecovered), false)
+	t.retryOrGiveUp(reasonOr(e.Reason, ReasonRecovered), false)
 }
 
 func (t *digestTransition) effectHandedBack(of effects.Outer) { t.reissue(&t.Pending, of) }
 
-// again: sending → waiting; or it gives the message up.
-func (t *digestTransition) again(reason string, permanent bool) {
+// retryOrGiveUp: sending → waiting; or it gives the message up.
+func (t *digestTransition) retryOrGiveUp(reason string, permanent bool) {
 	t.LastError = clipReason(reason)
 	if t.Message == nil {
 		return

@@ -66,8 +66,8 @@ func (a Alerts) List(ctx context.Context, f MachineFilter, p Page) ([]core.Alert
 	return listOf[core.Alert](ctx, a.e, core.KindAlert, f, p)
 }
 
-// Digest reads what the alerts of a channel of notifications have to tell, and how their messages fare;
-// the zero Digest if they have told nothing.
+// Digest reads what the alerts of a channel of notifications have to tell, and how their messages fare.
+// The channel "" is that of rules that name none. [ErrNotFound]: no alert has ever told it anything.
 func (a Alerts) Digest(ctx context.Context, channel string) (core.Digest, error) {
 	return readAs[core.Digest](ctx, a.e, core.DigestRef(channel))
 }

@@ -78,11 +78,11 @@ type SetAction string
 const (
 	SetCreates SetAction = "create"
 	SetUpdates SetAction = "update"
-	SetAdopts  SetAction = "adopt" // as it is: it belonged to no set, or to another one
+	SetAdopts  SetAction = "adopt" // its definition stays: it belonged to no set, or to another one
 	SetRemoves SetAction = "remove"
 	SetKeeps   SetAction = "none"
 	SetLeaves  SetAction = "leave"   // the set owns it, and does not declare it any more: without Prune it stays
-	SetRefuses SetAction = "refused" // of a dry run: applying the set is refused for it, the notes say why
+	SetRefuses SetAction = "refused" // of a dry run and of [CheckSet]: the set is refused for it, the notes say why
 )
 
 // SetChange says what applying a set does to one thing, and why.
@@ -145,6 +145,9 @@ func (e *SetError) Error() string {
 	return where + ": " + e.Err.Error()
 }
 
+// Unwrap gives the reason.
+func (e *SetError) Unwrap() error { return e.Err }
+
 // SetErrors are all declarations of a set that are refused.
 type SetErrors []*SetError
 
@@ -192,9 +195,6 @@ func wrongSet(code effects.Code, format string, args ...any) error {
 func wrongEntry(kind, name, file, format string, args ...any) *SetError {
 	return &SetError{Kind: kind, Name: name, File: file, Err: &effects.Refused{Event: "apply", Code: effects.CodeInvalid, Reason: fmt.Sprintf(format, args...)}}
 }
-
-// Unwrap gives the reason.
-func (e *SetError) Unwrap() error { return e.Err }
 
 // maxSetTries is how often a set is planned anew that others have overtaken.
 const maxSetTries = 50

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
@@ -84,7 +85,7 @@ func (s *Server) silence(w http.ResponseWriter, r *http.Request, c *call, schedu
 		return nil, err
 	}
 	if body.Until.IsZero() {
-		return nil, failf(http.StatusBadRequest, "until: missing: say until when nobody is told, such as %q", s.now().String())
+		return nil, failf(http.StatusBadRequest, "until: missing: say until when nobody is told, such as %q", effects.TimeOf(s.now().Std().Add(2*time.Hour)).String())
 	}
 	return alertOf(s.engine.Alerts().Silence(r.Context(), schedule, shell.SilenceOptions{Until: body.Until.Std(), By: c.actor, Reason: reason}))
 }

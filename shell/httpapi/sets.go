@@ -82,7 +82,7 @@ func nameTies(list []core.Declared) {
 		}
 		slices.SortStableFunc(rest[:n], func(a, b core.Declared) int {
 			return cmp.Or(
-				cmp.Compare(a.Set, b.Set), cmp.Compare(shell.SetKindOf(a), kindOfDeclared(b)), cmp.Compare(a.Name, b.Name),
+				cmp.Compare(a.Set, b.Set), cmp.Compare(shell.SetKindOf(a), shell.SetKindOf(b)), cmp.Compare(a.Name, b.Name),
 				cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Tenant, b.Tenant),
 			)
 		})

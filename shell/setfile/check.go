@@ -12,13 +12,6 @@ import (
 	"github.com/orrery-go/orrery/shell/jobfile"
 )
 
-// Check says what is wrong with declarations without an engine: those that [Load] gave. It is what [shell.CheckSet] says. See
-// [CheckFiles].
-func Check(entries []shell.SetEntry, now effects.Time) error {
-	_, err := shell.CheckSet(entries, now)
-	return err
-}
-
 // CheckFiles reads the files of a set, and says all that is wrong with them without an engine: what [Load] says, and, where that is
 // nothing, what [shell.CheckSet] says, at the keys of the files. The warnings are what ought to be looked at, and
 // refuse nothing.
@@ -110,10 +103,4 @@ func keyFor(t table, field string) string {
 		key = "command" + strings.TrimPrefix(rest, ".argv")
 	}
 	return cmp.Or(key, field)
-}
-
-// has reports whether a key stands in the file.
-func (l lines) has(key string) bool {
-	_, ok := l[key]
-	return ok
 }

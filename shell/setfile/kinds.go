@@ -144,9 +144,7 @@ func (t *alertsTable) rules(v *values) (r core.AlertRules) {
 	}
 	set("late", t.Late)
 	set("stale", t.Stale)
-	for part := range strings.SplitSeq(t.Slow, ",") {
-		set("slow", strings.TrimSpace(part))
-	}
+	set("slow", t.Slow)
 	if t.Failing > 0 {
 		set("failing", strconv.FormatUint(uint64(t.Failing), 10))
 	}
@@ -159,7 +157,6 @@ func tableOfAlerts(r core.AlertRules) *alertsTable {
 		return nil
 	}
 	t := &alertsTable{Missed: r.Missed, Failing: r.Failing, Channel: r.Channel}
-	var slow []string
 	for _, rule := range r.Words() {
 		switch word, value, _ := strings.Cut(rule, "="); word {
 		case "late":
@@ -167,10 +164,9 @@ func tableOfAlerts(r core.AlertRules) *alertsTable {
 		case "stale":
 			t.Stale = value
 		case "slow":
-			slow = append(slow, value)
+			t.Slow = value
 		}
 	}
-	t.Slow = strings.Join(slow, ", ")
 	return t
 }
 

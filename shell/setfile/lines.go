@@ -154,6 +154,12 @@ func (p *places) at(offset int) place {
 	}
 }
 
+// has reports whether a key stands in the file.
+func (l lines) has(key string) bool {
+	_, ok := l[key]
+	return ok
+}
+
 // at gives the error at a key: where that stands, or else what it is within.
 func (l lines) at(file, key, problem string) Error {
 	e := Error{File: file, Line: 1, Column: 1, Field: key, Problem: problem}

@@ -58,7 +58,7 @@ func schemaOf(t reflect.Type) map[string]any {
 	}
 	switch t {
 	case reflect.TypeFor[duration]():
-		return map[string]any{"type": "string", "pattern": `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`}
+		return map[string]any{"type": "string", "pattern": `^([0-9]+d([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))*|([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+)$`}
 	case reflect.TypeFor[rate]():
 		return map[string]any{"type": "string", "pattern": `^[0-9]+/.+$`}
 	}

@@ -24,7 +24,7 @@
 // "${…}" stay as they are, and so do those of files that declare no variables.
 //
 //   - setfile.go: [Load]; files.go: [Read], and where stands what is refused; lines.go: where each key stands; variables.go;
-//     check.go: [Check]
+//     check.go: [CheckFiles]
 //   - kinds.go: the tables of a file, each to and from its definition; values.go: durations, rates, JSON; days.go: dates
 //     and weekly windows
 //   - write.go: [Marshal]; schema.go: [Schema]

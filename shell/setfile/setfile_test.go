@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -151,7 +152,8 @@ func TestAFolderIsReadWhole(t *testing.T) {
 	assert.Equal(t, "${item.data}", argv(t, got["worker mailer"].Worker.Do.Run.Input)[1], "what is no variable stays")
 	assert.Equal(t, []core.CalendarDate{{Date: "2026-12-25", To: "2026-12-26", Name: "Christmas"}, {Date: "2027-01-01"}}, got["calendar office"].Calendar.Exclude.Dates)
 	assert.Equal(t, core.CalendarWindow{Days: []string{"sat"}, Name: "half a day"}, got["calendar office"].Calendar.Include.Weekly[1])
-	require.NoError(t, setfile.Check(entries, now))
+	_, err = shell.CheckSet(entries, now)
+	require.NoError(t, err)
 }
 
 func argv(t testing.TB, input json.RawMessage) []string {
@@ -180,7 +182,7 @@ func TestAWrongFileIsToldWithLineAndKeyAndNothingIsRead(t *testing.T) {
 		{"no cron", "[recurring.a]\ncommand = [\"x\"]\n", `a.toml:1:12: recurring.a.cron: is missing: say when, as in cron = "0 9 * * MON-FRI"`},
 		{"nothing to do", "[recurring.a]\ncron = \"@daily\"\n", `a.toml:1:12: recurring.a.command: is missing`},
 		{"a word", "[recurring.a]\ncron = \"@daily\"\ncommand = [\"x\"]\noverlap = \"drop\"\n", `a.toml:4:1: recurring.a.overlap: "drop" is unknown: use allow, skip, buffer_one,`},
-		{"a duration", "[recurring.a]\ncron = \"@daily\"\ncommand = [\"x\"]\njitter = \"5\"\n", `a.toml:4:1: recurring.a.jitter: "5" is no duration: write it such as "90s", "10m" or "1h30m"`},
+		{"a duration", "[recurring.a]\ncron = \"@daily\"\ncommand = [\"x\"]\njitter = \"5\"\n", `a.toml:4:1: recurring.a.jitter: "5" is no duration: write it such as "90s", "10m", "1h30m" or "7d"`},
 		{"a part of a second", "[recurring.a]\ncron = \"@daily\"\ncommand = [\"x\"]\njitter = \"5ms\"\n", `5ms is not a whole number of seconds, at least 0`},
 		{"a time", "[recurring.a]\ncron = \"@daily\"\ncommand = [\"x\"]\nends_at = \"tomorrow\"\n", `a.toml:4:1: recurring.a.ends_at: "tomorrow" is no time in RFC 3339`},
 		{"command beside input", "[recurring.a]\ncron = \"@daily\"\ncommand = [\"x\"]\ninput = {a = 1}\n", `a.toml:3:1: recurring.a.command: stands beside an input`},
@@ -335,6 +337,32 @@ input = { url = "https://${region}.example.com/", tags = ["${who}"] }
 	require.ErrorContains(t, err, `no file declares a variable "regoin": did you mean "region"?`)
 }
 
+func TestDurationsMayHaveDays(t *testing.T) {
+	entries, err := setfile.Load([]string{folder(t, map[string]string{"a.toml": `
+[queues.mail]
+keep_completed = "7d"
+dedup_window   = "1d12h"
+rate           = "1000/1d"
+
+[recurring.a]
+cron     = "@daily"
+command  = ["x"]
+missed   = "latest"
+catch_up = "2d"
+`})}, setfile.Options{})
+	require.NoError(t, err)
+	queue := entries[0].Queue.Config
+	assert.Equal(t, (7 * 24 * time.Hour).Milliseconds(), queue.KeepCompletedMS)
+	assert.Equal(t, (36 * time.Hour).Milliseconds(), queue.DedupWindowMS)
+	assert.Equal(t, core.QueueRate{Limit: 1000, PerMS: (24 * time.Hour).Milliseconds()}, queue.Rate)
+	assert.Equal(t, int64(48*3600), entries[1].Recurring.CatchUpSeconds)
+	files, err := setfile.Marshal(entries)
+	require.NoError(t, err)
+	for _, line := range []string{"keep_completed = '7d'", "dedup_window = '36h'", "rate = '1000/1d'", "catch_up = '2d'"} {
+		assert.Contains(t, string(files[0].Data), line)
+	}
+}
+
 func TestCheckNamesFileAndDeclaration(t *testing.T) {
 	for _, row := range []struct{ text, want string }{
 		{"[recurring.a]\ncron = \"61 * * * *\"\ncommand = [\"x\"]\n", "a.toml: recurring a: "},
@@ -342,7 +370,8 @@ func TestCheckNamesFileAndDeclaration(t *testing.T) {
 	} {
 		entries, err := setfile.Load([]string{folder(t, map[string]string{"a.toml": row.text})}, setfile.Options{})
 		require.NoError(t, err)
-		require.ErrorContains(t, setfile.Check(entries, now), row.want)
+		_, err = shell.CheckSet(entries, now)
+		require.ErrorContains(t, err, row.want)
 	}
 }
 
@@ -500,6 +529,10 @@ func TestTheSchemaHasEachKeyOfAFile(t *testing.T) {
 	assert.Equal(t, "https://json-schema.org/draft/2020-12/schema", head["$schema"])
 	assert.NotEmpty(t, head["title"])
 	assert.NotContains(t, head, "required")
+	pattern, _ := recurring.Properties["jitter"]["pattern"].(string)
+	for text, fits := range map[string]bool{"90s": true, "1h30m": true, "7d": true, "1d12h": true, "": false, "d": false, "5": false, "1h7d": false} {
+		assert.Equal(t, fits, regexp.MustCompile(pattern).MatchString(text), "%q", text)
+	}
 }
 
 func FuzzLoad(f *testing.F) {
@@ -510,7 +543,7 @@ func FuzzLoad(f *testing.F) {
 		dir := folder(t, map[string]string{"a.toml": text})
 		entries, err := setfile.Load([]string{dir}, setfile.Options{})
 		if err == nil {
-			_ = setfile.Check(entries, now)
+			_, _ = shell.CheckSet(entries, now)
 		}
 	})
 }

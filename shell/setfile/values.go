@@ -3,6 +3,7 @@ package setfile
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/internal/spans"
 )
 
 // values reads the texts of one table, and says what is wrong with them.
@@ -19,7 +21,7 @@ type values struct {
 	say func(key, format string, args ...any)
 }
 
-// duration is a text such as "1h30m".
+// duration is a text such as "1h30m" or "7d".
 type duration string
 
 // rate is a text such as "100/1s".
@@ -29,10 +31,10 @@ func (v *values) duration(key string, d duration, unit time.Duration, what strin
 	if d == "" {
 		return 0
 	}
-	is, err := time.ParseDuration(string(d))
+	is, err := spans.Parse(string(d))
 	switch {
 	case err != nil:
-		v.say(key, "%q is no duration: write it such as \"90s\", \"10m\" or \"1h30m\"", string(d))
+		v.say(key, "%q is no duration: write it such as \"90s\", \"10m\", \"1h30m\" or \"7d\"", string(d))
 	case is < 0 || is%unit != 0:
 		v.say(key, "%s is not a whole number of %s, at least 0", string(d), what)
 	default:
@@ -57,14 +59,7 @@ func ofDuration(d time.Duration) duration {
 	if d == 0 {
 		return ""
 	}
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return duration(s)
+	return duration(spans.Text(d))
 }
 
 // time reads a time in RFC 3339; empty: none.
@@ -103,7 +98,7 @@ func (v *values) rate(key string, r rate, burst uint32) core.QueueRate {
 	if per == "s" || per == "m" || per == "h" {
 		per = "1" + per
 	}
-	d, wrong := time.ParseDuration(per)
+	d, wrong := spans.Parse(per)
 	if !ok || err != nil || wrong != nil || n == 0 || d < time.Millisecond || d%time.Millisecond != 0 {
 		v.say(key, "%q is no rate such as \"100/1s\"", string(r))
 		return core.QueueRate{}
@@ -143,7 +138,7 @@ func (v *values) json(key string, table map[string]any, text string) json.RawMes
 func notJSON(v any, at string) string {
 	switch v := v.(type) {
 	case map[string]any:
-		for _, key := range sortedKeys(v) {
+		for _, key := range slices.Sorted(maps.Keys(v)) {
 			if problem := notJSON(v[key], at+"."+key); problem != "" {
 				return problem
 			}
@@ -163,15 +158,6 @@ func notJSON(v any, at string) string {
 		return fmt.Sprintf("%s is a date or a time, which JSON has not: write it as a text, in quotes", at)
 	}
 	return ""
-}
-
-func sortedKeys(m map[string]any) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m { // order-free: sorted below
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // tableOrJSON gives a JSON object as a table, or, where that would not give it back byte for byte, as a text.

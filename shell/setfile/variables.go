@@ -1,6 +1,7 @@
 package setfile
 
 import (
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -16,12 +17,7 @@ func (l *loader) substitute(d *document) {
 		return
 	}
 	with := &expansion{values: map[string]string{}, left: maxExpanded}
-	names := make([]string, 0, len(d.body.Variables))
-	for name := range d.body.Variables { // order-free: sorted below
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(d.body.Variables)) {
 		if !variableName.MatchString(name) {
 			l.say(d, "variables."+name, "is no name of a variable: letters, digits and \"_\", a letter first")
 			continue

@@ -47,28 +47,40 @@ func (s *setFlags) addSet(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// read reads the files.
-func (s *setFlags) read(cmd *cobra.Command) (*setfile.Files, error) {
+// options say how the files are read, once there are some.
+func (s *setFlags) options(cmd *cobra.Command) (setfile.Options, error) {
 	if len(s.files) == 0 {
-		return nil, usagef("-f is missing: name the folder with the files, as in: %s -f orrery/", cmd.CommandPath())
+		return setfile.Options{}, usagef("-f is missing: name the folder with the files, as in: %s -f orrery/", cmd.CommandPath())
 	}
 	variables, err := parsePairs("var", s.variables)
 	if err != nil {
+		return setfile.Options{}, err
+	}
+	checker, err := constraints.New(constraints.Options{})
+	if err != nil {
+		return setfile.Options{}, err
+	}
+	return setfile.Options{
+		Namespace: s.scope.namespace, Tenant: s.scope.tenant, Variables: variables, Jobs: jobfile.Options{Validate: checker.ValidateAnywhere}, Paths: true,
+	}, nil
+}
+
+// read reads the files; their tenant is the one that is given where they name none.
+func (s *setFlags) read(cmd *cobra.Command) (*setfile.Files, error) {
+	o, err := s.options(cmd)
+	if err != nil {
 		return nil, err
 	}
-	return readSet(s.files, s.scope, variables)
+	files, err := setfile.Read(s.files, o)
+	if all, ok := errors.AsType[setfile.Errors](err); ok {
+		return nil, fmt.Errorf("%s in the files of the set:\n%w", counted(len(all), "error"), all)
+	}
+	return files, wrongVariable(err)
 }
 
 // check reads the files, and says what is wrong with them, or ought to be looked at.
 func (s *setFlags) check(a *app, cmd *cobra.Command) ([]shell.SetEntry, error) {
-	if len(s.files) == 0 {
-		return nil, usagef("-f is missing: name the folder with the files, as in: %s -f orrery/", cmd.CommandPath())
-	}
-	variables, err := parsePairs("var", s.variables)
-	if err != nil {
-		return nil, err
-	}
-	o, err := setOptions(s.scope, variables)
+	o, err := s.options(cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -85,30 +97,6 @@ func wrongVariable(err error) error {
 		return usagef("--var: %w", unknown)
 	}
 	return err
-}
-
-// setOptions say how the files of a set are read.
-func setOptions(of scoped, variables map[string]string) (setfile.Options, error) {
-	checker, err := constraints.New(constraints.Options{})
-	if err != nil {
-		return setfile.Options{}, err
-	}
-	return setfile.Options{
-		Namespace: of.namespace, Tenant: of.tenant, Variables: variables, Jobs: jobfile.Options{Validate: checker.ValidateAnywhere}, Paths: true,
-	}, nil
-}
-
-// readSet reads the files of a set; their tenant is the one that is given where they name none.
-func readSet(files []string, of scoped, variables map[string]string) (*setfile.Files, error) {
-	o, err := setOptions(of, variables)
-	if err != nil {
-		return nil, err
-	}
-	read, err := setfile.Read(files, o)
-	if all, ok := errors.AsType[setfile.Errors](err); ok {
-		return nil, fmt.Errorf("%s in the files of the set:\n%w", counted(len(all), "error"), all)
-	}
-	return read, wrongVariable(err)
 }
 
 // warnOfShells says on stderr which commands of schedules have what only a shell understands.

@@ -78,7 +78,7 @@ const MaxBytes = 4 << 20
 // maxErrors bounds what is said of one source.
 const maxErrors = 100
 
-// check refuses a source that is no text.
+// check refuses a source that is larger than [MaxBytes].
 func (s Source) check() error {
 	if len(s.Text) > MaxBytes {
 		return fmt.Errorf("%s: %d bytes are more than %d", s.Name, len(s.Text), MaxBytes)
