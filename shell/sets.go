@@ -67,6 +67,10 @@ type SetOptions struct {
 	Prune    bool // remove what the set owns, and does not declare any more
 	Most     bool // although that is more than a third of what it owns
 	TakeOver bool // change what other sets own, which is then this one's
+	// For is on whose behalf the set is applied, where several apply sets that may have the same name, such as
+	// "shop/acme"; empty: of nobody in particular. What was declared for another one is not removed; what is
+	// declared again is this one's then.
+	For string
 	// Visible says of which tenants the caller may see and remove what the set owns; nil: of all. What belongs to no
 	// tenant is asked for with the zero Scope.
 	Visible func(Scope) bool
@@ -504,7 +508,7 @@ func (p *setPlan) entry(i int, e *SetEntry, c *SetChange, of Scope) error {
 	if err != nil {
 		return err
 	}
-	in := core.Input{To: c.Ref, Actor: p.actor, Event: ev, BySet: &core.Declaration{Set: p.set, File: e.File, TakeOver: p.o.TakeOver}}
+	in := core.Input{To: c.Ref, Actor: p.actor, Event: ev, BySet: &core.Declaration{Set: p.set, File: e.File, For: p.o.For, TakeOver: p.o.TakeOver}}
 	after, err := p.try(in)
 	if err != nil {
 		return err
@@ -514,13 +518,16 @@ func (p *setPlan) entry(i int, e *SetEntry, c *SetChange, of Scope) error {
 		c.Action = SetCreates
 	case core.RevisionBefore(after, ev) != revision && !sameJSON(core.Definition(before, ev), core.Definition(after, ev)):
 		c.Action = SetUpdates
-	case !owned || owner.Set != p.set:
+	case !owned || owner.Set != p.set || owner.For != p.o.For:
 		c.Action = SetAdopts
 	default:
 		c.Action = SetKeeps
 	}
 	if owned && owner.Set != p.set {
 		c.Notes = append(c.Notes, fmt.Sprintf("taken over from the set %q", owner.Set))
+	}
+	if owned && owner.Set == p.set && owner.For != p.o.For {
+		c.Notes = append(c.Notes, "the set was applied on behalf of "+onBehalf(owner.For)+" until now")
 	}
 	if c.Action == SetUpdates {
 		c.Fields = changedFields(core.Definition(before, ev), core.Definition(after, ev))
@@ -767,7 +774,9 @@ func (p *setPlan) leave(tx store.ReadTx, entries []SetEntry) error {
 		if !ok || p.o.Visible != nil && !p.o.Visible(Scope{Namespace: d.Namespace, Tenant: d.Tenant}) {
 			continue
 		}
-		owned++
+		if d.For == p.o.For {
+			owned++
+		}
 		if !p.declared[d.Ref()] {
 			gone = append(gone, d)
 		}
@@ -838,8 +847,10 @@ func (p *setPlan) remove(d core.Declared) error {
 	if revision == core.NoRevision {
 		return nil // what it was about is gone
 	}
-	if p.o.Prune {
-		in := core.Input{To: c.Ref, Actor: p.actor, Event: e, BySet: &core.Declaration{Set: p.set, File: d.File}}
+	if d.For != p.o.For {
+		c.Notes = append(c.Notes, "the set was applied on behalf of "+onBehalf(d.For)+" when it declared it: it is removed only so")
+	} else if p.o.Prune {
+		in := core.Input{To: c.Ref, Actor: p.actor, Event: e, BySet: &core.Declaration{Set: p.set, File: d.File, For: p.o.For}}
 		if _, err := p.try(in); err != nil {
 			if err := p.refuse(len(p.changes), &c, err); err != nil {
 				return err
@@ -852,6 +863,9 @@ func (p *setPlan) remove(d core.Declared) error {
 	p.changes = append(p.changes, c)
 	return nil
 }
+
+// onBehalf says for people on whose behalf a set was applied.
+func onBehalf(of string) string { return cmp.Or(of, "no tenant in particular") }
 
 // carryOut carries the plan out, all of it or nothing. again: others have changed meanwhile what it was made for.
 func (p *setPlan) carryOut(ctx context.Context) (again bool, err error) {
