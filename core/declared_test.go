@@ -132,6 +132,11 @@ func TestWhatASetDeclaresIsChangedByThatSetAlone(t *testing.T) {
 			taken(d.change, ours, "ours")
 			taken(d.drop, ours, "")
 			taken(d.make, ours, "ours")
+			oursToo := &core.Declaration{Set: "ours", File: "all.toml", For: "n/t"}
+			refused(d.drop, oursToo, `the set "ours" was applied on behalf of no tenant in particular when it declared it: it is removed only so`)
+			taken(d.change, oursToo, "ours")
+			refused(d.drop, ours, `the set "ours" was applied on behalf of n/t when it declared it: it is removed only so`)
+			taken(d.change, ours, "ours")
 			if d.part == "" { // its record is set aside
 				before := since
 				delete(w, d.to)

@@ -253,6 +253,30 @@ func TestAnotherTenantsThingsOfASetWithTheSameNameStayUnseen(t *testing.T) {
 	})
 }
 
+func TestWhatATenantDeclaredInASetIsRemovedByNobodyWhoAppliesOneWithTheSameName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := declaredSets(t, httpapi.TenantLimits{})
+		in := func(tenant, queue string) string {
+			return fmt.Sprintf(`{"file":"b.toml","queue":{"namespace":"ns","tenant":%q,"name":%q}}`, tenant, queue)
+		}
+		require.Equal(t, http.StatusOK, a.applySet("ann", "", someQueue("a"), someQueue("b")).status)
+		require.Equal(t, http.StatusOK, a.applySet("any", "", in("t1", "ops"), in("t2", "ops"), in("t1", "old")).status)
+
+		got := a.applySet("root", `"prune":true,"most":true,`, in("t1", "ops"))
+		assert.Equal(t, []string{"none queue ops", "leave queue a", "leave queue b", "remove queue old", "remove queue ops"}, changesOf(t, got), "root is bound to nothing, as any is")
+		assert.Contains(t, got.body, `"notes":["the set was applied on behalf of ns/t1 when it declared it: it is removed only so"]`)
+		got = a.applySet("ann", `"prune":true,"most":true,`, someQueue("a"))
+		assert.Equal(t, []string{"none queue a", "remove queue b", "leave queue ops"}, changesOf(t, got))
+		assert.Contains(t, got.body, `"notes":["the set was applied on behalf of no tenant in particular when it declared it: it is removed only so"]`)
+		assert.Contains(t, a.do("GET", "/v1/sets?limit=10", nil, bearer("ann")).body, `"for":"ns/t1"`)
+
+		got = a.applySet("ann", "", someQueue("a"), someQueue("ops"))
+		assert.Equal(t, []string{"none queue a", "adopt queue ops"}, changesOf(t, got))
+		assert.Contains(t, got.body, `"notes":["the set was applied on behalf of no tenant in particular until now"]`)
+		assert.Equal(t, []string{"none queue a", "remove queue ops"}, changesOf(t, a.applySet("ann", `"prune":true,"most":true,`, someQueue("a"))))
+	})
+}
+
 func TestTheChangesOfWhatASetMadeNameTheSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := declaredSets(t, httpapi.TenantLimits{})
@@ -336,7 +360,7 @@ func TestASetIsWithinTheLimitsOfItsTenantInWhatItMakesAndChanges(t *testing.T) {
 		require.Equal(t, http.StatusOK, a.applySet("root", "", ofAnn.Replace(often)).status, "none for the operator")
 		synctest.Wait()
 
-		assert.Equal(t, []string{"none recurring often", "create recurring one", "create recurring two"},
+		assert.Equal(t, []string{"adopt recurring often", "create recurring one", "create recurring two"},
 			changesOf(t, a.applySet("ann", `"dry_run":true,`, often, nightly("one", ""), nightly("two", ""))))
 		got := a.applySet("ann", "", often, nightly("one", ""), nightly("two", ""), nightly("three", ""))
 		assert.Equal(t, http.StatusTooManyRequests, got.status)
