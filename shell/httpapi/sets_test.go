@@ -182,6 +182,10 @@ func TestASetIsMadeWholeOrNotAtAllAndSaysWhatIsWrongWhere(t *testing.T) {
 			{403, "ann", `{"file":"w.toml","worker":{"name":"w","tenant":"t2","queue":"q","do":{"run":{"tool":"echo","input":{}}}}}`, `w.toml: worker w: tenant: "t2" is not`},
 			{403, "ann", `{"file":"w.toml","worker":{"name":"w","queue":"q","do":{"task":{"prompt":"p"}}}}`, `w.toml: worker w: do.task: the token "ann" may not start a terminal session`},
 			{403, "ann", `{"file":"j.toml","job":{"id":"report","runner":"kubernetes","pod_spec":{"containers":[{"name":"c"}]}}}`, `j.toml: job report: runner: the token "ann" may not use the runner "kubernetes"`},
+			{
+				403, "ann", `{"file":"k.toml","recurring":{"name":"k","cron_expr":"0 3 * * *","provider":"kubernetes","payload":{"pod_spec":{"containers":[{"name":"c"}]},"runner":"kubernetes"}}}`,
+				`k.toml: recurring k: payload.runner: the token "ann" may not use the runner "kubernetes"`,
+			},
 			{403, "runs", `{"file":"j.toml","job":{"id":"report","tenant":"t2","runner":"kubernetes","pod_spec":{"containers":[{"name":"c"}]}}}`, `j.toml: job report: tenant: "t2" is not`},
 			{403, "ann", entryOfEach[6], `s.toml: subscriber on-failure: token: "ann" is bound to namespaces or tenants: subscribers of the bus belong to none`},
 			{
@@ -349,6 +353,42 @@ func TestASetIsWithinTheLimitsOfItsTenantInWhatItMakesAndChanges(t *testing.T) {
 		assert.Contains(t, got.errorText(), "limits.min_schedule_seconds of the daemon asks for 1m0s at least")
 		got = a.applySet("ann", "", nightly("one", `,"policy":{"max_attempts":6}`))
 		assert.Contains(t, got.errorText(), "a.toml: recurring one: policy.max_attempts: 6 is more than 5: limits.max_attempts")
+	})
+}
+
+func TestAllThatADeclarationSaysIsMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := declaredSets(t, httpapi.TenantLimits{})
+		require.Equal(t, http.StatusOK, a.applySet("any", "",
+			`{"file":"c.toml","calendar":{"namespace":"ns","tenant":"t1","name":"c","timezone":"Europe/Berlin","description":"closed","exclude":{"dates":[{"date":"2026-12-25"}]},"include":{"weekly":[{"days":["mon"]}]}}}`,
+			`{"file":"w.toml","worker":{"namespace":"ns","tenant":"t1","name":"w","queue":"q","concurrency":3,"poll_ms":5000,"do":{"run":{"tool":"echo","input":{"a":1}}}}}`,
+			`{"file":"q.toml","queue":{"namespace":"ns","tenant":"t1","name":"q","config":{"concurrency":4}}}`,
+			`{"file":"m.toml","semaphore":{"namespace":"ns","tenant":"t1","name":"m","slots":5}}`,
+			entryOfEach[6],
+		).status)
+		of := shell.Scope{Namespace: "ns", Tenant: "t1"}
+		c, err := a.engine.Calendars().Get(t.Context(), of, "c")
+		require.NoError(t, err)
+		assert.Equal(t, core.CalendarSpec{
+			Namespace: "ns", Tenant: "t1", Name: "c", Timezone: "Europe/Berlin", Description: "closed",
+			Exclude: core.CalendarDays{Dates: []core.CalendarDate{{Date: "2026-12-25"}}}, Include: core.CalendarDays{Weekly: []core.CalendarWindow{{Days: []string{"mon"}}}},
+		}, c.CalendarSpec)
+		w, err := a.engine.Workers().Get(t.Context(), of, "w")
+		require.NoError(t, err)
+		assert.Equal(t, core.WorkerSpec{
+			Namespace: "ns", Tenant: "t1", Name: "w", Queue: "q", Concurrency: 3, PollMS: 5000, Do: core.WorkerDo{Run: &core.ToolRun{Tool: "echo", Input: json.RawMessage(`{"a":1}`)}},
+		}, w.WorkerSpec)
+		q, err := a.engine.Queues().Get(t.Context(), "ns", "t1", "q")
+		require.NoError(t, err)
+		assert.EqualValues(t, 4, q.Config.Concurrency)
+		m, err := a.engine.Semaphores().Get(t.Context(), of, "m")
+		require.NoError(t, err)
+		assert.EqualValues(t, 5, m.Total)
+		bus, err := a.engine.Subscribers().Get(t.Context())
+		require.NoError(t, err)
+		require.Len(t, bus.Subscribers, 1)
+		assert.Equal(t, core.EventMatch{Category: "action", Action: "failed"}, bus.Subscribers[0].Match)
+		assert.Equal(t, core.MachineName{Namespace: "ns", Tenant: "t1", Name: "mailer"}, *bus.Subscribers[0].Do.WakeWorker)
 	})
 }
 
