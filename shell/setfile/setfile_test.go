@@ -71,6 +71,7 @@ disabled = true
 [queues.mail]
 max_attempts = 5
 backoff = "10s"
+key_rate = "5/m"
 rate = "100/1s"
 rate_burst = 10
 dead_letter_queue = "mail-dead"
@@ -145,6 +146,7 @@ func TestAFolderIsReadWhole(t *testing.T) {
 	assert.False(t, ping.Recurring.Enabled)
 	assert.JSONEq(t, `{"method":"GET","url":"https://example.com/health","retries":3,"ratio":0.5,"deep":{"list":[1,"two",true]}}`, string(ping.Recurring.ActionTemplate.Payload))
 	assert.Equal(t, core.QueueRate{Limit: 100, PerMS: 1000, Burst: 10}, got["queue mail"].Queue.Config.Rate)
+	assert.Equal(t, core.QueueRate{Limit: 5, PerMS: 60_000}, got["queue mail"].Queue.Config.KeyRate)
 	assert.Equal(t, "books/release.toml", got["queue merge"].File)
 	assert.Equal(t, "ops", got["queue merge"].Queue.Namespace)
 	assert.Equal(t, "elsewhere", got["job nightly-report"].Job.Tenant)
@@ -152,8 +154,26 @@ func TestAFolderIsReadWhole(t *testing.T) {
 	assert.Equal(t, "${item.data}", argv(t, got["worker mailer"].Worker.Do.Run.Input)[1], "what is no variable stays")
 	assert.Equal(t, []core.CalendarDate{{Date: "2026-12-25", To: "2026-12-26", Name: "Christmas"}, {Date: "2027-01-01"}}, got["calendar office"].Calendar.Exclude.Dates)
 	assert.Equal(t, core.CalendarWindow{Days: []string{"sat"}, Name: "half a day"}, got["calendar office"].Calendar.Include.Weekly[1])
+	assert.Equal(t, core.CalendarWindow{Days: []string{"mon", "tue", "wed", "thu", "fri"}, From: "08:00", To: "18:00"}, got["calendar office"].Calendar.Include.Weekly[0])
 	_, err = shell.CheckSet(entries, now)
 	require.NoError(t, err)
+}
+
+func TestAWindowIsReadAsPeopleWriteIt(t *testing.T) {
+	for text, want := range map[string]core.CalendarWindow{
+		"daily":                    {},
+		"daily=night":              {Name: "night"},
+		"daily 22:00-06:00":        {From: "22:00", To: "06:00"},
+		"Sat-Mon":                  {Days: []string{"sat", "sun", "mon"}},
+		" mon,WED-thu =half a day": {Days: []string{"mon", "wed", "thu"}, Name: "half a day"},
+		"fri 09:00-17:00 = a = b":  {Days: []string{"fri"}, From: "09:00", To: "17:00", Name: " a = b"},
+		"sun-sun 09:00-17:00":      {Days: []string{"sun"}, From: "09:00", To: "17:00"},
+		"tue-mon 00:00-24:00=week": {Days: []string{"tue", "wed", "thu", "fri", "sat", "sun", "mon"}, From: "00:00", To: "24:00", Name: "week"},
+	} {
+		got, err := setfile.ParseWindow(text)
+		require.NoError(t, err, text)
+		assert.Equal(t, want, got, text)
+	}
 }
 
 func argv(t testing.TB, input json.RawMessage) []string {
