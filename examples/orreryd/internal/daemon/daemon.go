@@ -99,6 +99,7 @@ func openDaemon(ctx context.Context, c config.Config, program string, log *slog.
 		Limits:                 c.EngineLimits(),
 		TickRate:               config.Seconds(c.TickRateSeconds),
 		StrictTick:             c.StrictTick,
+		StartPaused:            c.Engine.StartPaused,
 		DisableRecurring:       !c.Background.EnableRecurringActions,
 		RecurringCheckInterval: config.Seconds(c.Background.RecurringCheckIntervalSeconds),
 		LeaseTTL:               config.Seconds(c.Engine.LeaseTTLSeconds),
@@ -129,7 +130,7 @@ func openDaemon(ctx context.Context, c config.Config, program string, log *slog.
 	if d.engine, err = shell.New(o); err != nil {
 		return nil, err
 	}
-	if d.watchdog, err = c.Watchdog.Make(d.engine.Health, log); err != nil {
+	if d.watchdog, err = c.Watchdog.Make(d.works, log); err != nil {
 		return nil, fmt.Errorf("watchdog: %w", err)
 	}
 	if d.audit, err = openAudit(d.c, d.log); err != nil {
@@ -215,10 +216,18 @@ func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
 		wg.Go(func() {
 			defer cancel()
 			defer relayed.Done()
-			relayErr = d.runRelay(ctx)
+			if d.awaitResume(ctx) {
+				relayErr = d.runRelay(ctx)
+			}
 		})
-		if err := d.sweepSessions(ctx); err != nil {
-			d.log.Warn("could not end the sessions that no task wants: they may go on", "error", err)
+		if d.paused() {
+			wg.Go(func() {
+				if d.awaitResume(ctx) {
+					d.endSessions(ctx)
+				}
+			})
+		} else {
+			d.endSessions(ctx)
 		}
 		d.warnOfJobs(ctx)
 		if d.c.Apply.Dir != "" {
