@@ -28,8 +28,8 @@ either. What comes within 300 ms of the first one is taken for the same signal:
 programs such as timeout send it to the process and to its group.
 
 On SIGHUP it goes on, and reads again the certificate of [http.tls], the set of files of
---apply and, of the settings, the level of the log; which others have changed, and need a
-restart, the log says. What cannot be read stays as it was. If its terminal is closed, SIGHUP stops it.
+--apply and, of the settings, the tokens, the secrets of tools and the level of the log;
+which others have changed, and need a restart, the log says. What cannot be read stays as it was. If its terminal is closed, SIGHUP stops it.
 
 With --start-paused it takes every request, and fires and begins nothing before "orreryd system
 resume": so a database that was restored, or copied, can be looked at and changed first.

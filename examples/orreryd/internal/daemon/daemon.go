@@ -13,6 +13,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -21,9 +22,11 @@ import (
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/audit"
 	"github.com/orrery-go/orrery/shell/constraints"
+	"github.com/orrery-go/orrery/shell/httpapi"
 	"github.com/orrery-go/orrery/shell/jobs"
 	"github.com/orrery-go/orrery/shell/notify"
 	"github.com/orrery-go/orrery/shell/notify/relay"
+	"github.com/orrery-go/orrery/shell/secrets"
 	"github.com/orrery-go/orrery/shell/session"
 	"github.com/orrery-go/orrery/shell/watchdog"
 	"github.com/orrery-go/orrery/store/bolt"
@@ -48,7 +51,10 @@ type daemon struct {
 	api      endpoint
 	page     endpoint // of the page, if it has an address of its own
 	reloads  *reloads
-	hangups  <-chan struct{} // tells to read all of reloads again; nil: nothing does
+	inForce  atomic.Pointer[config.Config] // the settings, once they were read again; nil: they are c
+	server   *httpapi.Server               // the API; its tokens, and
+	secrets  *secrets.Replaceable          // of tools, are replaced then; nil: there were none at the start
+	hangups  <-chan struct{}               // tells to read all of reloads again; nil: nothing does
 }
 
 // newLogger writes to w as the configuration says; its level may be changed.
@@ -121,8 +127,13 @@ func openDaemon(ctx context.Context, c config.Config, program string, log *slog.
 		ApproveCommand:         d.hints.approve,
 		Logger:                 log,
 	}
-	if o.Secrets, err = c.NamedSecrets(); err != nil {
+	source, err := c.NamedSecrets()
+	if err != nil {
 		return nil, err
+	}
+	if source != nil {
+		d.secrets = secrets.NewReplaceable(source)
+		o.Secrets = d.secrets
 	}
 	if err := d.runJobs(&o); err != nil {
 		return nil, err
