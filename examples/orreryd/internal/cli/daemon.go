@@ -28,17 +28,21 @@ either. What comes within 300 ms of the first one is taken for the same signal:
 programs such as timeout send it to the process and to its group.
 
 On SIGHUP it goes on, and reads again the certificate of [http.tls], the set of files of
---apply and, of the settings, the level of the log; which others have changed, and need a
-restart, the log says. What cannot be read stays as it was. If its terminal is closed, SIGHUP stops it.
+--apply and, of the settings, the tokens, the secrets of tools and the level of the log;
+which others have changed, and need a restart, the log says. What cannot be read stays as it was. If its terminal is closed, SIGHUP stops it.
+
+With --start-paused it takes every request, and fires and begins nothing before "orreryd system
+resume": so a database that was restored, or copied, can be looked at and changed first.
 
 Settings come from flags, else from the environment (ORRERY_DB, ORRERY_LISTEN,
 ORRERY_TICK_RATE, ORRERY_STRICT_TICK, ORRERY_LOG_LEVEL, ORRERY_LOG_FORMAT,
-ORRERY_WORKSPACE, ORRERY_APPLY, ORRERY_CONFIG), else from the configuration file, else they have their defaults.
+ORRERY_WORKSPACE, ORRERY_APPLY, ORRERY_START_PAUSED, ORRERY_CONFIG), else from the configuration file, else they have their defaults.
 Show them with: orreryd config show
 
 Without tokens in the configuration the daemon listens on loopback only.`,
 		Example: `  orreryd orchestrate --demo
   orreryd orchestrate --tick-rate 60 --db /var/lib/orrery/orrery.db --config /etc/orrery.toml
+  orreryd orchestrate --db restored.db --start-paused
   ORRERY_LISTEN=127.0.0.1:8000 orreryd orchestrate`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -53,6 +57,9 @@ Without tokens in the configuration the daemon listens on loopback only.`,
 			c, err := load()
 			if err != nil {
 				return err
+			}
+			if demo && c.Engine.StartPaused {
+				return usagef("--demo shows what fires, and with --start-paused (engine.start_paused) nothing does: leave one of them out")
 			}
 			return daemon.Orchestrate(cmd.Context(), c, daemon.Terminal{
 				Out: a.out, Err: a.err, Demo: demo, Command: a.command(), NotifySocket: a.env("NOTIFY_SOCKET"),
