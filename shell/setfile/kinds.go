@@ -14,6 +14,7 @@ import (
 	"github.com/orrery-go/orrery/core/schedule"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/plainjson"
 )
 
 // body is a file in TOML. A text of Go's that is empty, a number that is 0 and a list that is empty stand for what is left
@@ -256,6 +257,7 @@ func tableOf(s core.RecurringSpec) recurringTable {
 		t.Backoff, t.BackoffFactor, t.BackoffMax = ofMillis(b.InitialMS), b.FactorPercent, ofMillis(b.MaxMS)
 		t.BackoffJitter, t.NoRetry = b.JitterPercent, b.NoRetry
 	}
+	a.Payload = plainjson.Readable(a.Payload)
 	var c commandInput
 	if t.Tool == commandTool && decodeStrictly(a.Payload, &c) == nil && len(c.Argv) > 0 && bytes.Equal(encoded(c), a.Payload) {
 		t.Tool, t.Command = "", c.Argv

@@ -389,6 +389,9 @@ func normal(s *core.RecurringSpec) {
 	if len(s.ActionTemplate.Payload) == 0 {
 		s.ActionTemplate.Payload = json.RawMessage(`{}`)
 	}
+	if stored, err := json.Marshal(s.ActionTemplate.Payload); err == nil {
+		s.ActionTemplate.Payload = stored
+	}
 }
 
 func TestAllKindsAreWrittenAndReadAgain(t *testing.T) {
@@ -449,4 +452,21 @@ func FuzzLoad(f *testing.F) {
 			_ = setfile.Check(entries, now)
 		}
 	})
+}
+
+func TestWhatIsWrittenIsReadableWhereAShellsSignsAreInIt(t *testing.T) {
+	of := func(payload string) string {
+		text, err := setfile.MarshalOne(shell.SetEntry{Recurring: &core.RecurringSpec{
+			Name: "r", CronExpr: "@daily", Enabled: true, ActionTemplate: core.RecurringActionTemplate{Provider: "command", ActionType: "command", Payload: json.RawMessage(payload)},
+		}})
+		require.NoError(t, err)
+		return string(text)
+	}
+	assert.Contains(t, of(`{"argv":["sh","-c","a \u0026\u0026 b \u003e c \u003C d"]}`), "command = ['sh', '-c', 'a && b > c < d']", "as the kernel stores it")
+	assert.Contains(t, of(`{"argv":["sh"],"stdin":"a \u0026 b","ratio":1.0}`), `input_json = '{"argv":["sh"],"stdin":"a & b","ratio":1.0}'`)
+	assert.Contains(t, of(`{"argv":["printf","\\u0026"]}`), `command = ['printf', '\u0026']`, "a backslash that is meant stays")
+	worker, err := setfile.MarshalOne(shell.SetEntry{Worker: &core.WorkerSpec{Name: "w", Queue: "q", Do: core.WorkerDo{Run: &core.ToolRun{Tool: "command", Input: json.RawMessage(`{"argv":["sh","-c","a \u0026 b"]}`)}}}})
+	require.NoError(t, err)
+	assert.Contains(t, string(worker), "a & b")
+	assert.NotContains(t, string(worker), "json")
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/internal/plainjson"
 )
 
 // values reads the texts of one table, and says what is wrong with them.
@@ -177,7 +178,7 @@ func sortedKeys(m map[string]any) []string {
 
 // tableOrJSON gives a JSON object as a table, or, where that would not give it back byte for byte, as a text.
 func tableOrJSON(data json.RawMessage) (table map[string]any, text string) {
-	if len(data) == 0 || string(data) == "{}" {
+	if data = plainjson.Readable(data); len(data) == 0 || string(data) == "{}" {
 		return nil, ""
 	}
 	if table, ok := exactTable(data); ok && string(encoded(table)) == string(data) {
@@ -189,10 +190,10 @@ func tableOrJSON(data json.RawMessage) (table map[string]any, text string) {
 // tableOrJSONOf is tableOrJSON of a value whose JSON is read back into one of its type: the order of its members does not
 // matter, as long as the texts within stay.
 func tableOrJSONOf[T any](v T) (table map[string]any, text string) {
-	data := encoded(v)
+	data := plainjson.Readable(encoded(v))
 	table, ok := exactTable(data)
 	var again T
-	if ok && decodeStrictly(encoded(table), &again) == nil && string(encoded(again)) == string(data) {
+	if ok && decodeStrictly(encoded(table), &again) == nil && string(plainjson.Readable(encoded(again))) == string(data) {
 		return table, ""
 	}
 	return nil, string(data)
