@@ -191,14 +191,24 @@ func TestAWrongFileIsToldWithLineAndKeyAndNothingIsRead(t *testing.T) {
 		{"an unknown key", "[recurring.a]\ncron = \"@daily\"\ncomand = [\"x\"]\n", `a.toml:3:1: recurring.a.comand: unknown key "comand": did you mean "command"?`},
 		{"an unknown table", "[recurringg.a]\n", `unknown key "recurringg": did you mean "recurring"?`},
 		{"a key of its own", "[recurring.a]\nschedule = \"@daily\"\n", `unknown key "schedule": use was, cron, tz,`},
-		{"a number for a text", "[recurring.a]\ncron = 5\n", "a.toml:2:8: recurring.a.cron: it is a TOML integer, want a text, in quotes"},
-		{"a text for a number", "[semaphores.a]\nslots = \"5\"\n", "a.toml:2:9: semaphores.a.slots: it is a TOML string, want a whole number"},
-		{"a number below 0", "[semaphores.a]\nslots = -5\n", "a.toml:2:"},
-		{"a number for a duration", "[recurring.a]\njitter = 5\n", "a.toml:2:10: recurring.a.jitter: it is a TOML integer, want a text, in quotes"},
-		{"a text for true or false", "[recurring.a]\ndisabled = \"no\"\n", "a.toml:2:12: recurring.a.disabled: it is a TOML string, want true or false"},
-		{"a text for a list", "[recurring.a]\ncommand = \"echo hi\"\n", "a.toml:2:11: recurring.a.command: it is a TOML string, want a list of texts"},
-		{"a text for a table", "[recurring]\na = \"echo hi\"\n", "a.toml:2:5: recurring.a: it is a TOML string, want a table"},
-		{"a text for an input", "[recurring.a]\ninput = \"{}\"\n", "a.toml:2:9: recurring.a.input: it is a TOML string, want a table"},
+		{"a number for a text", "[recurring.a]\ncron = 5\n", "a.toml:2:8: recurring.a.cron: 5 is a TOML integer, want a text, in quotes"},
+		{"a text for a number", "[semaphores.a]\nslots = \"5\"\n", "a.toml:2:9: semaphores.a.slots: \"5\" is a TOML string, want a whole number"},
+		{"a number below 0", "[semaphores.a]\nslots = -5\n", "a.toml:2:9: semaphores.a.slots: -5 is not between 0 and 4294967295"},
+		{"a number that is too large", "[semaphores.a]\nslots = 99999999999999999999\n", "a.toml:2:9: semaphores.a.slots: 99999999999999999999 is too large: want a whole number of at most 19 digits"},
+		{"a part of a number", "[recurring.a]\nmax_executions = 1.5 # times\n", "a.toml:2:18: recurring.a.max_executions: 1.5 is a TOML float, want a whole number"},
+		{"a date for a text", "[recurring.a]\ncron = 2026-01-01\n", "a.toml:2:8: recurring.a.cron: 2026-01-01 is a TOML local date, want a text, in quotes"},
+		{"a number in a list", "[recurring.a]\ncommand = [\"x\", 7]\n", "a.toml:2:17: recurring.a.command: 7 is a TOML integer, want a text, in quotes"},
+		{"a list in a list", "[recurring.a]\ncommand = [\"x\", [\"y\"]]\n", "a.toml:2:1: recurring.a.command: it is a TOML array, want a text, in quotes"},
+		{"a list of tables", "[[recurring.a]]\ncron = \"@daily\"\n", "a.toml:1:3: recurring.a: it is a list of tables, want one table: write [NAME], not [[NAME]]"},
+		{"a rule below 0", "[recurring.a.alerts]\nfailing = -3\n", "a.toml:2:11: recurring.a.alerts.failing: -3 is not between 0 and 4294967295"},
+		{"a zero in front", "[queues.a]\nmax_attempts = 07\n", "a.toml:2:16: queues.a.max_attempts: integers cannot have leading zeroes"},
+		{"a key twice", "[recurring.a]\ncron = \"@daily\"\ncron = \"@hourly\"\n", "a.toml:3:1: recurring.a.cron: key cron is already defined"},
+		{"an open text", "[recurring.'a']\ncron = \"@daily\n", "a.toml:2:15: recurring.a.cron: basic strings cannot have new lines"},
+		{"a number for a duration", "[recurring.a]\njitter = 5\n", "a.toml:2:10: recurring.a.jitter: 5 is a TOML integer, want a text such as \"90s\" or \"10m\""},
+		{"a text for true or false", "[recurring.a]\ndisabled = \"no\"\n", "a.toml:2:12: recurring.a.disabled: \"no\" is a TOML string, want true or false"},
+		{"a text for a list", "[recurring.a]\ncommand = \"echo hi\"\n", "a.toml:2:11: recurring.a.command: \"echo hi\" is a TOML string, want a list of texts"},
+		{"a text for a table", "[recurring]\na = \"echo hi\"\n", "a.toml:2:5: recurring.a: \"echo hi\" is a TOML string, want a table"},
+		{"a text for an input", "[recurring.a]\ninput = \"{}\"\n", "a.toml:2:9: recurring.a.input: \"{}\" is a TOML string, want a table"},
 		{"no cron", "[recurring.a]\ncommand = [\"x\"]\n", `a.toml:1:12: recurring.a.cron: is missing: say when, as in cron = "0 9 * * MON-FRI"`},
 		{"nothing to do", "[recurring.a]\ncron = \"@daily\"\n", `a.toml:1:12: recurring.a.command: is missing`},
 		{"a word", "[recurring.a]\ncron = \"@daily\"\ncommand = [\"x\"]\noverlap = \"drop\"\n", `a.toml:4:1: recurring.a.overlap: "drop" is unknown: use allow, skip, buffer_one,`},
@@ -493,6 +503,9 @@ func normal(s *core.RecurringSpec) {
 	if len(s.ActionTemplate.Payload) == 0 {
 		s.ActionTemplate.Payload = json.RawMessage(`{}`)
 	}
+	if stored, err := json.Marshal(s.ActionTemplate.Payload); err == nil {
+		s.ActionTemplate.Payload = stored
+	}
 }
 
 func TestAllKindsAreWrittenAndReadAgain(t *testing.T) {
@@ -698,4 +711,21 @@ failing = 2
 
 	_, err = setfile.Load([]string{dir}, setfile.Options{Variables: map[string]string{"region": "us"}})
 	require.EqualError(t, err, `no file declares a variable "region": use a, b`)
+}
+
+func TestWhatIsWrittenIsReadableWhereAShellsSignsAreInIt(t *testing.T) {
+	of := func(payload string) string {
+		text, err := setfile.MarshalOne(shell.SetEntry{Recurring: &core.RecurringSpec{
+			Name: "r", CronExpr: "@daily", Enabled: true, ActionTemplate: core.RecurringActionTemplate{Provider: "command", ActionType: "command", Payload: json.RawMessage(payload)},
+		}})
+		require.NoError(t, err)
+		return string(text)
+	}
+	assert.Contains(t, of(`{"argv":["sh","-c","a \u0026\u0026 b \u003e c \u003C d"]}`), "command = ['sh', '-c', 'a && b > c < d']", "as the kernel stores it")
+	assert.Contains(t, of(`{"argv":["sh"],"stdin":"a \u0026 b","ratio":1.0}`), `input_json = '{"argv":["sh"],"stdin":"a & b","ratio":1.0}'`)
+	assert.Contains(t, of(`{"argv":["printf","\\u0026"]}`), `command = ['printf', '\u0026']`, "a backslash that is meant stays")
+	worker, err := setfile.MarshalOne(shell.SetEntry{Worker: &core.WorkerSpec{Name: "w", Queue: "q", Do: core.WorkerDo{Run: &core.ToolRun{Tool: "command", Input: json.RawMessage(`{"argv":["sh","-c","a \u0026 b"]}`)}}}})
+	require.NoError(t, err)
+	assert.Contains(t, string(worker), "a & b")
+	assert.NotContains(t, string(worker), "json")
 }

@@ -1,17 +1,21 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/daemon"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/version"
+	"github.com/orrery-go/orrery/shell/setfile"
 )
 
 // orchestrateCommand is the daemon (B5).
@@ -77,7 +81,7 @@ func (a *app) configCommand() *cobra.Command {
 	check := &cobra.Command{
 		Use:     "check FILE",
 		Short:   "Check a configuration file, and say what is wrong with it",
-		Long:    "Check a configuration file as the daemon does at its start: every key, every value,\nthat secrets are where they are said to be, and that each base_dir is a folder. The\nenvironment and flags are not looked at.",
+		Long:    "Check a configuration file as the daemon does at its start: every key, every value,\nthat secrets are where they are said to be, and that each base_dir is a folder. The\nfiles of apply.dir are checked as \"orreryd sets check\" does. The environment and\nflags are not looked at.",
 		Example: "  orreryd config check /etc/orrery.toml",
 		Args:    oneArg("FILE"),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -100,6 +104,9 @@ func (a *app) configCommand() *cobra.Command {
 				if at, _ := t.Expiry(""); !at.IsZero() && !at.After(time.Now()) {
 					text.Sayf(a.err, "orreryd: warning: tokens[%d] %q expired at %s: nobody can use it\n", i, t.Name, at.Format(time.RFC3339))
 				}
+			}
+			if err := a.checkApplied(c.Apply.Dir); err != nil {
+				return err
 			}
 			_, err = fmt.Fprintf(a.out, "%s is right: %d tools, %d webhooks, %d tokens\n", text.Clean(args[0]), len(c.Tools), len(c.Webhooks), len(c.Tokens))
 			return err
@@ -129,6 +136,28 @@ func (a *app) configCommand() *cobra.Command {
 	config.AddFlags(show.Flags())
 	completeConfigFlags(show)
 	return group("config", "Check or show the configuration", "", check, show)
+}
+
+// checkApplied checks the files that the daemon would apply by itself; there may be none.
+func (a *app) checkApplied(dir string) error {
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return nil // which a warning says
+	}
+	o, err := setOptions(scoped{config.DefaultScope, config.DefaultScope}, nil)
+	if err != nil {
+		return err
+	}
+	_, warnings, err := setfile.CheckFiles([]string{dir}, o, effects.TimeOf(time.Now()))
+	for _, w := range warnings {
+		text.Sayf(a.err, "orreryd: warning: %s\n", text.Clean(w))
+	}
+	if wrong, ok := errors.AsType[setfile.Errors](err); ok {
+		return fmt.Errorf("apply.dir: %s in the files that the daemon would apply:\n%s", counted(len(wrong), "error"), text.CleanLines(wrong.Error()))
+	}
+	if err != nil {
+		return fmt.Errorf("apply.dir: %w", err)
+	}
+	return nil
 }
 
 // completeConfigFlags completes the flags of the configuration that have few values.

@@ -151,7 +151,7 @@ func TestTheDaemonAppliesItsFilesAtTheStartAndOnAHangup(t *testing.T) {
 
 	say(two + "[semaphores.v]\nslots = \"many\"\n")
 	p.signal(syscall.SIGHUP)
-	await(t, p.errs, `level=ERROR msg="could not be reloaded: .*" what=set error="\S+/ops\.toml:9:9: semaphores\.v\.slots: it is a TOML string, want a whole number"`)
+	await(t, p.errs, `level=ERROR msg="could not be reloaded: .*" what=set error="\S+/ops\.toml:9:9: semaphores\.v\.slots: \\"many\\" is a TOML string, want a whole number"`)
 	assert.Equal(t, "a s u", names(), "what was there goes on")
 	assert.Contains(t, p.metrics(), `orrery_reload_successful{what="set"} 0`)
 
