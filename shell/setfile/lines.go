@@ -45,9 +45,13 @@ func linesOf(data []byte) lines {
 	return l
 }
 
+// join gives the path of a key in a table; one that is empty stands for the other.
 func join(table, key string) string {
-	if table == "" {
+	switch "" {
+	case table:
 		return key
+	case key:
+		return table
 	}
 	return table + "." + key
 }

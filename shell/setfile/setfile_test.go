@@ -182,6 +182,7 @@ func TestAWrongFileIsToldWithLineAndKeyAndNothingIsRead(t *testing.T) {
 		{"no cron", "[recurring.a]\ncommand = [\"x\"]\n", `a.toml:1:12: recurring.a.cron: is missing: say when, as in cron = "0 9 * * MON-FRI"`},
 		{"nothing to do", "[recurring.a]\ncron = \"@daily\"\n", `a.toml:1:12: recurring.a.command: is missing`},
 		{"a word", "[recurring.a]\ncron = \"@daily\"\ncommand = [\"x\"]\noverlap = \"drop\"\n", `a.toml:4:1: recurring.a.overlap: "drop" is unknown: use allow, skip, buffer_one,`},
+		{"a daemon's own", "[subscribers.\"@notify/ops/*:failed\"]\nmatch.category = \"*\"\ndo.push = { namespace = \"orrery\", tenant = \"notify\", name = \"ops\" }\n", `a.toml:1:14: subscribers.@notify/ops/*:failed: subscribers whose names begin with "@" are made by the daemon as its configuration says: take the table out`},
 		{"a duration", "[recurring.a]\ncron = \"@daily\"\ncommand = [\"x\"]\njitter = \"5\"\n", `a.toml:4:1: recurring.a.jitter: "5" is no duration: write it such as "90s", "10m", "1h30m" or "7d"`},
 		{"a part of a second", "[recurring.a]\ncron = \"@daily\"\ncommand = [\"x\"]\njitter = \"5ms\"\n", `5ms is not a whole number of seconds, at least 0`},
 		{"a time", "[recurring.a]\ncron = \"@daily\"\ncommand = [\"x\"]\nends_at = \"tomorrow\"\n", `a.toml:4:1: recurring.a.ends_at: "tomorrow" is no time in RFC 3339`},
