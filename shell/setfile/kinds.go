@@ -334,9 +334,9 @@ type workerTable struct {
 
 func (t workerTable) entry(name string, of core.Scope, v *values) shell.SetEntry {
 	w := core.WorkerSpec{Namespace: of.Namespace, Tenant: of.Tenant, Name: name, Queue: t.Queue, Concurrency: t.Concurrency, PollMS: v.millis("poll", t.Poll)}
-	if do := v.json("do", t.Do, t.DoJSON); do == nil {
+	if do := v.json("do", t.Do, t.DoJSON); t.Do == nil && t.DoJSON == "" {
 		v.say("do", "is missing: say what is done for an item, with one of pipeline, run, strategy and task")
-	} else if err := decodeStrictly(do, &w.Do); err != nil {
+	} else if err := decodeStrictly(do, &w.Do); do != nil && err != nil {
 		v.say("do", "%s", err)
 	}
 	return shell.SetEntry{Worker: &w}
@@ -396,9 +396,9 @@ func (t subscriberTable) entry(name string, _ core.Scope, v *values) shell.SetEn
 	if err := decodeStrictly(encoded(t.Match), &s.Match); err != nil {
 		v.say("match", "%s", err)
 	}
-	if do := v.json("do", t.Do, t.DoJSON); do == nil {
+	if do := v.json("do", t.Do, t.DoJSON); t.Do == nil && t.DoJSON == "" {
 		v.say("do", "is missing: say what is done, with one of wake_worker, push, signal and start_pipeline")
-	} else if err := decodeStrictly(do, &s.Do); err != nil {
+	} else if err := decodeStrictly(do, &s.Do); do != nil && err != nil {
 		v.say("do", "%s", err)
 	}
 	return shell.SetEntry{Subscriber: &s}

@@ -80,12 +80,15 @@ func (l lines) has(key string) bool {
 // at gives the error at a key: where that stands, or else what it is within.
 func (l lines) at(file, key, problem string) Error {
 	e := Error{File: file, Line: 1, Column: 1, Field: key, Problem: problem}
-	for path := strings.TrimRight(key, "[]0123456789"); path != ""; {
+	for path := key; path != ""; {
 		if p, ok := l[path]; ok {
 			e.Line, e.Column = p.line, p.column
 			return e
 		}
 		i := strings.LastIndexByte(path, '.')
+		if strings.HasSuffix(path, "]") { // an item of a list stands where the list does
+			i = strings.LastIndexByte(path, '[')
+		}
 		if i < 0 {
 			break
 		}

@@ -198,6 +198,26 @@ func TestAWrongFileIsToldWithLineAndKeyAndNothingIsRead(t *testing.T) {
 		{"a worker that does nothing", "[workers.a]\nqueue = \"q\"\n", `a.toml:1:10: workers.a.do: is missing`},
 		{"a worker that does what nobody knows", "[workers.a]\nqueue = \"q\"\ndo = { dance = {} }\n", `a.toml:3:1: workers.a.do: unknown field "dance"`},
 		{"a window", "[calendars.a]\nexclude_weekly = [\"mon-fri\", \"someday\"]\n", `a.toml:2:1: calendars.a.exclude_weekly[1]: "someday" is no day: use mon, tue,`},
+		{"a rate of nothing", "[queues.a]\nrate = \"0/1s\"\n", `"0/1s" is no rate such as "100/1s"`},
+		{"a rate that says no time", "[queues.a]\nrate = \"5\"\n", `"5" is no rate such as "100/1s"`},
+		{"a rate of what is no time", "[queues.a]\nrate = \"5/x\"\n", `"5/x" is no rate such as "100/1s"`},
+		{"a rate in less than a millisecond", "[queues.a]\nrate = \"5/-1s\"\n", `"5/-1s" is no rate such as "100/1s"`},
+		{"a rate in a part of a millisecond", "[queues.a]\nrate = \"5/1500us\"\n", `"5/1500us" is no rate such as "100/1s"`},
+		{"a rate of no number", "[queues.a]\nrate = \"many/1s\"\n", `"many/1s" is no rate such as "100/1s"`},
+		{"a number for a rate", "[queues.a]\nrate = 5\n", "a.toml:2:8: queues.a.rate: it is a TOML integer, want a text, in quotes"},
+		{"a time that is negative", "[recurring.a]\ncron = \"@daily\"\ncommand = [\"x\"]\njitter = \"-5s\"\n", "a.toml:4:1: recurring.a.jitter: -5s is not a whole number of seconds, at least 0"},
+		{"an empty name", "[semaphores.\"\"]\nslots = 1\n", "a.toml:1:13: semaphores: the name is empty"},
+		{"what a worker does, twice", "[workers.a]\nqueue = \"q\"\ndo.run = { tool = \"x\" }\ndo_json = \"{}\"\n", "a.toml:4:1: workers.a.do_json: stands beside do: give one of them"},
+		{"command beside input_json", "[recurring.a]\ncron = \"@daily\"\ncommand = [\"x\"]\ninput_json = \"{}\"\n", "a.toml:3:1: recurring.a.command: stands beside an input"},
+		{"no number", "[recurring.a]\ncron = \"@daily\"\ntool = \"http\"\ninput = {a = nan}\n", "recurring.a.input: input.a is NaN, which JSON has not"},
+		{"a number without end", "[recurring.a]\ncron = \"@daily\"\ntool = \"http\"\ninput = {z = 2026-01-01, a = {b = [1, -inf]}}\n", "recurring.a.input: input.a.b[1] is -Inf, which JSON has not"},
+		{"a subscriber to what nobody knows", "[subscribers.a]\nmatch = { colour = \"red\" }\ndo.wake_worker = { name = \"w\" }\n", `a.toml:2:1: subscribers.a.match: unknown field "colour"`},
+		{"a subscriber that does nothing", "[subscribers.a]\nmatch = { category = \"queue\" }\n", "a.toml:1:14: subscribers.a.do: is missing: say what is done, with one of wake_worker, push,"},
+		{"a subscriber that does what nobody knows", "[subscribers.a]\ndo = { dance = {} }\n", `a.toml:2:1: subscribers.a.do: unknown field "dance"`},
+		{"a window without its end", "[calendars.a]\nexclude_weekly = [\"mon 22:00\"]\n", `a.toml:2:1: calendars.a.exclude_weekly[0]: "mon 22:00" has no span of the day: write it such as "mon-fri 22:00-06:00"`},
+		{"a window to no day", "[calendars.a]\ninclude_weekly = [\"mon-someday\"]\n", `a.toml:2:1: calendars.a.include_weekly[0]: "mon-someday" is no day`},
+		{"a window from no day", "[calendars.a]\ninclude_weekly = [\"someday-mon\"]\n", `a.toml:2:1: calendars.a.include_weekly[0]: "someday-mon" is no day`},
+		{"a variable's name that ends in digits", "[variables]\nfine = \"1\"\n\"a-1\" = \"1\"\n", `a.toml:3:1: variables.a-1: is no name of a variable`},
 		{"a variable's name", "[variables]\n\"a-b\" = \"1\"\n", `a.toml:2:1: variables.a-b: is no name of a variable`},
 		{"no runbook", "runbooks = [\"none.toml\"]\n", `a.toml:1:1: runbooks[0]: read the runbook: open `},
 		{"a wrong runbook", "runbooks = [\"book.toml\"]\n", "book.toml:1:1: "},
@@ -213,6 +233,11 @@ func TestAWrongFileIsToldWithLineAndKeyAndNothingIsRead(t *testing.T) {
 	_, err := setfile.Load([]string{folder(t, map[string]string{"a.toml": "[recurring.a]\n[queues.b]\nrate = \"x\"\n"})}, setfile.Options{})
 	all, _ := errors.AsType[setfile.Errors](err)
 	assert.Len(t, all, 3, "all that is wrong is said at once")
+	for _, text := range []string{"[workers.a]\nqueue = \"q\"\ndo_json = \"{\"\n", "[subscribers.a]\ndo_json = \"{\"\n", "[workers.a]\nqueue = \"q\"\ndo = { at = 2026-01-01 }\n"} {
+		_, err = setfile.Load([]string{folder(t, map[string]string{"a.toml": text})}, setfile.Options{})
+		all, _ = errors.AsType[setfile.Errors](err)
+		require.Len(t, all, 1, "what is wrong is not missing: %s", all)
+	}
 	_, err = setfile.Load([]string{folder(t, map[string]string{"j.yaml": "id: 5\n"})}, setfile.Options{})
 	require.ErrorContains(t, err, "j.yaml:1:")
 	_, err = setfile.Load([]string{filepath.Join(t.TempDir(), "none")}, setfile.Options{})
@@ -452,6 +477,15 @@ func TestTheSchemaHasEachKeyOfAFile(t *testing.T) {
 	for text, fits := range map[string]bool{"90s": true, "1h30m": true, "7d": true, "1d12h": true, "": false, "d": false, "5": false, "1h7d": false} {
 		assert.Equal(t, fits, regexp.MustCompile(pattern).MatchString(text), "%q", text)
 	}
+	assert.Equal(t, "time zone of cron, such as Europe/Berlin; default UTC", recurring.Properties["tz"]["description"])
+	assert.Equal(t, map[string]any{"type": "integer", "minimum": 0.0}, recurring.Properties["buffer_limit"], "what says nothing has no description, and no words")
+	assert.Equal(t, "object", recurring.Properties["input"]["type"])
+	assert.NotContains(t, recurring.Properties["input"], "additionalProperties", "an input is whatever its tool takes")
+	var head map[string]any
+	require.NoError(t, json.Unmarshal(setfile.Schema(), &head))
+	assert.Equal(t, "https://json-schema.org/draft/2020-12/schema", head["$schema"])
+	assert.NotEmpty(t, head["title"])
+	assert.NotContains(t, head, "required")
 }
 
 func FuzzLoad(f *testing.F) {
@@ -465,4 +499,136 @@ func FuzzLoad(f *testing.F) {
 			_, _ = shell.CheckSet(entries, now)
 		}
 	})
+}
+
+func TestWhatARunbookDeclaresBelongsToTheSet(t *testing.T) {
+	dir := folder(t, map[string]string{
+		"all.toml": "namespace = \"ops\"\ntenant = \"reports\"\nrunbooks = [\"books/release.toml\"]\n",
+		"books/release.toml": `
+name = "release"
+[queues.merge]
+max_attempts = 4
+[semaphores.builds]
+slots = 2
+[workers.merger]
+queue = "merge"
+run = { tool = "command", input = { argv = ["git", "merge"] } }
+[[subscribers]]
+name = "wake"
+match = { event = "queue:push" }
+wake = "merger"
+`,
+	})
+	entries, err := setfile.Load([]string{dir}, setfile.Options{})
+	require.NoError(t, err)
+	var all []string
+	for _, e := range entries {
+		assert.Equal(t, "books/release.toml", e.File)
+		kind, _, name := e.About()
+		all = append(all, kind+" "+name)
+	}
+	assert.Equal(t, []string{
+		"queue merge", "semaphore builds", "worker merger", "subscriber release/wake", "subscriber release/merger/push", "subscriber release/merger/ready",
+	}, all)
+	assert.Equal(t, uint32(4), entries[0].Queue.Config.Retry.MaxAttempts)
+	assert.Equal(t, shell.SemaphoreSpec{Namespace: "ops", Tenant: "reports", Name: "builds", Slots: 2}, *entries[1].Semaphore)
+	assert.Equal(t, "ops/reports/merger", entries[2].Worker.Namespace+"/"+entries[2].Worker.Tenant+"/"+entries[2].Worker.Name)
+	assert.Equal(t, core.MachineName{Namespace: "ops", Tenant: "reports", Name: "merger"}, *entries[3].Subscriber.Do.WakeWorker)
+
+	elsewhere := filepath.Join(dir, "books", "release.toml")
+	other := folder(t, map[string]string{"all.toml": "runbooks = ['" + elsewhere + "']\n"})
+	entries, err = setfile.Load([]string{other}, setfile.Options{})
+	require.NoError(t, err)
+	assert.Len(t, entries, len(all), "one that lies elsewhere")
+}
+
+func TestAJobOfASetNamesThePodSpecThatLiesBesideIt(t *testing.T) {
+	files := map[string]string{"jobs/a.yaml": "id: a\npodSpecFile: pods/a.txt\n", "jobs/pods/a.txt": "containers:\n  - {name: c, image: i}\n"}
+	entries, err := setfile.Load([]string{folder(t, files)}, setfile.Options{})
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+	assert.Contains(t, string(entries[0].Job.PodSpec), `"image":"i"`)
+
+	files["jobs/pods/a.txt"] = strings.Repeat("#", setfile.MaxFileBytes)
+	_, err = setfile.Load([]string{folder(t, files)}, setfile.Options{})
+	require.ErrorContains(t, err, "0 documents", "it may be as large as that")
+	files["jobs/pods/a.txt"] += "#"
+	_, err = setfile.Load([]string{folder(t, files)}, setfile.Options{})
+	require.ErrorContains(t, err, "a.txt has 4194305 bytes: at most 4194304 are read")
+	o := setfile.Options{}
+	o.Jobs.ReadFile = func(name string) ([]byte, error) {
+		return []byte("containers: [{name: c, image: " + filepath.Base(name) + "}]\n"), nil
+	}
+	entries, err = setfile.Load([]string{folder(t, files)}, o)
+	require.NoError(t, err)
+	assert.Contains(t, string(entries[0].Job.PodSpec), `"image":"a.txt"`, "who reads files otherwise does")
+}
+
+func TestAFolderOfTooManyFilesOrOfOneThatIsTooLargeIsRefused(t *testing.T) {
+	dir := folder(t, map[string]string{"a.toml": strings.Repeat("#", setfile.MaxFileBytes)})
+	_, err := setfile.Load([]string{dir}, setfile.Options{})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.toml"), []byte(strings.Repeat("#", setfile.MaxFileBytes+1)), 0o600))
+	_, err = setfile.Load([]string{dir}, setfile.Options{})
+	require.ErrorContains(t, err, "a.toml has 4194305 bytes: at most 4194304 are read")
+
+	one := filepath.Join(folder(t, map[string]string{"a.toml": ""}), "a.toml")
+	_, err = setfile.Load(slices.Repeat([]string{one}, setfile.MaxFiles), setfile.Options{})
+	require.NoError(t, err)
+	_, err = setfile.Load(slices.Repeat([]string{one}, setfile.MaxFiles+1), setfile.Options{})
+	require.EqualError(t, err, "read the files of the set: more than 10000 files: split the set")
+}
+
+func TestNoMoreErrorsAreSaidThanAreRead(t *testing.T) {
+	wrong := func(n int) setfile.Errors {
+		_, err := setfile.Load([]string{folder(t, map[string]string{"a.toml": "[queues.a]\nrate = \"x\"\n" + manyQueues(n-1)})}, setfile.Options{})
+		all, _ := errors.AsType[setfile.Errors](err)
+		return all
+	}
+	all := wrong(50)
+	require.Len(t, all, 50)
+	assert.NotContains(t, all[49].Problem, "more)")
+	all = wrong(52)
+	require.Len(t, all, 50)
+	assert.True(t, strings.HasSuffix(all[49].Problem, "(and 2 more)"), all[49].Problem)
+	assert.True(t, slices.IsSortedFunc(all, func(a, b setfile.Error) int { return a.Line - b.Line }), "in the order of the file, though the tables are read by their names")
+}
+
+// manyQueues gives queues with a wrong rate, the last by its name first.
+func manyQueues(n int) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString("[queues.q" + string(rune('z'-i/26)) + string(rune('z'-i%26)) + "]\nrate = \"x\"\n")
+	}
+	return b.String()
+}
+
+func TestVariablesStandForTextsWhereverTheyAre(t *testing.T) {
+	dir := folder(t, map[string]string{"a.toml": `
+[variables]
+a = "1"
+b = "${a}"
+[recurring."x${a}"]
+cron = "@daily"
+command = ["${a}", "${b}"]
+no_retry = ["${a}*"]
+on_failure = "retry"
+[recurring."x${a}".labels]
+"k${a}" = "v${a}"
+[recurring."x${a}".alerts]
+stale = "${a}h"
+failing = 2
+`})
+	entries, err := setfile.Load([]string{dir}, setfile.Options{})
+	require.NoError(t, err)
+	r := entries[0].Recurring
+	assert.Equal(t, "x${a}", r.Name, "names stay")
+	assert.Equal(t, map[string]string{"k${a}": "v1"}, r.Labels)
+	assert.Equal(t, int64(3600), r.Alerts.StaleSeconds)
+	assert.Equal(t, uint32(2), r.Alerts.Failing)
+	assert.Equal(t, []string{"1*"}, r.Policy.Backoff.NoRetry)
+	assert.Equal(t, []string{"1", "${a}"}, argv(t, r.ActionTemplate.Payload), "what a variable stands for is not read again")
+
+	_, err = setfile.Load([]string{dir}, setfile.Options{Variables: map[string]string{"region": "us"}})
+	require.EqualError(t, err, `no file declares a variable "region": use a, b`)
 }

@@ -238,6 +238,20 @@ func (l listing[S]) answered(a *app, args []string, raws []json.RawMessage, list
 	return out
 }
 
+// listWhole has a command print a list that has no pages: the daemon answers it whole.
+func listWhole[S, List any](a *app, cmd *cobra.Command, l listing[S], path string, of func(List) []S) {
+	flags := a.addListFlags(cmd, formWide, formJSON, formName)
+	cmd.RunE = a.withClient(func(ctx context.Context, c *client, _ []string) error {
+		return flags.print(ctx, cmd, func(ctx context.Context) (answered, error) {
+			var list List
+			raw, err := c.json(ctx, request{method: http.MethodGet, path: path}, &list)
+			out := l.answered(a, nil, nil, of(list), "")
+			out.json = func() error { return a.printJSON(raw) }
+			return out, err
+		})
+	})
+}
+
 // text is a list for people.
 func (l listing[S]) text(args []string, list []S, s screen) string {
 	header := l.header

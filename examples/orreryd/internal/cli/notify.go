@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -34,16 +33,7 @@ answers, since it began; the default channel has a star.`,
 		none: "No channel", name: func(c wire.Channel) string { return c.Name },
 		header: []string{"CHANNEL", "TOLD", "FAILED", "DROPPED", "LATER", "EVENTS:120"}, row: channelRow,
 	}
-	flags := a.addListFlags(cmd, formWide, formJSON, formName)
-	cmd.RunE = a.withClient(func(ctx context.Context, c *client, _ []string) error {
-		return flags.print(ctx, cmd, func(ctx context.Context) (answered, error) {
-			var list wire.ChannelList
-			raw, err := c.json(ctx, request{method: http.MethodGet, path: "/v1/notify/channels"}, &list)
-			out := l.answered(a, nil, nil, list.Channels, "")
-			out.json = func() error { return a.printJSON(raw) }
-			return out, err
-		})
-	})
+	listWhole(a, cmd, l, "/v1/notify/channels", func(list wire.ChannelList) []wire.Channel { return list.Channels })
 	return cmd
 }
 
@@ -52,8 +42,7 @@ func channelRow(c wire.Channel) []string {
 	if c.Default {
 		name += " *"
 	}
-	n := func(v uint64) string { return strconv.FormatUint(v, 10) }
-	return []string{name, n(c.Told), n(c.Failed), n(c.Dropped), n(c.Later), text.OrDash(strings.Join(c.Events, ", "))}
+	return []string{name, number(c.Told), number(c.Failed), number(c.Dropped), number(c.Later), text.OrDash(strings.Join(c.Events, ", "))}
 }
 
 func (a *app) notifyTest() *cobra.Command {

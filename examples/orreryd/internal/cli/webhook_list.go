@@ -1,9 +1,6 @@
 package cli
 
 import (
-	"context"
-	"net/http"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -30,23 +27,13 @@ the log of requests (audit --actor webhook:ROUTE).`,
 		none: "No webhook route", name: func(r wire.WebhookRoute) string { return r.Name },
 		header: []string{"ROUTE", "SIGNATURE", "TOOL", "TENANT:40", "STORED", "REFUSED", "LEFT OUT", "AGAIN", "TAKES:120"}, row: webhookRow,
 	}
-	flags := a.addListFlags(cmd, formWide, formJSON, formName)
-	cmd.RunE = a.withClient(func(ctx context.Context, c *client, _ []string) error {
-		return flags.print(ctx, cmd, func(ctx context.Context) (answered, error) {
-			var list wire.WebhookRouteList
-			raw, err := c.json(ctx, request{method: http.MethodGet, path: "/v1/webhooks"}, &list)
-			out := l.answered(a, nil, nil, list.Routes, "")
-			out.json = func() error { return a.printJSON(raw) }
-			return out, err
-		})
-	})
+	listWhole(a, cmd, l, "/v1/webhooks", func(list wire.WebhookRouteList) []wire.WebhookRoute { return list.Routes })
 	return cmd
 }
 
 func webhookRow(r wire.WebhookRoute) []string {
-	n := func(v uint64) string { return strconv.FormatUint(v, 10) }
 	return []string{
-		r.Name, r.Signature, r.Tool, r.Namespace + "/" + r.Tenant, n(r.Accepted), n(r.Rejected), n(r.Ignored), n(r.Replayed), text.OrDash(takes(r)),
+		r.Name, r.Signature, r.Tool, r.Namespace + "/" + r.Tenant, number(r.Accepted), number(r.Rejected), number(r.Ignored), number(r.Replayed), text.OrDash(takes(r)),
 	}
 }
 
