@@ -25,6 +25,7 @@ const (
 	AbsentClockSet  AbsenceCause = "clock_set"    // forward, while the daemon ran: there were no such times
 	AbsentJump      AbsenceCause = "clock_jumped" // one of the last two: this system cannot tell which
 	AbsentOff       AbsenceCause = "switched_off" // the daemon ran, and left machines that are [Paced] where they were
+	AbsentPaused    AbsenceCause = "paused"       // the daemon ran, and was not to let anything happen by itself yet
 )
 
 // String says it in a reason.
@@ -41,6 +42,8 @@ func (a Absence) String() string {
 		return "the clock was set forward " + span
 	case AbsentOff:
 		return "recurring actions were switched off " + span
+	case AbsentPaused:
+		return "the daemon was paused " + span
 	case AbsentJump:
 		return "the clock went " + span + " (set forward, or the machine was suspended)"
 	}

@@ -26,7 +26,7 @@ func drawAbsences(t *rapid.T, from, until core.Time) (out []core.Absence) {
 		a := core.Absence{
 			From: at.Add(length("from", 0)),
 			Cause: rapid.SampledFrom([]core.AbsenceCause{
-				core.AbsentStopped, core.AbsentKilled, core.AbsentSuspended, core.AbsentClockSet, core.AbsentJump, core.AbsentOff, "odd",
+				core.AbsentStopped, core.AbsentKilled, core.AbsentSuspended, core.AbsentClockSet, core.AbsentJump, core.AbsentOff, core.AbsentPaused, "odd",
 			}).Draw(t, "cause"),
 		}
 		a.To = a.From.Add(length("to", 1))

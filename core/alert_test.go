@@ -290,6 +290,35 @@ func TestAnAlertIsRaisedAlthoughNothingRuns(t *testing.T) {
 	assert.Contains(t, w.notice[2].Message, "it was resumed at")
 }
 
+// TestAnAlertHearsOfAllTimesThatWereMissed lets five hours pass, of which two are caught up, or would be.
+func TestAnAlertHearsOfAllTimesThatWereMissed(t *testing.T) {
+	spec := alertingSpec(1, core.AlertRules{Missed: true})
+	spec.ScheduleOptions.Missed, spec.CatchUpLimit = core.MissedAll, 2
+	r, _ := core.RecurringAction{}.Apply(core.RecurringCreate{Spec: spec}, core.Clock{Now: start})
+	news := func(e core.RecurringDue) core.AlertNews {
+		_, effs := r.Apply(e, core.Clock{Now: start.Add(5*time.Hour + time.Minute)})
+		told := sends[core.AlertWatch](step{effs: effs})
+		require.Len(t, told, 1)
+		return told[0].News
+	}
+	n := news(core.RecurringDue{})
+	assert.EqualValues(t, 3, n.Missed)
+	assert.Equal(t, [3]core.Time{start.Add(time.Hour), start.Add(3 * time.Hour), start.Add(time.Hour)}, [3]core.Time{n.MissedFrom, n.MissedUntil, n.DecidedAt})
+	assert.True(t, n.Dispatched)
+	n = news(core.RecurringDue{Refusal: "the tool is gone"})
+	assert.EqualValues(t, 5, n.Missed)
+	assert.Equal(t, [2]core.Time{start.Add(time.Hour), start.Add(5 * time.Hour)}, [2]core.Time{n.MissedFrom, n.MissedUntil})
+	assert.Equal(t, "its action was refused: the tool is gone", n.MissedReason)
+	assert.False(t, n.Dispatched)
+
+	a := alertAfter(watch(spec.Alerts, 0))
+	w := watch(spec.Alerts, 0)
+	w.News = n
+	a, _ = a.Apply(w, core.Clock{Now: start.Add(6 * time.Hour)})
+	require.Len(t, a.Open, 1)
+	assert.Equal(t, "5 times from "+n.MissedFrom.String()+" to "+n.MissedUntil.String()+" were missed: its action was refused: the tool is gone", a.Open[0].Reason)
+}
+
 func TestFailuresInARowAreToldOnceAndSoIsTheirEnd(t *testing.T) {
 	w := newAlertWorld(t, alertingSpec(1, core.AlertRules{Failing: 3, Channel: "ops"}))
 	w.answer = fails
@@ -372,6 +401,41 @@ func TestFailuresBeforeAPauseAreNoneInARowWithThoseAfterIt(t *testing.T) {
 	assert.Len(t, alertAfter(failed, paused, watch(rules, 0), failed, failed).Open, 1)
 }
 
+func TestAsManyFailuresInARowAreCountedAsARuleCanAskFor(t *testing.T) {
+	failed := watch(core.AlertRules{Failing: core.MaxAlertFailing}, 0)
+	failed.News = failedNews()
+	a := core.Alert{}
+	for i := range core.MaxAlertFailing + 2 {
+		a, _ = a.Apply(failed, core.Clock{Now: start.Add(time.Duration(i) * time.Second)})
+		require.Equal(t, i >= core.MaxAlertFailing-1, len(a.Open) > 0, "after %d", i+1)
+	}
+	assert.EqualValues(t, core.MaxAlertFailing, a.Failures)
+}
+
+// TestOfTwoRulesAboutWhatIsSlowTheShorterOneCounts says with the reason which one it was.
+func TestOfTwoRulesAboutWhatIsSlowTheShorterOneCounts(t *testing.T) {
+	const hour = int64(3_600_000)
+	reason := func(seconds int64, usualMS, ranMS int64) string {
+		rules := core.AlertRules{SlowSeconds: seconds, SlowFactor: 3_000_000}
+		runs, ended := watch(rules, 0), watch(rules, 0)
+		runs.View.RunsSince, runs.View.Runs, runs.View.UsualMS = start, id(8), usualMS
+		ended.News.Child, ended.News.RanMS = id(8), ranMS
+		a, _ := core.Alert{}.Apply(runs, core.Clock{Now: start})
+		_, effs := a.Apply(ended, core.Clock{Now: start.Add(time.Second)})
+		for _, e := range effs {
+			if s, ok := e.(effects.Send); ok {
+				if told, ok := s.Event.(core.DigestTell); ok && !told.Cleared {
+					return told.Reason
+				}
+			}
+		}
+		return ""
+	}
+	assert.Equal(t, "action "+id(8).String()+" took 4h, longer than 3 times its usual 1h", reason(5*3600, hour, 4*hour))
+	assert.Equal(t, "action "+id(8).String()+" took 4h, longer than 2h", reason(2*3600, hour, 4*hour))
+	assert.Empty(t, reason(5*3600, hour, 3*hour-1))
+}
+
 func TestAnAlertWatchesItsScheduleForOneTenantAlone(t *testing.T) {
 	a := alertAfter(watch(allAlerts, start.Add(time.Hour)))
 	for _, change := range []func(e *core.AlertWatch){
@@ -384,6 +448,29 @@ func TestAnAlertWatchesItsScheduleForOneTenantAlone(t *testing.T) {
 		assert.Equal(t, "schedule: the alert watches "+watchedSchedule.String(), refusal(effs).Reason)
 		assert.Equal(t, a, after)
 	}
+}
+
+func TestASilenceEndsAtATimeThatCanBeWritten(t *testing.T) {
+	a := alertAfter(watch(allAlerts, start.Add(time.Hour)))
+	for until, want := range map[core.Time]string{
+		0: "until: missing: give a time in RFC 3339", effects.MaxTime + 1: "until: 253402300800000 ms is out of range", start: "until: " + start.String() + " is not in the future",
+	} {
+		after, effs := a.Apply(core.AlertSilence{Until: until}, core.Clock{Now: start})
+		require.NotNil(t, refusal(effs), "%d", until)
+		assert.Contains(t, refusal(effs).Reason, want)
+		assert.Equal(t, a, after)
+	}
+	a, effs := a.Apply(core.AlertSilence{Until: effects.MaxTime}, core.Clock{Now: start})
+	require.Nil(t, refusal(effs))
+	assert.Equal(t, effects.MaxTime, a.Silenced.Until)
+}
+
+func TestTheNameOfAScheduleIsBoundedInItsAlert(t *testing.T) {
+	e := watch(allAlerts, start.Add(time.Hour))
+	e.Name = strings.Repeat("n", core.MaxNameBytes+1)
+	assert.LessOrEqual(t, len(alertAfter(e).Name), core.MaxNameBytes)
+	e.Name = strings.Repeat("n", core.MaxNameBytes)
+	assert.Equal(t, e.Name, alertAfter(e).Name)
 }
 
 func TestASilenceLetsNobodyBeToldUntilItsEnd(t *testing.T) {

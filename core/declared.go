@@ -141,6 +141,9 @@ func (t *Batch) declare(to effects.Ref, before, after State, e Event) (refused *
 		return nil, r.err
 	}
 	owned := known && RevisionBefore(before, e) != NoRevision // else what it was about was set aside
+	if fromNoSet := by == nil || by.Set == "" && !by.TakeOver; owned && fromNoSet && RevisionBefore(before, e) == RevisionBefore(after, e) {
+		return nil, nil // it says what the set says: who starts a pipeline declares its runbook's queues again
+	}
 	if owned && (by == nil || by.Set != had.Set && !by.TakeOver) {
 		return &effects.Refused{To: to, Event: e.EventType(), Code: effects.CodeConflict, Reason: had.Refusal(by)}, nil
 	}

@@ -1,7 +1,9 @@
 package core_test
 
 import (
+	"errors"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -17,13 +19,14 @@ func declarations() []struct {
 	to                 effects.Ref
 	part               string
 	make, change, drop core.Event
+	edit               core.Event   // another change
 	others             []core.Event // what anybody may do with it
 } {
 	spec := recurringNamed(1, "t", "nightly")
-	described, off := "another one", false
+	described, edited, off := "another one", "a third one", false
 	job := core.JobSpec{ID: "report", Namespace: "n", Tenant: "t", Name: "report", Schedule: "0 9 * * *", PodSpec: []byte(`{"containers":[{"name":"c","image":"i"}]}`)}
-	job2 := job
-	job2.Schedule = "0 10 * * *"
+	job2, job3 := job, job
+	job2.Schedule, job3.Schedule = "0 10 * * *", "0 11 * * *"
 	worker := core.WorkerSpec{Namespace: "n", Tenant: "t", Name: "w", Queue: "q", Do: core.WorkerDo{Run: &core.ToolRun{Tool: "http", Input: []byte(`{}`)}}}
 	worker2 := worker
 	worker2.Concurrency = 2
@@ -35,28 +38,29 @@ func declarations() []struct {
 		to                 effects.Ref
 		part               string
 		make, change, drop core.Event
+		edit               core.Event
 		others             []core.Event
 	}{
 		{
 			"a recurring action", "nightly", effects.Ref{Kind: core.KindRecurring, ID: id(1)}, "",
-			core.RecurringCreate{Spec: spec}, core.RecurringUpdate{Patch: core.RecurringPatch{Description: &described}}, core.RecurringDelete{},
+			core.RecurringCreate{Spec: spec}, core.RecurringUpdate{Patch: core.RecurringPatch{Description: &described}}, core.RecurringDelete{}, core.RecurringUpdate{Patch: core.RecurringPatch{Description: &edited}},
 			[]core.Event{core.RecurringPause{}, core.RecurringResume{}, core.RecurringTrigger{}, core.RecurringSkipNext{}, core.RecurringUpdate{Patch: core.RecurringPatch{Enabled: &off}}},
 		},
-		{"a job", "report", core.JobRef("n", "t", "report"), "", core.JobApply{Spec: job}, core.JobApply{Spec: job2}, core.JobDelete{}, []core.Event{core.JobPause{By: "me"}, core.JobResume{}}},
+		{"a job", "report", core.JobRef("n", "t", "report"), "", core.JobApply{Spec: job}, core.JobApply{Spec: job2}, core.JobDelete{}, core.JobApply{Spec: job3}, []core.Event{core.JobPause{By: "me"}, core.JobResume{}}},
 		{
 			"a queue", "q", core.QueueRef("n", "t", "q"), "", core.QueueCreate{Namespace: "n", Tenant: "t", Name: "q"},
-			core.QueueConfigure{Config: core.QueueConfig{Concurrency: 3}}, core.QueueDelete{}, []core.Event{core.QueuePause{}, core.QueueResume{}},
+			core.QueueConfigure{Config: core.QueueConfig{Concurrency: 3}}, core.QueueDelete{}, core.QueueConfigure{}, []core.Event{core.QueuePause{}, core.QueueResume{}},
 		},
-		{"a worker", "w", core.WorkerRef("n", "t", "w"), "", core.WorkerConfigure{Spec: worker}, core.WorkerConfigure{Spec: worker2}, core.WorkerDelete{}, []core.Event{core.WorkerPause{}, core.WorkerResume{}}},
+		{"a worker", "w", core.WorkerRef("n", "t", "w"), "", core.WorkerConfigure{Spec: worker}, core.WorkerConfigure{Spec: worker2}, core.WorkerDelete{}, core.WorkerConfigure{Spec: worker}, []core.Event{core.WorkerPause{}, core.WorkerResume{}}},
 		{
 			"a calendar", "c", core.CalendarRef("n", "t", "c"), "", core.CalendarCreate{Spec: core.CalendarSpec{Namespace: "n", Tenant: "t", Name: "c"}},
-			core.CalendarUpdate{Patch: core.CalendarPatch{Description: &described}}, core.CalendarDelete{}, nil,
+			core.CalendarUpdate{Patch: core.CalendarPatch{Description: &described}}, core.CalendarDelete{}, core.CalendarUpdate{Patch: core.CalendarPatch{Description: &edited}}, nil,
 		},
 		{
 			"a semaphore", "s", core.SemaphoreRef("n", "t", "s"), "", core.SemaphoreConfigure{Namespace: "n", Tenant: "t", Name: "s", Slots: 2},
-			core.SemaphoreConfigure{Namespace: "n", Tenant: "t", Name: "s", Slots: 3}, core.SemaphoreConfigure{Namespace: "n", Tenant: "t", Name: "s"}, nil,
+			core.SemaphoreConfigure{Namespace: "n", Tenant: "t", Name: "s", Slots: 3}, core.SemaphoreConfigure{Namespace: "n", Tenant: "t", Name: "s"}, core.SemaphoreConfigure{Namespace: "n", Tenant: "t", Name: "s", Slots: 4}, nil,
 		},
-		{"a subscriber", "s", core.BusRef(), "s", core.BusSubscribe{Subscriber: subscriber}, core.BusSubscribe{Subscriber: subscriber2}, core.BusUnsubscribe{Name: "s"}, nil},
+		{"a subscriber", "s", core.BusRef(), "s", core.BusSubscribe{Subscriber: subscriber}, core.BusSubscribe{Subscriber: subscriber2}, core.BusUnsubscribe{Name: "s"}, core.BusSubscribe{Subscriber: subscriber}, nil},
 	}
 }
 
@@ -66,17 +70,20 @@ func TestWhatASetDeclaresIsChangedByThatSetAlone(t *testing.T) {
 	for _, d := range declarations() {
 		t.Run(d.what, func(t *testing.T) {
 			w, seq := world{}, uint64(0)
+			noted := false // the last event has changed whose it is
 			apply := func(e core.Event, by *core.Declaration) *effects.Refused {
 				seq++
-				batch := core.NewBatch(w, core.Clock{Now: start}, seq)
+				batch := core.NewBatch(w, core.Clock{Now: start + core.Time(seq)}, seq)
 				res, err := batch.Apply(core.Input{To: d.to, Event: e, BySet: by})
 				require.NoError(t, err)
 				if res.Refused != nil {
 					assert.Empty(t, batch.Changes(), "what is refused leaves nothing")
 				}
+				noted = slices.ContainsFunc(batch.Changes(), func(c core.Change) bool { return c.Ref.Kind == core.KindDeclared })
 				w.store(batch)
 				return res.Refused
 			}
+			since := core.Time(0)
 			owner := func() string {
 				s, err := w.Load(core.DeclaredRef(d.to, d.part))
 				require.NoError(t, err)
@@ -84,7 +91,9 @@ func TestWhatASetDeclaresIsChangedByThatSetAlone(t *testing.T) {
 				if own.Set != "" {
 					assert.Equal(t, d.to, own.Of())
 					assert.Equal(t, d.name, own.Name)
+					assert.Equal(t, d.part, own.Part)
 				}
+				since = own.Since
 				return own.Set
 			}
 			taken := func(e core.Event, by *core.Declaration, then string) {
@@ -96,13 +105,19 @@ func TestWhatASetDeclaresIsChangedByThatSetAlone(t *testing.T) {
 				t.Helper()
 				r := apply(e, by)
 				require.NotNil(t, r, "%s", e.EventType())
-				assert.Equal(t, effects.CodeConflict, r.Code)
-				assert.Equal(t, reason, r.Reason)
+				assert.Equal(t, effects.Refused{To: d.to, Event: e.EventType(), Code: effects.CodeConflict, Reason: reason}, *r)
 			}
 			taken(d.make, nil, "")
+			assert.False(t, noted, "it is nobody's")
 			taken(d.change, ours, "ours") // nobody's before
+			first := since
+			assert.True(t, noted)
 			taken(d.change, ours, "ours")
-			refused(d.change, nil, `the set "ours" declares it, in all.toml: change it there and apply the set, or take it over`)
+			assert.False(t, noted, "it is theirs already")
+			assert.Equal(t, first, since)
+			taken(d.change, nil, "ours") // as who starts a pipeline declares its runbook's queues again
+			assert.False(t, noted, "it stays theirs")
+			refused(d.edit, nil, `the set "ours" declares it, in all.toml: change it there and apply the set, or take it over`)
 			refused(d.drop, nil, `the set "ours" declares it, in all.toml: change it there and apply the set, or take it over`)
 			refused(d.change, theirs, `the set "ours" declares it, in all.toml: take it out there, or let "theirs" take it over`)
 			refused(d.drop, theirs, `the set "ours" declares it, in all.toml: take it out there, or let "theirs" take it over`)
@@ -110,6 +125,7 @@ func TestWhatASetDeclaresIsChangedByThatSetAlone(t *testing.T) {
 				assert.Nil(t, apply(e, nil), "anybody may %s", e.EventType())
 			}
 			taken(d.change, taking, "theirs")
+			assert.Greater(t, since, first, "since it was taken over")
 			refused(d.change, ours, `the set "theirs" declares it, in x.toml: take it out there, or let "ours" take it over`)
 			taken(d.change, byHand, "")
 			taken(d.change, nil, "")
@@ -117,6 +133,10 @@ func TestWhatASetDeclaresIsChangedByThatSetAlone(t *testing.T) {
 			taken(d.drop, ours, "")
 			taken(d.make, ours, "ours")
 			if d.part == "" { // its record is set aside
+				before := since
+				delete(w, d.to)
+				taken(d.make, ours, "ours")
+				assert.Greater(t, since, before, "since it was made anew")
 				delete(w, d.to)
 				taken(d.make, nil, "")
 			}
@@ -144,7 +164,10 @@ func TestAFileThatIsRenamedIsNotedAndSinceStays(t *testing.T) {
 	assert.Equal(t, "nightly", own.Name)
 	assert.Equal(t, start, own.Since)
 	assert.Equal(t, core.Scope{Namespace: "n", Tenant: "t"}, core.Scope{Namespace: own.Namespace, Tenant: own.Tenant})
-	assert.Contains(t, own.Terms(), effects.Term{Name: core.SetTerm("ours"), At: start})
+	assert.Equal(t, []effects.Term{
+		{Name: core.TermAll, At: start}, {Name: core.SetTerm("ours"), At: start},
+		{Name: core.TermWithin(core.TermOwn, core.Scope{Namespace: "n", Tenant: "t"}), At: start}, {Name: core.TermWithin(core.SetTerm("ours"), core.Scope{Namespace: "n", Tenant: "t"}), At: start},
+	}, own.Terms())
 }
 
 func TestADeclarationIsCheckedBeforeTheJournal(t *testing.T) {
@@ -210,5 +233,54 @@ func TestADisabledOneSaysWhetherItsDefinitionOrAHandDisabledIt(t *testing.T) {
 		}
 		assert.Equal(t, row.hand, r.PausedByHand(), row.what)
 		assert.Equal(t, row.declared, r.DisabledByDefinition(), row.what)
+	}
+}
+
+func TestASemaphoreThatIsDeclaredNoMoreBelongsToNobodyWhileItIsHeld(t *testing.T) {
+	w, seq := world{}, uint64(0)
+	ref, ours := core.SemaphoreRef("n", "t", "s"), &core.Declaration{Set: "ours"}
+	apply := func(e core.Event, by *core.Declaration) {
+		t.Helper()
+		seq++
+		batch := core.NewBatch(w, core.Clock{Now: start}, seq)
+		res, err := batch.Apply(core.Input{To: ref, Event: e, BySet: by})
+		require.NoError(t, err)
+		require.Nil(t, res.Refused)
+		w.store(batch)
+	}
+	apply(core.SemaphoreConfigure{Namespace: "n", Tenant: "t", Name: "s", Slots: 2}, ours)
+	apply(core.SemaphoreAcquire{Namespace: "n", Tenant: "t", Name: "s", Holder: "ann", Total: 2, TTLMS: 60_000}, nil)
+	require.Contains(t, w, core.DeclaredRef(ref, ""))
+	apply(core.SemaphoreConfigure{Namespace: "n", Tenant: "t", Name: "s"}, ours)
+	require.Contains(t, w, ref, "ann holds a slot")
+	assert.NotContains(t, w, core.DeclaredRef(ref, ""))
+}
+
+func TestTheRefusalSaysTheFileIfThereIsOne(t *testing.T) {
+	d := core.Declared{Set: "ours"}
+	assert.Equal(t, `the set "ours" declares it: change it there and apply the set, or take it over`, d.Refusal(nil))
+	assert.Equal(t, `the set "ours" declares it: change it there and apply the set, or take it over`, d.Refusal(&core.Declaration{}), "of an edit")
+	assert.Equal(t, `the set "ours" declares it: take it out there, or let "theirs" take it over`, d.Refusal(&core.Declaration{Set: "theirs"}))
+}
+
+// unreadable is a store whose records of what sets own cannot be read.
+type unreadable struct{ world }
+
+func (u unreadable) Load(ref effects.Ref) (core.State, error) {
+	if ref.Kind == core.KindDeclared {
+		return nil, errors.New("the disk is gone")
+	}
+	return u.world.Load(ref)
+}
+
+func TestNobodyChangesWhatMayBelongToASetThatCannotBeRead(t *testing.T) {
+	for _, d := range declarations() {
+		w := world{}
+		batch := core.NewBatch(w, core.Clock{Now: start}, 1)
+		_, err := batch.Apply(core.Input{To: d.to, Event: d.make, BySet: &core.Declaration{Set: "ours"}})
+		require.NoError(t, err)
+		w.store(batch)
+		_, err = core.NewBatch(unreadable{w}, core.Clock{Now: start}, 2).Apply(core.Input{To: d.to, Event: d.change})
+		require.ErrorContains(t, err, "the disk is gone", d.what)
 	}
 }

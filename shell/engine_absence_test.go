@@ -211,6 +211,8 @@ type outage struct {
 	o     shell.Options
 	e     *shell.Engine
 	stop  func() error
+
+	paused bool // the next one starts so
 }
 
 func (x *outage) start(t *testing.T, st *memory.Store) {
@@ -219,7 +221,7 @@ func (x *outage) start(t *testing.T, st *memory.Store) {
 	if x.clock == nil {
 		x.clock = &drowsy{}
 	}
-	x.o = shell.Options{Store: x.store, Tools: tools(&counting{}), Clock: x.clock, Logger: slog.New(slog.NewTextHandler(x.log, nil)), StopTimeout: time.Nanosecond, AbandonAfter: time.Nanosecond}
+	x.o = shell.Options{Store: x.store, Tools: tools(&counting{}), Clock: x.clock, StartPaused: x.paused, Logger: slog.New(slog.NewTextHandler(x.log, nil)), StopTimeout: time.Nanosecond, AbandonAfter: time.Nanosecond}
 	x.e, x.stop = start(t, x.o)
 	synctest.Wait()
 }

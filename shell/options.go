@@ -57,6 +57,12 @@ type Options struct {
 	// StrictTick fires actions at ticks only, as 001 has it literally (R2).
 	// Otherwise the loop also wakes at the next due time (B3).
 	StrictTick bool
+	// StartPaused has the engine begin paused: it takes every request, and until [Engine.Resume] does nothing
+	// by itself. No time comes for any machine, no tool and no other outer effect is begun, nobody takes an
+	// item of a queue, what was in hand when the last process ended is not taken back, and nothing old is
+	// forgotten. It is for who opens a database that was restored, or copied, and wants to look at it and
+	// change it first. What came due meanwhile is decided then, as after an outage.
+	StartPaused bool
 	// DisableRecurring leaves recurring actions where they are (C9).
 	DisableRecurring bool
 	// RecurringCheckInterval is the longest gap between looks at recurring
@@ -200,7 +206,7 @@ func (o Options) generic() engine.Options {
 	return engine.Options{
 		Store: o.Store, Concurrency: o.Concurrency, DefaultConcurrency: o.DefaultConcurrency,
 		MaxLaneShare: o.Limits.MaxLaneShare, Weights: o.Limits.weights(),
-		TickRate: o.TickRate, StrictTick: o.StrictTick,
+		TickRate: o.TickRate, StrictTick: o.StrictTick, StartPaused: o.StartPaused,
 		PacedEvery: o.RecurringCheckInterval, DisablePaced: o.DisableRecurring,
 		LeaseTTL: o.LeaseTTL, RecoverAfter: o.RecoverAfter, AbandonAfter: o.AbandonAfter, StopTimeout: o.StopTimeout,
 		Retention: map[core.RetentionClass]time.Duration{

@@ -30,6 +30,7 @@ const takePoll = 5 * time.Second
 // queue has no item that is ready until the wait ends. They stay out of sight of others for the
 // visibility timeout; the holder keeps them by [Queues.Extend] and ends with
 // [Queues.Complete] or [Queues.Fail]. A queue that does not exist is waited for.
+// While the engine is paused, no queue has an item that is ready.
 //
 // When ctx ends first, what was taken meanwhile is given back at once; only where
 // the store does not answer within seconds it comes back with the visibility timeout.
@@ -39,6 +40,12 @@ func (q Queues) Take(ctx context.Context, queue effects.Ref, o TakeOptions) ([]c
 	}
 	ev := core.QueueTake{Holder: o.Holder, Max: uint32(o.Max), VisibilityMS: o.Visibility.Milliseconds()}
 	end := q.e.o.Clock.Steady().Add(o.Wait)
+	if resumed, err := q.e.awaitResume(ctx, o.Wait); err != nil || !resumed {
+		if err == nil {
+			return q.e.takeNothing(ctx, queue)
+		}
+		return nil, err
+	}
 	for {
 		var woken chan struct{}
 		if o.Wait > 0 {

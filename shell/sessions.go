@@ -29,6 +29,11 @@ type beat struct {
 // watchSessions looks at the sessions of all tasks that run or are stuck, until ctx ends
 // or the engine stops: no heartbeat is taken then.
 func (e *Engine) watchSessions(ctx context.Context) {
+	select {
+	case <-e.Resumed():
+	case <-ctx.Done():
+		return
+	}
 	w := &watcher{e: e, sent: make(map[uuid.UUID]beat)}
 	for e.wait(ctx, nil, e.o.WatchEvery) == nil {
 		if err := w.look(ctx); err != nil && ctx.Err() == nil {

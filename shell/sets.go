@@ -138,7 +138,7 @@ func (e *SetError) Error() string {
 	if e.Kind == "" && e.File == "" {
 		return e.Err.Error()
 	}
-	where := e.Kind + " " + e.Name
+	where := strings.TrimPrefix(e.Kind+" "+e.Name, " ")
 	if e.File != "" {
 		where = e.File + ": " + where
 	}
@@ -167,6 +167,23 @@ func (es SetErrors) Unwrap() []error {
 		out[i] = e
 	}
 	return out
+}
+
+// PrunesMostError says that a set would remove more than a third of what it owns, and was not told that it may: see
+// [SetOptions]. It wraps a [*Refusal].
+type PrunesMostError struct {
+	Set            string
+	Removed, Owned int
+}
+
+// Error says what can be done.
+func (e *PrunesMostError) Error() string {
+	return fmt.Sprintf("prune: %d of the %d that the set %q owns would be removed, which is more than a third: look at what it would do with a dry run, and say that it may remove most of them (most)", e.Removed, e.Owned, e.Set)
+}
+
+// Unwrap gives the refusal.
+func (e *PrunesMostError) Unwrap() error {
+	return &effects.Refused{Event: "apply", Code: effects.CodeConflict, Reason: e.Error()}
 }
 
 // wrongSet refuses a set as a whole.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 )
 
 // changedFields compares two definitions: which of their fields differ, in the order of their names.
@@ -16,9 +17,14 @@ func changedFields(before, after json.RawMessage) []SetField {
 	names := maps.Clone(was)
 	maps.Copy(names, is)
 	var out []SetField
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if !bytes.Equal(was[name], is[name]) {
-			out = append(out, SetField{Field: name, Before: was[name], After: is[name]})
+	all := slices.Sorted(maps.Keys(names))
+	opened := func(name string, a, b json.RawMessage) bool { // what is within says the same, and more
+		return string(a) == "{}" && b == nil && slices.ContainsFunc(all, func(n string) bool { return strings.HasPrefix(n, name+".") })
+	}
+	for _, name := range all {
+		a, b := was[name], is[name]
+		if !sameJSON(a, b) && !opened(name, a, b) && !opened(name, b, a) {
+			out = append(out, SetField{Field: name, Before: a, After: b})
 		}
 	}
 	return out

@@ -50,7 +50,7 @@ func (p *setPlan) leave(tx store.ReadTx, entries []SetEntry) error {
 	case len(entries) == 0:
 		p.whole = wrongSet(effects.CodeConflict, "prune: the set %q declares nothing, and owns %d: an empty folder removes nothing. Check that the folder is the right one; to remove all, delete each by itself, and take it over", p.set, owned)
 	case removed*3 > owned && !p.o.Most:
-		p.whole = wrongSet(effects.CodeConflict, "prune: %d of the %d that the set %q owns would be removed, which is more than a third: look at what it would do with a dry run, and say that it may remove most of them (most)", removed, owned, p.set)
+		p.whole = &SetError{Err: &PrunesMostError{Set: p.set, Removed: removed, Owned: owned}}
 	}
 	return nil
 }

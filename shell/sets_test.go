@@ -286,6 +286,8 @@ func TestPruningTouchesOnlyItsSetAndNeverMostOfItUnseen(t *testing.T) {
 		_, err = e.Sets().Apply(bg(), "ours", nil, shell.SetOptions{Prune: true, Most: true})
 		require.ErrorContains(t, err, `prune: the set "ours" declares nothing, and owns 21: an empty folder removes nothing`)
 		_, err = e.Sets().Apply(bg(), "ours", four[15:], shell.SetOptions{Prune: true})
+		most, _ := errors.AsType[*shell.PrunesMostError](err)
+		assert.Equal(t, &shell.PrunesMostError{Set: "ours", Removed: 8, Owned: 21}, most)
 		require.ErrorContains(t, err, `prune: 8 of the 21 that the set "ours" owns would be removed, which is more than a third`)
 		_, err = e.Sets().Apply(bg(), "ours", four[14:], shell.SetOptions{Prune: true})
 		require.NoError(t, err, "a third")

@@ -31,6 +31,7 @@ type presence struct {
 	Absences []core.Absence `json:"absences,omitempty"`
 	Stopped  effects.Time   `json:"stopped,omitzero"` // since when the daemon is, cleanly; zero: it is not
 	Off      effects.Time   `json:"off,omitzero"`     // since when it runs with [Options.DisablePaced]; zero: it does not
+	Paused   effects.Time   `json:"paused,omitzero"`  // since when it is paused; zero: it is not
 }
 
 // readPresence reads it. What cannot be read is as good as nothing.
@@ -56,9 +57,10 @@ type watch struct {
 	steady   time.Time    // of the steady one at the same time
 	asleep   time.Duration
 	absences []core.Absence
-	off      effects.Time // see [presence]
-	open     bool         // the last of them ends with the next batch
-	unsaved  bool         // the store does not have them all
+	off      effects.Time // see [presence], as is
+	paused   effects.Time
+	open     bool // the last of them ends with the next batch
+	unsaved  bool // the store does not have them all
 }
 
 // cameBack notes at a start how long nobody was there. It is called in a transaction that may
@@ -76,13 +78,19 @@ func (l *loop) cameBack(tx store.Tx, now effects.Time) error {
 	if !p.Off.IsZero() {
 		l.watch.add(core.Absence{From: p.Off, To: since, Cause: core.AbsentOff})
 	}
+	if !p.Paused.IsZero() {
+		l.watch.add(core.Absence{From: p.Paused, To: since, Cause: core.AbsentPaused})
+	}
 	if !since.IsZero() {
 		l.watch.add(core.Absence{From: since, To: now, Cause: cause})
 	}
 	if l.e.o.DisablePaced {
 		l.watch.off = now
 	}
-	return presence{Absences: l.watch.absences, Off: l.watch.off}.note(tx)
+	if l.paused {
+		l.watch.paused = now
+	}
+	return l.watch.presence().note(tx)
 }
 
 // lastSign is the last sign of life of a daemon that is gone, and what became of it; zero: none
@@ -120,6 +128,20 @@ func (l *loop) lastSign(tx store.Tx, p presence, now effects.Time) (at effects.T
 	})
 	_, err = store.Unreadable(err) // what cannot be read says nothing
 	return at, cause, err
+}
+
+// presence gives what the store is to keep.
+func (w *watch) presence() presence {
+	return presence{Absences: w.absences, Off: w.off, Paused: w.paused}
+}
+
+// endPause notes that the engine was paused, and that it is no more.
+func (w *watch) endPause(l *loop) {
+	from := w.paused
+	w.paused, w.unsaved = 0, true
+	if !from.IsZero() {
+		w.add(core.Absence{From: from, To: l.wall(), Cause: core.AbsentPaused})
+	}
 }
 
 // add notes an absence, which ends with the next batch.
@@ -204,19 +226,24 @@ func (b *batch) presence() error {
 		return nil
 	}
 	b.dirty = true
-	return presence{Absences: b.absences, Off: w.off}.note(b.tx)
+	p := w.presence()
+	p.Absences = b.absences
+	return p.note(b.tx)
 }
 
 // informed gives an input with what its machine is to know of the absences.
 func (b *batch) informed(in core.Input) core.Input {
-	off := b.l.watch.off
-	if len(b.absences) == 0 && off.IsZero() || !core.Informs(in.Event) {
+	off, paused := b.l.watch.off, b.l.watch.paused
+	if len(b.absences) == 0 && off.IsZero() && paused.IsZero() || !core.Informs(in.Event) {
 		return in
 	}
 	if s, err := b.fold.State(in.To); err == nil && s != nil {
-		known := b.absences
+		known := slices.Clip(b.absences)
+		if !paused.IsZero() {
+			known = append(known, core.Absence{From: paused, To: b.now, Cause: core.AbsentPaused})
+		}
 		if !off.IsZero() {
-			known = append(slices.Clip(known), core.Absence{From: off, To: b.now, Cause: core.AbsentOff})
+			known = append(known, core.Absence{From: off, To: b.now, Cause: core.AbsentOff})
 		}
 		in.Event = core.Informed(s, in.Event, known, b.now)
 	}

@@ -236,7 +236,7 @@ func (b *batch) takeOwn() error {
 		return nil
 	}
 	for i, own := range b.l.e.o.Own {
-		if at := b.own[i]; at.IsZero() || at.After(b.mono) {
+		if at := b.own[i]; at.IsZero() || at.After(b.mono) || b.l.withholds(own) {
 			continue
 		}
 		if b.own[i] = (time.Time{}); own.Every > 0 {

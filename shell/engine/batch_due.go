@@ -12,7 +12,7 @@ import (
 // sweepDue takes what is due: all of it in time order if it fits into the batch (B1), and into the
 // time of one, else as much of it from the backlog, each tenant in turn.
 func (b *batch) sweepDue() error {
-	if !b.sweep.active || b.l.stopping {
+	if !b.sweep.active || b.l.stopping || b.l.paused {
 		return nil
 	}
 	b.restoreBacklog()
@@ -120,7 +120,7 @@ func (b *batch) decided(ref effects.Ref) bool {
 // created for now runs without waiting for another batch, as far as the time allows. With a
 // strict tick that is done at ticks only, and whole: the next one is far.
 func (b *batch) dueNow() error {
-	if b.l.stopping || (b.l.e.o.StrictTick && !b.l.sweep.active) {
+	if b.l.stopping || b.l.paused || (b.l.e.o.StrictTick && !b.l.sweep.active) {
 		return nil
 	}
 	const rounds = 4 // a machine wakes one that it has made; the rest waits for the sweep

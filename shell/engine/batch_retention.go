@@ -60,6 +60,10 @@ func (b *batch) expire() error {
 		}
 	}
 	r.due = false
+	if b.l.paused { // the epoch of this core has begun, and nothing is forgotten
+		r.more = false
+		return nil
+	}
 	if err := b.dropJournal(); err != nil {
 		return err
 	}

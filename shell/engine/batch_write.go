@@ -121,7 +121,7 @@ func (b *batch) outbox() error {
 // that has waited may have it.
 func (b *batch) mayStart(s *share) bool {
 	most := b.l.e.o.MaxLaneShare
-	return !b.l.stopping && !s.waits() && !b.waiting[s.queue] && s.mayTake(most) && !s.lane.canServe(most)
+	return !b.l.stopping && !b.l.paused && !s.waits() && !b.waiting[s.queue] && s.mayTake(most) && !s.lane.canServe(most)
 }
 
 // wanting gives the effect with the machine that waits for it.
@@ -149,7 +149,7 @@ var errStale = errors.New("outbox entry that nobody waits for")
 
 // startWaiting hands out what waits in lanes that have free slots again.
 func (b *batch) startWaiting() error {
-	if b.l.stopping {
+	if b.l.stopping || b.l.paused {
 		return nil
 	}
 	names := make([]string, 0, len(b.l.lanes))

@@ -54,7 +54,9 @@ func (l *loop) release() error {
 		if err := tx.Release(l.claim, l.token); err != nil {
 			return err
 		}
-		return presence{Absences: l.watch.absences, Stopped: l.wall(), Off: l.watch.off}.note(tx)
+		p := l.watch.presence()
+		p.Stopped = l.wall()
+		return p.note(tx)
 	})
 	if errors.Is(err, store.ErrFenced) {
 		return nil // somebody took us for gone, and told the machines

@@ -35,6 +35,9 @@ type Engine struct {
 	inbox  chan *request
 	result chan outcome
 	health chan chan error
+	resume chan chan bool
+	paused atomic.Pointer[time.Time] // since when; nil: it is not
+	goesOn chan struct{}             // closed once it is not paused
 
 	started atomic.Bool
 	indexed atomic.Bool   // see Indexed
@@ -63,12 +66,15 @@ func New(o Options) (*Engine, error) {
 		inbox:   make(chan *request, 4*o.MaxBatch),
 		result:  make(chan outcome, o.MaxBatch),
 		health:  make(chan chan error),
+		resume:  make(chan chan bool),
+		goesOn:  make(chan struct{}),
 		closing: make(chan struct{}),
 		stopped: make(chan struct{}),
 	}
 	e.stats.recent.begun = o.Clock.Steady()
 	e.loop.init(e)
 	e.wait.init()
+	e.beginPaused()
 	return e, nil
 }
 
@@ -93,6 +99,9 @@ func (e *Engine) Run(ctx context.Context) error {
 		return fmt.Errorf("start the engine: %w", err)
 	}
 	e.log.Info("engine started", "instance", e.name, "tick_rate", e.o.TickRate, "strict_tick", e.o.StrictTick, "core", core.Version)
+	if e.o.StartPaused {
+		e.log.Warn("the engine is paused: it takes every request, and nothing is begun before it is resumed")
+	}
 	if err := e.rememberAside(ctx); err != nil {
 		e.log.Warn("what was set aside earlier could not be listed", "error", err)
 	}

@@ -22,8 +22,9 @@ type loop struct {
 	lastSeq uint64 // the batch that this instance last saw: another number means that another one wrote
 	cache   cache
 
-	watch watch // when it was there
-	pulse pulse // beside it, while it is busy
+	paused bool  // nothing is begun by itself, see [Engine.Resume]
+	watch  watch // when it was there
+	pulse  pulse // beside it, while it is busy
 
 	lanes    map[string]*lane
 	reserved []*share // of which the batch that is being built takes slots
@@ -93,9 +94,13 @@ func (l *loop) run(ctx context.Context) {
 	defer l.pulse.start(l.e.o.Clock)()
 	l.pulse.work(now)
 	l.look(time.Time{})
-	l.nextTick, l.nextPaced, l.nextRecover = now, now, now
 	l.beginOwn()
 	l.webhooks = true
+	if l.paused {
+		l.retention.due = true // for the epoch alone
+	} else {
+		l.beginAll(now)
+	}
 	done := ctx.Done()
 	for !l.stopping || !l.finished() {
 		l.gather(done)
@@ -177,6 +182,9 @@ func (l *loop) await(done <-chan struct{}, diskOnly bool) bool {
 		return l.stopping
 	case c := <-l.e.health: // no reason to try a commit
 		c <- l.lastErr
+	case c := <-l.e.resume:
+		c <- l.goOn()
+		return !diskOnly
 	case <-timer:
 		return true
 	case <-done:
@@ -214,6 +222,8 @@ func (l *loop) answerHealth() {
 		select {
 		case c := <-l.e.health:
 			c <- l.lastErr
+		case c := <-l.e.resume:
+			c <- l.goOn()
 		default:
 			return
 		}
@@ -251,7 +261,8 @@ func (l *loop) busy() bool {
 	if l.stopping || l.now().Before(l.retryAt) {
 		return false
 	}
-	return l.sweep.active || l.webhooks && !l.e.o.StrictTick || l.canStartWaiting() || l.retention.goesOn(l.now())
+	webhooks := l.webhooks && !l.e.o.StrictTick
+	return webhooks || !l.paused && (l.sweep.active || l.canStartWaiting() || l.retention.goesOn(l.now()))
 }
 
 // untilNext is how long the loop may sleep.
@@ -273,11 +284,16 @@ func (l *loop) untilNext(now time.Time) time.Duration {
 		}
 		return next.Sub(now)
 	}
+	for i, at := range l.own {
+		if !l.withholds(l.e.o.Own[i]) {
+			earlier(at)
+		}
+	}
+	if l.paused {
+		return next.Sub(now)
+	}
 	earlier(l.nextTick)
 	earlier(l.nextRecover)
-	for _, at := range l.own {
-		earlier(at)
-	}
 	if l.retention.hasMore() {
 		earlier(l.retention.rests)
 	}
@@ -354,7 +370,7 @@ func (l *loop) takeUp(rest gathered) {
 // tick_rate - elapsed, and where it took longer the next one follows at once,
 // without a backlog (B2).
 func (l *loop) beginTick(now time.Time) {
-	if l.stopping || now.Before(l.retryAt) {
+	if l.stopping || l.paused || now.Before(l.retryAt) {
 		return
 	}
 	switch {

@@ -33,6 +33,7 @@ type Options struct {
 	StrictTick   bool          // wake machines at ticks only
 	PacedEvery   time.Duration // between looks at the kinds that are [core.Paced], with StrictTick (default 5 s)
 	DisablePaced bool          // leave machines of those kinds where they are
+	StartPaused  bool          // nothing happens by itself before [Engine.Resume]
 
 	LeaseTTL     time.Duration // of the instance's claim (default 60 s)
 	RecoverAfter time.Duration // how long a holder must be gone (default 2 × TickRate); not for what is [effects.Outer] Repeatable

@@ -31,6 +31,8 @@ type failure struct {
 	header http.Header // or nil
 	cause  error       // for the log; never sent
 	quotes bool        // the text may quote what was sent: not for the log of requests
+
+	refused []wire.SetRefused // of a set
 }
 
 func (f *failure) Error() string { return f.text }
@@ -193,7 +195,7 @@ func notFoundIn(what, where string, err error) error {
 
 func writeFailure(w http.ResponseWriter, f *failure) {
 	maps.Copy(w.Header(), f.header)
-	b, _ := plainjson.Marshal(wire.Error{Error: f.text}) // a string always encodes
+	b, _ := plainjson.Marshal(wire.Error{Error: f.text, Refused: f.refused}) // strings always encode
 	writeBytes(w, f.status, b)
 }
 

@@ -35,6 +35,7 @@ type listing[S, Out any] struct {
 	timed  bool // it takes since and until, by the times of creation, which it is in the order of
 	fails  bool // it takes failed_since
 	inLine bool // it has an order of its own, which cannot be turned around
+	small  bool // its records are: a page is read at once
 }
 
 // source is where the records of a list come from.
@@ -197,7 +198,10 @@ func (l listing[S, Out]) answer(s *Server, w http.ResponseWriter, r *http.Reques
 	out.damaged = damaged
 	read := 0
 	for range maxPageRounds {
-		p.Limit, p.MaxBytes = min(limit-out.elements, pageChunk), pageChunkBytes
+		p.Limit, p.MaxBytes = limit-out.elements, 0
+		if !l.small {
+			p.Limit, p.MaxBytes = min(p.Limit, pageChunk), pageChunkBytes
+		}
 		list, next, err := readChunk(ctx, s, from.next, p)
 		if err != nil {
 			return err

@@ -51,7 +51,9 @@ func (s *Server) declared() listing[core.Declared, wire.Declared] {
 				return source[core.Declared]{}, failf(http.StatusBadRequest, "kind: %q is unknown: use %s", clip(kind), strings.Join(setKinds, ", "))
 			}
 			from := source[core.Declared]{next: func(ctx context.Context, p shell.Page) ([]core.Declared, string, error) {
-				return s.engine.Sets().Owned(ctx, set, p)
+				list, next, err := s.engine.Sets().Owned(ctx, set, p)
+				nameTies(list)
+				return list, next, err
 			}}
 			from.keep = func(d core.Declared) bool {
 				return (kind == "" || shell.SetKindOf(d) == kind) && (q.opt("id") == nil || d.Machine == id)
@@ -65,8 +67,26 @@ func (s *Server) declared() listing[core.Declared, wire.Declared] {
 			}
 			return t.seesScope(d.Namespace, d.Tenant)
 		},
-		out:  plain(declaredOf),
-		size: func(core.Declared) int { return 512 },
+		out:   plain(declaredOf),
+		size:  func(core.Declared) int { return 512 },
+		small: true,
+	}
+}
+
+// nameTies puts what has been declared at once, as all is that one set makes, into the order of kinds and names.
+func nameTies(list []core.Declared) {
+	for rest := list; len(rest) > 0; {
+		n := 1
+		for n < len(rest) && rest[n].Since == rest[0].Since {
+			n++
+		}
+		slices.SortStableFunc(rest[:n], func(a, b core.Declared) int {
+			return cmp.Or(
+				cmp.Compare(a.Set, b.Set), cmp.Compare(shell.SetKindOf(a), shell.SetKindOf(b)), cmp.Compare(a.Name, b.Name),
+				cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Tenant, b.Tenant),
+			)
+		})
+		rest = rest[n:]
 	}
 }
 
@@ -137,7 +157,8 @@ func (s *Server) applyEntries(ctx context.Context, c *call, set string, body *wi
 	for i := range body.Entries {
 		e, err := s.setEntry(ctx, c, &body.Entries[i])
 		if err != nil {
-			return shell.SetResult{}, inEntry(c, placeOf(i, &body.Entries[i]), err)
+			file, kind, name := nameIn(i, &body.Entries[i])
+			return shell.SetResult{}, inEntry(c, file, kind, name, err)
 		}
 		entries[i] = e
 	}
@@ -170,17 +191,19 @@ func (c *call) ofTheSet(err error) error {
 		return err
 	}
 	var first *failure
-	for i, of := range all[:min(len(all), maxSetErrors)] {
-		said := inEntry(c, placeIn(of.File, of.Kind, of.Name), of.Err)
+	for i, of := range all {
+		said := inEntry(c, of.File, of.Kind, of.Name, of.Err)
 		f, known := errors.AsType[*failure](said)
 		switch {
 		case !known:
 			return said
 		case i == 0:
 			first = f
-		default:
+			continue
+		case i < maxSetErrors:
 			first.text += "; " + f.text
 		}
+		first.refused = append(first.refused, f.refused...)
 	}
 	if more := len(all) - maxSetErrors; more > 0 {
 		first.text += fmt.Sprintf("; and %d more", more)
@@ -207,14 +230,13 @@ func placeIn(file, kind, name string) (where string) {
 		where = clip(file) + ": "
 	}
 	if kind != "" {
-		where += kind + " " + clip(name) + ": "
+		where += strings.TrimSuffix(kind+" "+clip(name), " ") + ": "
 	}
 	return where
 }
 
-// placeOf is placeIn of the i-th entry, whose kind or name may be missing.
-func placeOf(i int, e *wire.SetEntry) string {
-	kind, name := "", ""
+// nameIn says what the i-th entry declares, whose kind or name may be missing.
+func nameIn(i int, e *wire.SetEntry) (file, kind, name string) {
 	switch {
 	case e.Recurring != nil:
 		kind, name = "recurring", e.Recurring.Name
@@ -232,18 +254,27 @@ func placeOf(i int, e *wire.SetEntry) string {
 		kind, name = "subscriber", e.Subscriber.Name
 	}
 	if name == "" {
-		return placeIn(e.File, "", "") + fmt.Sprintf("entries[%d]: ", i)
+		return e.File, fmt.Sprintf("entries[%d]", i), ""
 	}
-	return placeIn(e.File, kind, name)
+	return e.File, kind, name
 }
 
 // inEntry words why a declaration is refused. What is no fault of the declaration is said as it is.
-func inEntry(c *call, where string, err error) error {
+func inEntry(c *call, file, kind, name string, err error) error {
 	f := *told(c, err)
 	if f.status >= http.StatusInternalServerError {
 		return err
 	}
-	f.text, f.quotes = where+f.text, true
+	if name != "" {
+		reason := f.text
+		if r, ok := errors.AsType[*shell.Refusal](err); ok {
+			if reason = r.Reason; c.token.hidesMachines() {
+				reason = withoutIDs(reason)
+			}
+		}
+		f.refused = []wire.SetRefused{{File: file, Kind: kind, Name: name, Reason: reason}}
+	}
+	f.text, f.quotes = placeIn(file, kind, name)+f.text, true
 	return &f
 }
 
@@ -284,7 +315,8 @@ func (s *Server) setWithin(ctx context.Context, c *call, asked []wire.SetEntry, 
 		}
 		wants.schedules, wants.bytes = wants.schedules+before[of].schedules, before[of].bytes
 		if err := s.within(ctx, c.token, of, wants); err != nil {
-			return inEntry(c, placeOf(i, &asked[i]), err)
+			file, kind, name := nameIn(i, &asked[i])
+			return inEntry(c, file, kind, name, err)
 		}
 		before[of] = want{schedules: wants.schedules, bytes: wants.bytes + size}
 	}

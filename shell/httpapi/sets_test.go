@@ -283,6 +283,13 @@ func TestADryRunOverHTTPListsWhatWouldBeRefused(t *testing.T) {
 		assert.Equal(t, http.StatusBadRequest, said.status)
 		assert.Equal(t, 20, strings.Count(said.errorText(), "w.toml: recurring w"), said.errorText())
 		assert.Contains(t, said.errorText(), "; and 5 more")
+		var refused wire.Error
+		require.NoError(t, json.Unmarshal([]byte(said.body), &refused))
+		require.Len(t, refused.Refused, 25, "all are told of")
+		assert.Equal(t, wire.SetRefused{File: "w.toml", Kind: "recurring", Name: "w24", Reason: `cron_expr: minute field "61": 61 is out of range 0-59`}, refused.Refused[24])
+		assert.NotContains(t, a.applySet("ann", `"prune":true,`, someQueue("a")).body, "refused", "the set as a whole is no declaration")
+		bound := a.applySet("ann", "", `{"file":"b.toml","queue":{"name":"q","namespace":"other"}}`)
+		assert.Contains(t, bound.body, `"refused":[{"file":"b.toml","kind":"queue","name":"q","reason":"namespace: \"other\" is not one of the token's`)
 		got = a.applySet("ann", `"dry_run":true,`, all...)
 		assert.Equal(t, http.StatusOK, got.status)
 		assert.Contains(t, got.body, `"refused"`)
@@ -484,5 +491,26 @@ func TestMetricsCountWhatBecameOfSetsAndNameNone(t *testing.T) {
 			assert.Contains(t, got, line+"\n")
 		}
 		assert.NotContains(t, got, "ours")
+	})
+}
+
+func TestWhatASetDeclaredAtOnceIsListedByKindAndName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := declaredSets(t, httpapi.TenantLimits{})
+		const n = 70 // more than a list has in memory of larger records
+		var entries, want []string
+		for i := range n {
+			entries = append(entries, someQueue(fmt.Sprintf("q%02d", n-1-i)))
+			want = append(want, fmt.Sprintf("queue q%02d", i))
+		}
+		require.Equal(t, http.StatusOK, a.applySet("ann", "", entries...).status)
+		require.Equal(t, http.StatusOK, a.applySet("ann", "", append(entries, `{"file":"c.toml","calendar":{"name":"z"}}`)...).status)
+		var list wire.DeclaredList
+		require.NoError(t, json.Unmarshal([]byte(a.do("GET", "/v1/sets?limit=100", nil, bearer("ann")).body), &list))
+		var got []string
+		for _, d := range list.Declared {
+			got = append(got, d.Kind+" "+d.Name)
+		}
+		assert.Equal(t, append([]string{"calendar z"}, want...), got)
 	})
 }

@@ -2,6 +2,7 @@ package jobfile
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -284,6 +285,18 @@ func (f *file) relay(n *yaml.Node, field string, err error) {
 			f.say(at, strings.Trim(field+"."+path, "."), "%s", inProblem(problem))
 		}
 	}
+}
+
+// Explain says where a document of a file, the n-th from 0 of those that are jobs, has what a text speaks of: a line for each
+// problem, with the field of the spec first. The file is one that [Parse] has read.
+func Explain(name string, data []byte, n int, text string) Errors {
+	f := &file{name: name}
+	docs := f.documents(data)
+	if f.errs = nil; n >= len(docs) {
+		return Errors{{File: name, Line: 1, Column: 1, Problem: text}}
+	}
+	f.relay(docs[n], "", errors.New(text))
+	return f.errs
 }
 
 // add relays what is said of a job, but for what is noted of the same fields since

@@ -331,7 +331,7 @@ func (s *Service) check(spec core.JobSpec, validate func(*Job) error) error {
 // Run watches, reconciles and sends heartbeats until ctx ends. Begin it once
 // [shell.Engine.Run] was begun. It returns nil after ctx ended or the engine stopped: let it
 // go on until then, since what an engine that stops waits for needs it, and runs go on
-// sending heartbeats.
+// sending heartbeats. While the engine is paused it leaves the runners alone.
 func (s *Service) Run(ctx context.Context, e *shell.Engine) error {
 	if e == nil {
 		return errors.New("jobs: Run needs an engine")
@@ -359,6 +359,10 @@ func (s *Service) Run(ctx context.Context, e *shell.Engine) error {
 		s.sinks[name] = newSink(s, name)
 	}
 	s.noteUnseen(ctx)
+	select {
+	case <-e.Resumed(): // what a paused daemon does not know yet is not to be taken for something to delete
+	case <-ctx.Done():
+	}
 	for name, r := range s.o.Runners {
 		wg.Go(func() { s.watch(ctx, name, r) })
 		wg.Go(func() { s.look(ctx, name, r) })

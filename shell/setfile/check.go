@@ -9,6 +9,7 @@ import (
 
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/jobfile"
 )
 
 // CheckFiles reads the files of a set, and says all that is wrong with them without an engine: what [Load] says, and, where that is
@@ -50,6 +51,13 @@ func (l *loader) refused(i int, why string) {
 		if m := aboutField.FindStringSubmatch(said); m != nil {
 			field, said = m[1], m[2]
 		}
+		if d, ok := l.docs[i]; ok {
+			if field != "" {
+				said = field + ": " + said
+			}
+			l.errs = append(l.errs, jobfile.Explain(d.file.name, d.data, d.n, said)...)
+			continue
+		}
 		if !inTable {
 			l.errs = append(l.errs, Error{File: e.File, Line: 1, Column: 1, Field: field, Problem: said})
 			continue
@@ -73,7 +81,8 @@ var keyNames = map[string]string{ // read-only: a table
 	"visibility_timeout_ms": "visibility_timeout", "retry.max_attempts": "max_attempts", "retry.backoff_ms": "backoff", "retry.factor_percent": "factor_percent",
 	"retry.max_backoff_ms": "max_backoff", "retry.jitter_percent": "jitter_percent", "retry.no_retry": "no_retry",
 	"keep_completed_ms": "keep_completed", "dedup_window_ms": "dedup_window", "poll_ms": "poll", "exclude.dates": "exclude", "exclude.weekly": "exclude_weekly",
-	"include.dates": "include", "include.weekly": "include_weekly",
+	"include.dates": "include", "include.weekly": "include_weekly", "recurrence.cron": "cron", "recurrence.timezone": "tz",
+	"alerts.late_seconds": "alerts.late", "alerts.stale_seconds": "alerts.stale", "alerts.slow_seconds": "alerts.slow", "alerts.slow_factor": "alerts.slow",
 }
 
 // keyFor gives the key of a table that a field of the kernel comes from, with what follows its name.

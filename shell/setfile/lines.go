@@ -2,6 +2,7 @@ package setfile
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 
 	"github.com/orrery-go/orrery/effects/texts"
+	"github.com/orrery-go/orrery/shell"
 )
 
 // lines say where each key of a file stands, by its path: "recurring.nightly.cron". The library's own decoding keeps no
@@ -19,10 +21,11 @@ type lines map[string]place
 type place struct{ line, column int }
 
 func linesOf(data []byte) lines {
-	l, from := lines{}, counted{line: 1}
+	l := lines{}
 	var p unstable.Parser
 	p.Reset(data)
 	table := ""
+	places := placesOf(data)
 	for p.NextExpression() {
 		e := p.Expression()
 		path, at := "", 0
@@ -39,10 +42,87 @@ func linesOf(data []byte) lines {
 			continue
 		}
 		if _, twice := l[path]; !twice {
-			l[path] = from.to(data, at)
+			l[path] = places.at(at)
 		}
 	}
 	return l
+}
+
+// Bounds of a file in TOML. Reading compares each key with its neighbours, so that its time grows with their square; what
+// files declare is far below.
+const (
+	maxKeyParts  = 64
+	maxTableKeys = 10_000
+	maxTables    = 4 * shell.MaxSetEntries
+)
+
+// tooMuch refuses a file that could keep the reader for very long, before it is decoded.
+func tooMuch(file string, data []byte) *Error {
+	var p unstable.Parser
+	p.Reset(data)
+	places := placesOf(data)
+	tables, keys := 0, 0
+	for p.NextExpression() {
+		e := p.Expression()
+		problem := ""
+		switch e.Kind {
+		case unstable.Table, unstable.ArrayTable:
+			keys = 0
+			if tables++; tables > maxTables {
+				problem = fmt.Sprintf("more than %d tables in a file: split it", maxTables)
+			}
+		case unstable.KeyValue:
+			keys++
+			problem = cmp.Or(tooManyKeys(keys), tooMuchIn(e.Value()))
+		default:
+			continue
+		}
+		if problem = cmp.Or(problem, tooManyParts(e.Key())); problem != "" {
+			key := e.Key()
+			key.Next()
+			where := places.at(int(key.Node().Raw.Offset))
+			return &Error{File: file, Line: where.line, Column: where.column, Problem: problem}
+		}
+	}
+	return nil
+}
+
+// tooMuchIn says what is too much in a value; empty: nothing.
+func tooMuchIn(v *unstable.Node) string {
+	if v.Kind != unstable.Array && v.Kind != unstable.InlineTable {
+		return ""
+	}
+	keys := 0
+	for it := v.Children(); it.Next(); {
+		n, problem := it.Node(), ""
+		if v.Kind == unstable.InlineTable {
+			keys++
+			problem = cmp.Or(tooManyKeys(keys), tooManyParts(n.Key()))
+			n = n.Value()
+		}
+		if problem = cmp.Or(problem, tooMuchIn(n)); problem != "" {
+			return problem
+		}
+	}
+	return ""
+}
+
+func tooManyKeys(n int) string {
+	if n <= maxTableKeys {
+		return ""
+	}
+	return fmt.Sprintf("more than %d keys in a table", maxTableKeys)
+}
+
+func tooManyParts(key unstable.Iterator) string {
+	parts := 0
+	for key.Next() {
+		parts++
+	}
+	if parts <= maxKeyParts {
+		return ""
+	}
+	return fmt.Sprintf("a key of %d parts: at most %d are read", parts, maxKeyParts)
 }
 
 // join gives the path of a key in a table; one that is empty stands for the other.
@@ -56,19 +136,26 @@ func join(table, key string) string {
 	return table + "." + key
 }
 
-// counted is how far a file's lines have been counted: each key is counted from the one before it.
-type counted struct{ line, begin, upTo int }
+// places tell lines and columns of offsets, of one after the other without beginning anew.
+type places struct {
+	data        []byte
+	line, begin int // of the line that was told last, from 1, and where it begins
+}
 
-// to gives the place of a byte that is not before the last one that was asked for.
-func (c *counted) to(data []byte, at int) place {
-	at = max(c.upTo, min(at, len(data)))
-	part := data[c.upTo:at]
-	c.line += bytes.Count(part, []byte("\n"))
-	if i := bytes.LastIndexByte(part, '\n'); i >= 0 {
-		c.begin = c.upTo + i + 1
+func placesOf(data []byte) *places { return &places{data: data, line: 1} }
+
+func (p *places) at(offset int) place {
+	offset = min(offset, len(p.data))
+	if offset < p.begin {
+		p.line, p.begin = 1, 0
 	}
-	c.upTo = at
-	return place{c.line, utf8.RuneCount(data[c.begin:at]) + 1}
+	for {
+		i := bytes.IndexByte(p.data[p.begin:offset], '\n')
+		if i < 0 {
+			return place{p.line, utf8.RuneCount(p.data[p.begin:offset]) + 1}
+		}
+		p.line, p.begin = p.line+1, p.begin+i+1
+	}
 }
 
 // has reports whether a key stands in the file.

@@ -23,7 +23,8 @@
 // A file that has a table "variables" may name them in its texts: "${region}" stands for the variable region. All other
 // "${…}" stay as they are, and so do those of files that declare no variables.
 //
-//   - setfile.go: [Load]; lines.go: where each key stands; variables.go; check.go: [CheckFiles]
+//   - setfile.go: [Load]; files.go: [Read], and where stands what is refused; lines.go: where each key stands; variables.go;
+//     check.go: [CheckFiles]
 //   - kinds.go: the tables of a file, each to and from its definition; values.go: durations, rates, JSON; days.go: dates
 //     and weekly windows
 //   - write.go: [Marshal]; schema.go: [Schema]
@@ -34,6 +35,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -78,8 +80,8 @@ type Options struct {
 }
 
 // Load reads the files of a set: each path is a file, or a folder of which all files with a known ending are read, those of
-// its folders too; names that begin with a dot are left out. Within the declarations a file is named as it lies in its
-// folder. The error is an [Errors] where a file is wrong. No files are no error, and no declarations.
+// its folders too; names that begin with a dot are left out, links to files are followed, and links to folders are refused.
+// Within the declarations a file is named as it lies in its folder, or by its path if several are called so. The error is an [Errors] where a file is wrong. No files are no error, and no declarations.
 func Load(paths []string, o Options) ([]shell.SetEntry, error) {
 	l, err := load(paths, o)
 	if err != nil {
@@ -90,21 +92,28 @@ func Load(paths []string, o Options) ([]shell.SetEntry, error) {
 
 func load(paths []string, o Options) (*loader, error) {
 	o.Namespace, o.Tenant = cmp.Or(o.Namespace, "default"), cmp.Or(o.Tenant, "default")
-	l := &loader{o: o, used: map[string]bool{}, runbooks: map[string]bool{}, tables: map[int]table{}}
+	l := &loader{o: o, used: map[string]bool{}, runbooks: map[string]bool{}, tables: map[int]table{}, docs: map[int]doc{}}
 	for _, path := range paths {
 		if err := l.find(path); err != nil {
 			return nil, err
 		}
 	}
+	l.distinguish()
 	texts := make([][]byte, len(l.files))
 	for i, f := range l.files {
 		data, err := read(f.path)
 		if err != nil {
 			return nil, err
 		}
-		if texts[i] = data; filepath.Ext(f.path) == ".toml" {
-			l.runbooksOf(f, data)
+		if texts[i] = data; filepath.Ext(f.path) != ".toml" {
+			continue
 		}
+		if e := tooMuch(f.name, data); e != nil {
+			l.errs = append(l.errs, *e)
+			texts[i] = nil
+			continue
+		}
+		l.runbooksOf(f, data)
 	}
 	for i, f := range l.files { // once it is known which files are runbooks
 		switch {
@@ -157,6 +166,7 @@ type loader struct {
 	o        Options
 	files    []file
 	entries  []shell.SetEntry
+	docs     map[int]doc   // where the entries stand that are of job files
 	tables   map[int]table // where the entries stand that are tables of a file in TOML, by their index
 	errs     Errors
 	used     map[string]bool // variables that a file declares
@@ -175,23 +185,62 @@ func (l *loader) find(path string) error {
 		}
 		return l.add(file{path, filepath.Base(path)})
 	}
-	return filepath.WalkDir(path, func(at string, d fs.DirEntry, err error) error {
+	root, err := filepath.EvalSymlinks(path) // which may be a link itself: WalkDir follows none
+	if err != nil {
+		return fmt.Errorf("read the files of the set: %w", err)
+	}
+	return filepath.WalkDir(root, func(at string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return fmt.Errorf("read the files of the set: %w", err)
 		}
-		hidden := at != path && strings.HasPrefix(d.Name(), ".")
-		switch {
-		case d.IsDir() && hidden:
-			return fs.SkipDir
-		case d.IsDir(), hidden, !known(at):
-			return nil
-		}
-		name, err := filepath.Rel(path, at)
+		name, err := filepath.Rel(root, at)
 		if err != nil {
 			return err
 		}
+		hidden := at != root && strings.HasPrefix(d.Name(), ".")
+		switch {
+		case d.IsDir() && hidden:
+			return fs.SkipDir
+		case d.IsDir(), hidden:
+			return nil
+		}
+		at = filepath.Join(path, name)
+		if d.Type()&fs.ModeSymlink != 0 {
+			if err := leadsToFile(at); err != nil {
+				return err
+			}
+		}
+		if !known(at) {
+			return nil
+		}
 		return l.add(file{at, filepath.ToSlash(name)})
 	})
+}
+
+// leadsToFile refuses a link to a folder, whose files would not be read, and one that leads nowhere: who takes files away
+// by mistake would have what they declare removed.
+func leadsToFile(link string) error {
+	info, err := os.Stat(link)
+	if err != nil {
+		return fmt.Errorf("read the files of the set: a link leads nowhere: %w", err)
+	}
+	if info.IsDir() {
+		return fmt.Errorf("read the files of the set: %s is a link to a folder, which is not followed: name that folder too, or put it here", link)
+	}
+	return nil
+}
+
+// distinguish calls files by their paths whose names are the same in several folders.
+func (l *loader) distinguish() {
+	named := map[string]int{}
+	for _, f := range l.files {
+		named[f.name]++
+	}
+	for i, f := range l.files {
+		if named[f.name] > 1 {
+			l.files[i].name = filepath.ToSlash(f.path)
+		}
+	}
 }
 
 func (l *loader) add(f file) error {
@@ -211,6 +260,13 @@ func known(path string) bool {
 type table struct {
 	d   *document
 	key string
+}
+
+// doc is a document of a job file.
+type doc struct {
+	file file
+	data []byte
+	n    int // from 0
 }
 
 // document is a file in TOML, as it was read.
@@ -236,20 +292,43 @@ func (l *loader) parse(f file, data []byte) {
 	l.declare(d)
 }
 
-// read reads no more than shows that a file is too large.
+// read reads no more than shows that a file is too large. What is no file, such as a pipe or a device, could keep the
+// reader for ever.
 func read(path string) ([]byte, error) {
-	info, err := os.Stat(path)
+	data, err := readRegular(path)
 	if err != nil {
 		return nil, fmt.Errorf("read the files of the set: %w", err)
 	}
-	if info.Size() > MaxFileBytes {
-		return nil, fmt.Errorf("read the files of the set: %s has %d bytes: at most %d are read", path, info.Size(), MaxFileBytes)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read the files of the set: %w", err)
+	if len(data) > MaxFileBytes {
+		return nil, fmt.Errorf("read the files of the set: %s has more than %d bytes, which is all that is read of a file: split it", path, MaxFileBytes)
 	}
 	return data, nil
+}
+
+func readRegular(path string) ([]byte, error) {
+	if err := checkRegular(path); err != nil {
+		return nil, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // reading loses nothing
+	return io.ReadAll(io.LimitReader(f, MaxFileBytes+1))
+}
+
+// checkRegular refuses what is no file.
+func checkRegular(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return err
+	case info.IsDir():
+		return fmt.Errorf("%s is a folder, not a file", path)
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is no regular file: it is a pipe, a device or the like", path)
+	}
+	return nil
 }
 
 // wrong notes what the decoder says.
@@ -326,6 +405,10 @@ func (l *loader) declare(d *document) {
 	for i, name := range d.body.Runbooks {
 		key := fmt.Sprintf("runbooks[%d]", i)
 		path := beside(d.file.path, name)
+		if err := checkRegular(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			l.say(d, key, "read the runbook: %s", err)
+			continue
+		}
 		book, err := runbook.Load(path)
 		if all := fileerr.All(err); len(all) > 0 {
 			l.errs = append(l.errs, all...)
@@ -370,7 +453,8 @@ func (l *loader) jobs(f file, data []byte) error {
 	if err != nil {
 		return err
 	}
-	for _, s := range specs {
+	for n, s := range specs {
+		l.docs[len(l.entries)] = doc{f, data, n}
 		s.Namespace, s.Tenant = cmp.Or(s.Namespace, l.o.Namespace), cmp.Or(s.Tenant, l.o.Tenant)
 		l.entries = append(l.entries, shell.SetEntry{File: f.name, Job: &s})
 	}

@@ -246,6 +246,54 @@ func TestAWrongFileIsToldWithLineAndKeyAndNothingIsRead(t *testing.T) {
 	require.ErrorContains(t, err, "files end in .toml, or in .yaml, .yml or .json where they hold jobs")
 }
 
+func TestLinksLoseNoFiles(t *testing.T) {
+	dir := folder(t, map[string]string{"a.toml": "[semaphores.a]\nslots = 1\n", "extra/b.toml": "[semaphores.b]\nslots = 1\n"})
+	names := func(path string) (out []string) {
+		entries, err := setfile.Load([]string{path}, setfile.Options{})
+		require.NoError(t, err)
+		for _, e := range entries {
+			out = append(out, e.File+" "+e.Semaphore.Name)
+		}
+		return out
+	}
+	link := filepath.Join(t.TempDir(), "current")
+	require.NoError(t, os.Symlink(dir, link))
+	assert.Equal(t, []string{"a.toml a", "extra/b.toml b"}, names(link), "as git-sync puts folders there")
+
+	mounted := t.TempDir() // as Kubernetes mounts a ConfigMap
+	require.NoError(t, os.Symlink(dir, filepath.Join(mounted, "..data")))
+	require.NoError(t, os.Symlink(filepath.Join("..data", "a.toml"), filepath.Join(mounted, "a.toml")))
+	assert.Equal(t, []string{"a.toml a"}, names(mounted))
+
+	for target, want := range map[string]string{
+		filepath.Join(dir, "extra"): "more is a link to a folder, which is not followed: name that folder too, or put it here",
+		filepath.Join(dir, "gone"):  "a link leads nowhere: stat ",
+	} {
+		within := folder(t, map[string]string{"a.toml": ""})
+		require.NoError(t, os.Symlink(target, filepath.Join(within, "more")))
+		_, err := setfile.Load([]string{within}, setfile.Options{})
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func TestFilesOfOneNameAreToldApart(t *testing.T) {
+	one := folder(t, map[string]string{"a.toml": "[semaphores.a]\nslots = 1\n", "b.toml": "[semaphores.c]\nslots = 1\n"})
+	two := folder(t, map[string]string{"a.toml": "[semaphores.b]\nslots = \"many\"\n"})
+	for _, paths := range []bool{true, false} {
+		_, err := setfile.Load([]string{one, two}, setfile.Options{Paths: paths})
+		all, _ := errors.AsType[setfile.Errors](err)
+		require.Len(t, all, 1)
+		assert.Equal(t, filepath.ToSlash(filepath.Join(two, "a.toml")), all[0].File)
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(two, "a.toml"), []byte("[semaphores.a]\nslots = 2\n"), 0o600))
+	entries, err := setfile.Load([]string{one, two}, setfile.Options{})
+	require.NoError(t, err)
+	assert.Equal(t, filepath.ToSlash(filepath.Join(one, "a.toml")), entries[0].File)
+	assert.Equal(t, "b.toml", entries[1].File)
+	_, err = shell.CheckSet(entries, now)
+	require.ErrorContains(t, err, filepath.ToSlash(filepath.Join(one, "a.toml")))
+}
+
 func TestAFolderThatIsUnreadableInPartIsRefused(t *testing.T) {
 	if os.Getuid() == 0 {
 		dir := folder(t, map[string]string{"a.toml": "[semaphores.a]\nslots = 1\n"})
@@ -473,10 +521,6 @@ func TestTheSchemaHasEachKeyOfAFile(t *testing.T) {
 	require.NoError(t, json.Unmarshal(s.Properties["recurring"].AdditionalProperties, &recurring))
 	assert.Equal(t, []string{"cron"}, recurring.Required)
 	assert.Equal(t, []any{"skip", "latest", "all"}, recurring.Properties["missed"]["enum"])
-	pattern, _ := recurring.Properties["jitter"]["pattern"].(string)
-	for text, fits := range map[string]bool{"90s": true, "1h30m": true, "7d": true, "1d12h": true, "": false, "d": false, "5": false, "1h7d": false} {
-		assert.Equal(t, fits, regexp.MustCompile(pattern).MatchString(text), "%q", text)
-	}
 	assert.Equal(t, "time zone of cron, such as Europe/Berlin; default UTC", recurring.Properties["tz"]["description"])
 	assert.Equal(t, map[string]any{"type": "integer", "minimum": 0.0}, recurring.Properties["buffer_limit"], "what says nothing has no description, and no words")
 	assert.Equal(t, "object", recurring.Properties["input"]["type"])
@@ -486,6 +530,10 @@ func TestTheSchemaHasEachKeyOfAFile(t *testing.T) {
 	assert.Equal(t, "https://json-schema.org/draft/2020-12/schema", head["$schema"])
 	assert.NotEmpty(t, head["title"])
 	assert.NotContains(t, head, "required")
+	pattern, _ := recurring.Properties["jitter"]["pattern"].(string)
+	for text, fits := range map[string]bool{"90s": true, "1h30m": true, "7d": true, "1d12h": true, "": false, "d": false, "5": false, "1h7d": false} {
+		assert.Equal(t, fits, regexp.MustCompile(pattern).MatchString(text), "%q", text)
+	}
 }
 
 func FuzzLoad(f *testing.F) {
@@ -554,7 +602,7 @@ func TestAJobOfASetNamesThePodSpecThatLiesBesideIt(t *testing.T) {
 	require.ErrorContains(t, err, "0 documents", "it may be as large as that")
 	files["jobs/pods/a.txt"] += "#"
 	_, err = setfile.Load([]string{folder(t, files)}, setfile.Options{})
-	require.ErrorContains(t, err, "a.txt has 4194305 bytes: at most 4194304 are read")
+	require.ErrorContains(t, err, "a.txt has more than 4194304 bytes, which is all that is read of a file")
 	o := setfile.Options{}
 	o.Jobs.ReadFile = func(name string) ([]byte, error) {
 		return []byte("containers: [{name: c, image: " + filepath.Base(name) + "}]\n"), nil
@@ -570,7 +618,7 @@ func TestAFolderOfTooManyFilesOrOfOneThatIsTooLargeIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.toml"), []byte(strings.Repeat("#", setfile.MaxFileBytes+1)), 0o600))
 	_, err = setfile.Load([]string{dir}, setfile.Options{})
-	require.ErrorContains(t, err, "a.toml has 4194305 bytes: at most 4194304 are read")
+	require.ErrorContains(t, err, "a.toml has more than 4194304 bytes, which is all that is read of a file")
 
 	one := filepath.Join(folder(t, map[string]string{"a.toml": ""}), "a.toml")
 	_, err = setfile.Load(slices.Repeat([]string{one}, setfile.MaxFiles), setfile.Options{})

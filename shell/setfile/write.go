@@ -3,9 +3,12 @@ package setfile
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/pelletier/go-toml/v2"
 
@@ -16,7 +19,9 @@ import (
 
 // File is a file of a set, as [Marshal] writes it.
 type File struct {
-	Name string // such as "default-reports.toml", or "default-reports-nightly.yaml" of a job
+	// Name is such as "default-reports.toml", or "default-reports-nightly.yaml" of a job: letters, digits, ".", "_" and "-"
+	// alone, whatever the tenant is called, and no two differ in upper and lower case only.
+	Name string
 	Data []byte
 }
 
@@ -27,6 +32,7 @@ func Marshal(entries []shell.SetEntry) ([]File, error) {
 	bodies := map[core.Scope]*body{}
 	var scopes []core.Scope
 	var jobs []File
+	names := fileNames{}
 	for _, e := range entries {
 		_, of, _ := e.About()
 		if e.Job != nil {
@@ -34,7 +40,7 @@ func Marshal(entries []shell.SetEntry) ([]File, error) {
 			if err != nil {
 				return nil, fmt.Errorf("job %q: %w", e.Job.ID, err)
 			}
-			jobs = append(jobs, File{Name: fmt.Sprintf("%s-%s-%s.yaml", of.Namespace, of.Tenant, e.Job.ID), Data: data})
+			jobs = append(jobs, File{Name: names.of(".yaml", of.Namespace, of.Tenant, e.Job.ID), Data: data})
 			continue
 		}
 		if bodies[of] == nil {
@@ -54,11 +60,39 @@ func Marshal(entries []shell.SetEntry) ([]File, error) {
 		}
 		name := "subscribers.toml"
 		if of != (core.Scope{}) {
-			name = of.Namespace + "-" + of.Tenant + ".toml"
+			name = names.of(".toml", of.Namespace, of.Tenant)
 		}
 		files = append(files, File{Name: name, Data: data})
 	}
 	return append(files, jobs...), nil
+}
+
+// fileNames are the names that were given, in lower case.
+type fileNames map[string]bool
+
+// maxFileName bounds the name of a file, but for its ending.
+const maxFileName = 120
+
+// of gives the name of the file of a tenant or a job, which may be called what no file could be.
+func (f fileNames) of(ending string, parts ...string) string {
+	said := strings.Join(parts, "-")
+	name := strings.Map(func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '.', r == '_', r == '-':
+			return r
+		}
+		return '_'
+	}, said)
+	name = name[:min(len(name), maxFileName)]
+	if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "-") { // hidden files are not read, and "-" begins an option
+		name = "_" + name[1:]
+	}
+	if name != said || f[strings.ToLower(name+ending)] {
+		sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+		name += "-" + hex.EncodeToString(sum[:8])
+	}
+	f[strings.ToLower(name+ending)] = true
+	return name + ending
 }
 
 // MarshalOne writes one declaration as it stands in a file: the table of a file in TOML, or a job file.

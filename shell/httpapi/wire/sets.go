@@ -78,6 +78,14 @@ type SetResult struct {
 	Changes []SetChange `json:"changes"` // what is declared, in the order of the entries, and then what is not any more
 }
 
+// SetRefused says why one declaration of a set is refused.
+type SetRefused struct {
+	File   string `json:"file,omitempty"`
+	Kind   string `json:"kind"`
+	Name   string `json:"name"`
+	Reason string `json:"reason"` // with the field of the API first, as in error; several are parted by line breaks, or by "; "
+}
+
 // SetChange says what applying a set does to one thing.
 type SetChange struct {
 	// Action is create, update, adopt, remove, none, leave of what the set owns and does not declare any more, or, of a dry

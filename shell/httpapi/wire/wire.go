@@ -29,4 +29,6 @@ type Info struct {
 // Error is the answer to every request that failed.
 type Error struct {
 	Error string `json:"error"`
+	// Refused are, of a set, the declarations that are refused, in the order of the entries.
+	Refused []SetRefused `json:"refused,omitempty"`
 }

@@ -85,11 +85,55 @@ func TestAMailHasItsHeadersAndItsText(t *testing.T) {
 	assert.Equal(t, "<orrery.0123abcd@example.com>", header.Get("Message-Id"))
 	assert.Equal(t, "Tue, 10 Mar 2026 11:00:00 +0000", header.Get("Date"))
 	assert.Equal(t, "auto-generated", header.Get("Auto-Submitted"))
+	assert.Equal(t, "All", header.Get("X-Auto-Response-Suppress"))
 	assert.Equal(t, "action:failed", header.Get("X-Orrery-Event"))
 	to, err := header.AddressList("To")
 	require.NoError(t, err)
 	assert.Equal(t, []*netmail.Address{{Address: "ops@example.com"}, {Name: "Süd", Address: "south@example.com"}}, to)
 	assert.Equal(t, told.Text+"\n", strings.ReplaceAll(text, "\r\n", "\n"))
+}
+
+func TestTheHeadersOfAMailAreThoseThatAMailCanHave(t *testing.T) {
+	s := &server{}
+	m := channel(t, s.options(t, mail.None))
+	header := func(message notify.Message) netmail.Header {
+		require.NoError(t, m.Tell(t.Context(), message))
+		_, mails := s.got()
+		header, _ := read(t, mails[len(mails)-1])
+		return header
+	}
+	subject, err := new(mime.WordDecoder).DecodeHeader(header(notify.Message{Title: strings.Repeat("ü", 500)}).Get("Subject"))
+	require.NoError(t, err)
+	assert.LessOrEqual(t, len(subject), 200)
+	assert.Greater(t, len(subject), 150)
+
+	long := strings.Repeat("a", 128)
+	assert.Equal(t, "<orrery."+long+"@example.com>", header(notify.Message{ID: long}).Get("Message-Id"))
+	for _, id := range []string{"", long + "a", "a b", "a>"} {
+		assert.Regexp(t, "^<orrery\\.[0-9a-f]{32}@example.com>$", header(notify.Message{ID: id}).Get("Message-Id"), "%q", id)
+	}
+
+	for _, at := range []time.Time{{}, time.Unix(0, 0)} {
+		date, err := header(notify.Message{At: at}).Date()
+		require.NoError(t, err)
+		assert.Greater(t, date.Year(), 2020, "of what has no time it is that of the mail")
+	}
+}
+
+func TestTheBestWayToLogInIsTaken(t *testing.T) {
+	for offers, want := range map[string]string{
+		"AUTH LOGIN PLAIN CRAM-MD5 SCRAM-SHA-256": "AUTH SCRAM-SHA-256", "AUTH LOGIN PLAIN CRAM-MD5 SCRAM-SHA-1": "AUTH CRAM-MD5",
+		"AUTH LOGIN PLAIN": "AUTH PLAIN ", "AUTH login plain": "AUTH PLAIN ", "AUTH LOGIN XOAUTH2": "AUTH LOGIN",
+	} {
+		s := &server{offers: []string{"STARTTLS", offers}, says: map[string]string{"AUTH": "454 not now"}}
+		o := s.options(t, mail.STARTTLS)
+		o.Username, o.Password = "me", secret
+		require.ErrorContains(t, channel(t, o).Tell(t.Context(), told), "not now", offers)
+		lines, _ := s.got()
+		begun := slices.DeleteFunc(lines, func(l string) bool { return !strings.HasPrefix(l, "AUTH") })
+		require.Len(t, begun, 1, offers)
+		assert.True(t, strings.HasPrefix(begun[0], want), "%s: %s", offers, begun[0])
+	}
 }
 
 func TestWhatIsToldCannotBecomeAHeader(t *testing.T) {
@@ -179,6 +223,7 @@ func TestWhetherAMailIsTriedAgainDependsOnTheAnswer(t *testing.T) {
 		"all unknown":         {map[string]string{"RCPT": "550 unknown"}, "2 of 2 recipients were refused: ops@example.com: ", true},
 		"all greylisted":      {map[string]string{"RCPT": "451 greylisted"}, `451 "greylisted"`, false},
 		"one is unknown":      {map[string]string{"RCPT TO:<ops": "550 unknown"}, "1 of 2 recipients were refused: ops@example.com: ", true},
+		"one is for good":     {map[string]string{"RCPT TO:<ops": "451 greylisted", "RCPT TO:<south": "550 unknown"}, "2 of 2 recipients", false},
 		"one is not now":      {map[string]string{"RCPT TO:<south": "451 greylisted", "RCPT TO:<ops": "550 unknown"}, "2 of 2 recipients", false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -320,10 +365,23 @@ func TestAServerThatDoesNotAnswerIsGivenUp(t *testing.T) {
 
 func TestAServerThatIsNotThereIsTriedAgain(t *testing.T) {
 	o := (&server{}).options(t, mail.None)
-	o.Dial = func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("connection refused") }
+	o.Dial = func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("connection\nrefused") }
 	err := channel(t, o).Tell(t.Context(), told)
-	require.ErrorContains(t, err, "connection refused")
+	require.ErrorContains(t, err, "connection refused", "in one line")
 	assert.False(t, shell.IsPermanent(err))
+}
+
+func TestAConnectionThatBreaksOffIsMadeAgain(t *testing.T) {
+	for _, at := range []string{"220 ", "250 ok", "354 "} {
+		o := (&server{}).options(t, mail.None)
+		o.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, address)
+			return watched{conn, at, func() { _ = conn.Close() }}, err
+		}
+		err := channel(t, o).Tell(t.Context(), told)
+		require.Error(t, err, at)
+		assert.False(t, shell.IsPermanent(err), "%s: %v", at, err)
+	}
 }
 
 func TestWrongOptionsAreRefusedByName(t *testing.T) {
@@ -341,12 +399,14 @@ func TestWrongOptionsAreRefusedByName(t *testing.T) {
 		`Security: "none" would send`: func(o *mail.Options) {
 			o.Security, o.Username, o.Password = mail.None, "me", secret
 		},
-		`From: "" is no address such`:        func(o *mail.Options) { o.From = "" },
-		`From: "a@b\r\nBcc: c@d" is no`:      func(o *mail.Options) { o.From = "a@b\r\nBcc: c@d" },
-		"To: has 0 addresses: want 1 to 100": func(o *mail.Options) { o.To = nil },
-		"To: has 101 addresses: want 1 to":   func(o *mail.Options) { o.To = recipients(101) },
-		`To[1]: "x" is no address such as`:   func(o *mail.Options) { o.To = append(o.To, "x") },
-		`To[1]: "b@example.com" is there`:    func(o *mail.Options) { o.To = append(o.To, "B <b@example.com>") },
+		`From: "" is no address such`:         func(o *mail.Options) { o.From = "" },
+		`From: "a@b\r\nBcc: c@d" is no`:       func(o *mail.Options) { o.From = "a@b\r\nBcc: c@d" },
+		"To: has 0 addresses: want 1 to 100":  func(o *mail.Options) { o.To = nil },
+		"To: has 101 addresses: want 1 to":    func(o *mail.Options) { o.To = recipients(101) },
+		`From: "\"A\tB\" <a@example.com>" is`: func(o *mail.Options) { o.From = "\"A\tB\" <a@example.com>" },
+		`From: "\"a>b\"@example.com" is no`:   func(o *mail.Options) { o.From = `"a>b"@example.com` },
+		`To[1]: "x" is no address such as`:    func(o *mail.Options) { o.To = append(o.To, "x") },
+		`To[1]: "b@example.com" is there`:     func(o *mail.Options) { o.To = append(o.To, "B <b@example.com>") },
 	} {
 		o := good
 		change(&o)

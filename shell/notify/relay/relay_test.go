@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -397,13 +398,15 @@ func TestItemsThatOtherQueuesGiveUpAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &people{}
 		d := begin(t, inMemory(t), relay.Options{Channels: ops(p, "queue:dead")})
-		_, _, err := d.Queues().Push(t.Context(), "shop", "eu", "orders", shell.PushOptions{})
-		require.NoError(t, err)
-		items, err := d.Queues().Take(t.Context(), core.QueueRef("shop", "eu", "orders"), shell.TakeOptions{Holder: "w"})
-		require.NoError(t, err)
-		require.NoError(t, d.Queues().Fail(t.Context(), shell.HoldOf(items[0]), "no luck", true))
+		for _, of := range [][2]string{{"shop", "eu"}, {relay.Namespace, "eu"}, {"shop", relay.Tenant}} {
+			_, _, err := d.Queues().Push(t.Context(), of[0], of[1], "orders", shell.PushOptions{})
+			require.NoError(t, err)
+			items, err := d.Queues().Take(t.Context(), core.QueueRef(of[0], of[1], "orders"), shell.TakeOptions{Holder: "w"})
+			require.NoError(t, err)
+			require.NoError(t, d.Queues().Fail(t.Context(), shell.HoldOf(items[0]), "no luck", true))
+		}
 		pass(time.Minute)
-		assert.Equal(t, []string{`Queue "orders" has given up an item`}, p.titles())
+		assert.Equal(t, slices.Repeat([]string{`Queue "orders" has given up an item`}, 3), p.titles(), "but for those of the channels themselves")
 	})
 }
 
@@ -420,6 +423,19 @@ func TestOfAPhaseThatFailsItsPipelineTells(t *testing.T) {
 	})
 }
 
+func TestOfAnApproachThatFailsItsStrategyTells(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &people{}
+		d := begin(t, inMemory(t), relay.Options{Channels: ops(p, "action:failed", "strategy:exhausted")})
+		try := core.PhaseDef{Name: "try", Strategy: &core.StrategyPhase{Approaches: []core.Approach{{Name: "plain", Action: core.ApproachAction{Command: &core.ToolRun{Tool: "fail"}}}}}}
+		_, err := d.Pipelines().Create(t.Context(), core.PipelineSpec{Label: "release", Definition: core.PipelineDef{Name: "p", Phases: []core.PhaseDef{try}}})
+		require.NoError(t, err)
+		pass(time.Minute)
+		require.Len(t, p.told, 1)
+		assert.Contains(t, p.told[0].Title, "has no approach left")
+	})
+}
+
 func TestAChannelOfATenantIsToldOfNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		eu, all := &people{}, &people{}
@@ -430,10 +446,11 @@ func TestAChannelOfATenantIsToldOfNoOther(t *testing.T) {
 		d.failing(t, "us", "theirs")
 		d.failing(t, "eu", "ours")
 		d.publish(t, "raised", `{"label":"of nobody"}`)
+		d.publish(t, "raised", `{"label":"of another namespace","namespace":"lab","tenant":"eu"}`)
 		d.publish(t, "raised", `{"label":"ours","namespace":"shop","tenant":"eu"}`)
 		pass(time.Minute)
 		assert.Equal(t, []string{`Action "ours" failed`, "Deploy raised: ours"}, eu.titles())
-		assert.Len(t, all.told, 4)
+		assert.Len(t, all.told, 5)
 	})
 }
 
@@ -480,6 +497,9 @@ func TestTheQueueOfAChannelIsDeclaredOnceAndThenItsOperators(t *testing.T) {
 		d := begin(t, st, relay.Options{Channels: ops(&people{})})
 		c := config(d)
 		assert.EqualValues(t, 1, c.Concurrency, "two processes tell nothing out of order")
+		assert.EqualValues(t, 60_000, c.VisibilityTimeoutMS, "what a process has in hand that has died, the next one tells soon")
+		assert.EqualValues(t, 10_000, c.Retry.BackoffMS)
+		assert.EqualValues(t, 900_000, c.Retry.MaxBackoffMS)
 		var waits time.Duration
 		for attempt := range c.Retry.MaxAttempts {
 			waits += time.Duration(c.Retry.Delay(uuid.Nil, attempt+1)) * time.Millisecond
@@ -508,6 +528,7 @@ func TestWhatIsHandedOverForLaterIsToldOnce(t *testing.T) {
 		pass(30 * time.Minute)
 		require.Len(t, p.told, 1)
 		assert.Equal(t, m, p.told[0])
+		assert.EqualValues(t, 2, d.relay.Stats()["ops"].Later)
 		d.stop()
 		require.ErrorContains(t, d.relay.Later(t.Context(), "ops", m), "the daemon is starting or stopping")
 	})
@@ -540,6 +561,48 @@ func TestARelayWithoutChannelsRunsUntilItIsToStop(t *testing.T) {
 	})
 }
 
+func TestARelayThatIsToStopOrWhoseEngineDoesHasNoError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, err := shell.New(shell.Options{Store: inMemory(t), Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		r, err := relay.New(relay.Options{Channels: ops(&people{}, "deploy:*"), Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		engineCtx, stopEngine := context.WithCancel(t.Context())
+		var engine, relaying sync.WaitGroup
+		engine.Go(func() { assert.NoError(t, e.Run(engineCtx)) })
+		synctest.Wait()
+		stopped, stop := context.WithCancel(t.Context())
+		stop()
+		require.NoError(t, r.Run(stopped, e), "before it has begun")
+		relaying.Go(func() { assert.NoError(t, r.Run(t.Context(), e)) })
+		synctest.Wait()
+		stopEngine()
+		relaying.Wait()
+		engine.Wait()
+		require.NoError(t, r.Run(t.Context(), e), "it has stopped already")
+	})
+}
+
+func TestASubscriptionOfAChannelThatIsAnotherOneIsMadeAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, st := &people{}, inMemory(t)
+		d := begin(t, st, relay.Options{Channels: ops(p, "deploy:*")})
+		bus, err := d.Subscribers().Get(t.Context())
+		require.NoError(t, err)
+		changed := bus.Subscribers[0]
+		changed.Match.Category = "elsewhere"
+		_, err = d.Subscribers().Send(t.Context(), core.BusSubscribe{Subscriber: changed})
+		require.NoError(t, err)
+		d.publish(t, "raised", `{"label":"unheard"}`)
+		d.stop()
+		d = begin(t, st, relay.Options{Channels: ops(p, "deploy:*")})
+		d.publish(t, "raised", `{"label":"a"}`)
+		pass(time.Minute)
+		assert.Equal(t, []string{"Deploy raised: a"}, p.titles())
+		d.stop()
+	})
+}
+
 func TestAnItemThatCannotBeReadIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &people{}
@@ -550,6 +613,14 @@ func TestAnItemThatCannotBeReadIsGivenUp(t *testing.T) {
 		assert.Empty(t, p.tries)
 		assert.Equal(t, relay.Stats{Dropped: 1}, d.relay.Stats()["ops"])
 	})
+}
+
+// distinct are patterns of which no two have events in common.
+func distinct(n int) (patterns []string) {
+	for i := range n {
+		patterns = append(patterns, fmt.Sprintf("deploy:step_%d", i))
+	}
+	return patterns
 }
 
 func TestPatternsThatCannotBeRightAreRefusedByName(t *testing.T) {
@@ -574,7 +645,11 @@ func TestPatternsThatCannotBeRightAreRefusedByName(t *testing.T) {
 		{[]string{"*:failed", "alert:*", "task:stuck"}, ""},
 		{[]string{"a*c:x", "ab*:*"}, `Events[1]: "ab*:*" and "a*c:x" have events in common`},
 		{[]string{"a*c:x", "b*:*", "a*d:x", "a*c:y*"}, ""},
-		{make([]string, 51), "has 51 patterns: want at most 50"},
+		{distinct(50), ""},
+		{distinct(51), "Events: has 51 patterns: want at most 50"},
+		{[]string{"deploy:" + strings.Repeat("x", 111)}, ""},
+		{[]string{"deploy:" + strings.Repeat("x", 112)}, "is no pattern"},
+		{[]string{"a:b\x7f"}, `Events[0]: "a:b\x7f" is no pattern`},
 	} {
 		_, err := relay.New(relay.Options{Channels: map[string]relay.Channel{"ops": {Channel: &people{}, Events: row.events}}})
 		if row.want == "" {
@@ -585,10 +660,13 @@ func TestPatternsThatCannotBeRightAreRefusedByName(t *testing.T) {
 	}
 	for want, o := range map[string]relay.Options{
 		`Channels: "ops" is nil`: {Channels: map[string]relay.Channel{"ops": {}}},
-		`the name "" has 0 by`:   {Channels: map[string]relay.Channel{"": {Channel: &people{}}}},
-		"Patience: -1ns is":      {Patience: -1},
+		`Channels: the name "` + strings.Repeat("n", 128) + `" has 128 bytes: want 1 to 127`: {Channels: map[string]relay.Channel{strings.Repeat("n", 128): {Channel: &people{}}}},
+		`the name "" has 0 by`: {Channels: map[string]relay.Channel{"": {Channel: &people{}}}},
+		"Patience: -1ns is":    {Patience: -1},
 	} {
 		_, err := relay.New(o)
 		require.ErrorContains(t, err, want)
 	}
+	_, err := relay.New(relay.Options{Channels: map[string]relay.Channel{strings.Repeat("n", relay.MaxName): {Channel: &people{}}}})
+	require.NoError(t, err)
 }

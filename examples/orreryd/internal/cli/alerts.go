@@ -2,9 +2,11 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -140,11 +142,42 @@ func (l *alerts) unsilence() *cobra.Command {
 	return l.on(verb{use: "unsilence", short: "End the silence of a schedule's alerts: what is open is told", method: http.MethodPost}, "/unsilence", l.send)
 }
 
-func alertView(v wire.Alert) view {
-	silenced := timeText(v.Silenced.Until)
-	if silenced != "" {
-		silenced = strings.TrimSuffix(fmt.Sprintf("until %s by %s: %s", silenced, v.Silenced.By, v.Silenced.Reason), ": ")
+// silencedText says until when nobody is told of alerts, and why; "" if they are told.
+func silencedText(v wire.Alert) string {
+	until := timeText(v.Silenced.Until)
+	if until == "" {
+		return ""
 	}
+	return strings.TrimSuffix(fmt.Sprintf("until %s by %s: %s", until, v.Silenced.By, v.Silenced.Reason), ": ")
+}
+
+// addAlerts adds to what is shown of a schedule which of its alerts are open, since when and why, and what keeps them quiet.
+func addAlerts(ctx context.Context, c *client, r request, rules core.AlertRules, v *view) error {
+	if rules.None() {
+		return nil
+	}
+	var alert wire.Alert
+	_, err := c.json(ctx, request{method: http.MethodGet, path: r.path + "/alerts", query: r.query}, &alert)
+	if coded, ok := errors.AsType[*exitError](err); ok && coded.code == exitNotFound {
+		return nil // the rules were taken out meanwhile
+	}
+	if err != nil {
+		return err
+	}
+	at := slices.IndexFunc(v.fields, func(f [2]string) bool { return f[0] == "alerts" })
+	v.fields = slices.Insert(v.fields, at+1, [2]string{"alerts rest", alert.View.Resting}, [2]string{"silenced", silencedText(alert)})
+	v.tables = append(v.tables, openAlerts("OPEN ALERT", alert))
+	return nil
+}
+
+// openAlerts are the alerts of a schedule that are open.
+func openAlerts(head string, v wire.Alert) table {
+	return table{[]string{head, "SINCE (UTC)", "WHY:200"}, rowsOf(v.Open, func(o core.OpenAlert) []string {
+		return []string{string(o.Kind), shortTime(o.Since), o.Reason}
+	})}
+}
+
+func alertView(v wire.Alert) view {
 	failures := ""
 	if f := v.LastFailure; v.Failures > 0 {
 		failures = fmt.Sprintf("%d in a row, the last %s at %s: %s", v.Failures, f.Child, timeText(f.At), f.Reason)
@@ -152,13 +185,11 @@ func alertView(v wire.Alert) view {
 	return view{
 		fields: [][2]string{
 			{"schedule", v.Name}, {"kind", scheduleKind(v.Schedule)}, {"id", v.Schedule.ID.String()}, {"scope", v.Namespace + "/" + v.Tenant},
-			{"rules", strings.Join(v.Rules.Words(), " ")}, {"status", v.Status}, {"rest", v.View.Resting}, {"silenced", silenced},
+			{"rules", strings.Join(v.Rules.Words(), " ")}, {"status", v.Status}, {"rest", v.View.Resting}, {"silenced", silencedText(v)},
 			{"expected", timeText(v.View.ExpectedAt)}, {"last success", timeText(v.View.SuccessAt)}, {"runs since", timeText(v.View.RunsSince)}, {"failed", failures},
 			{"raised so far", v.Raised.String()},
 		},
-		tables: []table{{[]string{"OPEN", "SINCE (UTC)", "WHY:200"}, rowsOf(v.Open, func(o core.OpenAlert) []string {
-			return []string{string(o.Kind), shortTime(o.Since), o.Reason}
-		})}},
+		tables: []table{openAlerts("OPEN", v)},
 	}
 }
 

@@ -44,6 +44,9 @@ command = ["sh", "-c", 'echo "== $ORRERY_TITLE" >>"$0"; echo "$ORRERY_MESSAGE" >
 	require.Eventually(t, func() bool {
 		return strings.Count(p.ok("alerts", "list", "--status", "open"), "failing=1") == 2
 	}, patience, 50*time.Millisecond)
+	shown := p.ok("recurring", "show", "copy")
+	assert.Regexp(t, `(?m)^OPEN ALERT +SINCE \(UTC\) +WHY$\n^failing +20\S+ \S+ +action \S+ failed at .* exited with code 3`, shown)
+	assert.NotContains(t, p.ok("recurring", "show", "copy", "--json"), "OPEN ALERT")
 	read := func() string {
 		b, _ := os.ReadFile(told)
 		return string(b)

@@ -26,6 +26,7 @@ import (
 	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/version"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 // maxAnswer bounds the bytes of an answer that are read.
@@ -205,6 +206,14 @@ func isNoDaemon(err error) bool {
 // later.
 type conflictError struct{ error }
 
+func (e conflictError) Unwrap() error { return e.error }
+
+// setRefusedError says which declarations of a set are refused.
+type setRefusedError struct {
+	error
+	refused []wire.SetRefused
+}
+
 // ofAFlag matches what the API says can be done, for which the command line has a flag.
 var ofAFlag = regexp.MustCompile(`take it over\b|\(most\)`)
 
@@ -220,14 +229,15 @@ func inFlags(said string) string {
 
 // refused turns an answer that is an error into one.
 func (c *client) refused(resp *http.Response) error {
-	b, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
-	var e struct {
-		Error string `json:"error"`
-	}
+	b, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<20))
+	var e wire.Error
 	if !isJSON(resp) || json.Unmarshal(b, &e) != nil || e.Error == "" {
 		return fmt.Errorf("%s answered %q, not as orreryd does: is --server right?", c.base, resp.Status)
 	}
 	err := errors.New(inFlags(e.Error))
+	if len(e.Refused) > 0 {
+		err = &setRefusedError{err, e.Refused}
+	}
 	switch resp.StatusCode {
 	case http.StatusNotFound:
 		return &exitError{code: exitNotFound, err: err}

@@ -150,9 +150,19 @@ func TestTheDaemonAppliesItsFilesAtTheStartAndOnAHangup(t *testing.T) {
 
 	say(two + "[semaphores.v]\nslots = \"many\"\n")
 	p.signal(syscall.SIGHUP)
-	await(t, p.errs, `level=ERROR msg="could not be reloaded: .*" what=set error="ops\.toml:9:9: semaphores\.v\.slots: it is a TOML string, want a whole number"`)
+	await(t, p.errs, `level=ERROR msg="could not be reloaded: .*" what=set error="\S+/ops\.toml:9:9: semaphores\.v\.slots: it is a TOML string, want a whole number"`)
 	assert.Equal(t, "a s u", names(), "what was there goes on")
 	assert.Contains(t, p.metrics(), `orrery_reload_successful{what="set"} 0`)
+
+	say(two + "[recurring.b]\ncron = \"61 * * * *\"\ncommand = [\"true\"]\n")
+	p.signal(syscall.SIGHUP)
+	await(t, p.errs, `what=set error="\S+/ops\.toml:9:1: recurring\.b\.cron: .*61 is out of range`)
+	assert.Equal(t, "a s u", names())
+
+	say("[semaphores.s]\nslots = 2\n")
+	p.signal(syscall.SIGHUP)
+	await(t, p.errs, `what=set error="prune: 2 of the 3 .* more than a third: .*" dry_run="[^"]+ apply -f \S+ --set=daemon --prune --dry-run( --server=\S+)?" apply="[^"]+ apply -f \S+ --set=daemon --prune --most( --server=\S+)?"`)
+	assert.Equal(t, "a s u", names())
 
 	say("")
 	p.signal(syscall.SIGHUP)
@@ -170,7 +180,7 @@ func TestTheDaemonAppliesItsFilesAtTheStartAndOnAHangup(t *testing.T) {
 
 	say("no = toml = at all")
 	p = start(t, "--db", db, "--apply", dir)
-	await(t, p.errs, `level=ERROR msg="could not be read: what the database has goes on" what=set error="ops\.toml:1:6: `)
+	await(t, p.errs, `level=ERROR msg="could not be read: what the database has goes on" what=set error="\S+/ops\.toml:1:6: `)
 	assert.Equal(t, "a s v", names())
 	assert.Contains(t, p.metrics(), `orrery_reload_successful{what="set"} 0`)
 }

@@ -83,10 +83,15 @@ func (e *exporting) write(folder string, files []setfile.File) error {
 	if err := os.MkdirAll(folder, 0o750); err != nil {
 		return usagef("--dir: %w", err)
 	}
+	root, err := os.OpenRoot(folder) // whatever tenants are called, nothing is written elsewhere
+	if err != nil {
+		return usagef("--dir: %w", err)
+	}
+	defer func() { _ = root.Close() }() // each file is closed by itself
 	var says strings.Builder
 	for _, f := range files {
 		path := filepath.Join(folder, f.Name)
-		out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		out, err := root.OpenFile(f.Name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if errors.Is(err, os.ErrExist) {
 			return usagef("--dir: %s exists already: export into an empty folder", path)
 		}

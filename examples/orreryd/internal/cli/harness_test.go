@@ -25,6 +25,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/bolt"
 )
 
 // asProgram makes the test binary the program itself: what the tests run is
@@ -251,6 +253,22 @@ func verified(t *testing.T, db string) {
 		r := cli(t, nil, "", args...)
 		require.Zerof(t, r.code, "orreryd %q: %s%s", args, r.out, r.err)
 	}
+}
+
+// journalOf gives all that the journal of a database says, which is compressed in its files.
+func journalOf(t *testing.T, db string) string {
+	t.Helper()
+	st, err := bolt.Open(db, bolt.Options{ReadOnly: true})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, st.Close()) }()
+	var all strings.Builder
+	require.NoError(t, st.View(t.Context(), func(tx store.ReadTx) error {
+		return tx.Journal(0, func(_ uint64, entry []byte) error {
+			all.Write(entry)
+			return nil
+		})
+	}))
+	return all.String()
 }
 
 // action reads an action as the API shows it.

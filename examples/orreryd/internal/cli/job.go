@@ -34,6 +34,9 @@ func (a *app) newJobs() *jobCommands {
 		complete: completing(a, "/v1/jobs", "jobs", &j.scope, func(s wire.JobSummary) (name, about string) {
 			return s.ID, text.Clip(s.Schedule+" "+s.Name, 60)
 		}),
+		more: func(ctx context.Context, c *client, r request, s core.Job, v *view) error {
+			return addAlerts(ctx, c, r, s.Alerts, v)
+		},
 	}
 	j.runs = machine[wire.Run]{
 		a: a, path: "/v1/runs", arg: "RUN", args: oneArg("RUN"), scope: &j.scope, view: runView,

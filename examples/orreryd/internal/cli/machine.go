@@ -26,6 +26,8 @@ type machine[S any] struct {
 	view     func(S) view
 	id       func(S) string // what the argument names: its id, or its name
 	ids      finder         // for a machine that an id names
+	// more adds to what show prints for people what the API tells elsewhere; nil: nothing.
+	more func(ctx context.Context, c *client, r request, s S, v *view) error
 
 	// For machines that end:
 	ended func(S) bool
@@ -103,8 +105,14 @@ func (m machine[S]) send(ctx context.Context, c *client, r request, _ []string) 
 		return m.a.printLine(nil, "gone")
 	case m.a.form == formRevision:
 		return m.a.printNames([]string{revision})
+	case m.more == nil || r.method != http.MethodGet || m.a.json || m.a.form == formName:
+		return m.print(raw, s)
 	}
-	return m.print(raw, s)
+	v := m.viewOf(raw, s)
+	if err := m.more(ctx, c, r, s, &v); err != nil {
+		return err
+	}
+	return m.a.print(raw, v)
 }
 
 // print prints a machine in the form that is asked for.
@@ -112,11 +120,16 @@ func (m machine[S]) print(raw json.RawMessage, s S) error {
 	if m.a.form == formName {
 		return m.a.printNames([]string{m.id(s)})
 	}
+	return m.a.print(raw, m.viewOf(raw, s))
+}
+
+// viewOf shows a machine for people, and which set of files owns it.
+func (m machine[S]) viewOf(raw json.RawMessage, s S) view {
 	v := m.view(s)
 	if by := declaredBy(raw); by != "" {
 		v.fields = append(v.fields, [2]string{"declared", by})
 	}
-	return m.a.print(raw, v)
+	return v
 }
 
 // declaredBy says which set of files owns what an answer shows; "" if none does.

@@ -96,7 +96,7 @@ to = ["ops@example.com"]
 	p.signal(syscall.SIGTERM)
 	assert.Zero(t, p.code())
 	verified(t, db)
-	shown += p.stderr.String() + read() + cli(t, nil, "", "history", "--db", db, "--json").out
+	shown += p.stderr.String() + read() + journalOf(t, db)
 	require.NoError(t, filepath.WalkDir(filepath.Dir(db), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err

@@ -33,6 +33,9 @@ func (a *app) recurringCommand() *cobra.Command {
 		a: a, path: "/v1/recurring", arg: "ID|NAME", args: oneIDOrName, scope: scope, view: recurringView,
 		id:  func(ra core.RecurringAction) string { return ra.ID.String() },
 		ids: finder{path: "/v1/recurring", field: "recurring_actions", scope: scope, what: "recurring action", named: true},
+		more: func(ctx context.Context, c *client, r request, ra core.RecurringAction, v *view) error {
+			return addAlerts(ctx, c, r, ra.Alerts, v)
+		},
 	}}
 	r.complete = completing(a, r.path, "recurring_actions", r.scope, func(s wire.RecurringSummary) (name, about string) {
 		return cmp.Or(s.Name, s.ID.String()), text.Clip(s.CronExpr+" "+deref(s.Description), 60)

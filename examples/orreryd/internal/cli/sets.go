@@ -66,16 +66,16 @@ func (s *setFlags) options(cmd *cobra.Command) (setfile.Options, error) {
 }
 
 // read reads the files; their tenant is the one that is given where they name none.
-func (s *setFlags) read(cmd *cobra.Command) ([]shell.SetEntry, error) {
+func (s *setFlags) read(cmd *cobra.Command) (*setfile.Files, error) {
 	o, err := s.options(cmd)
 	if err != nil {
 		return nil, err
 	}
-	entries, err := setfile.Load(s.files, o)
+	files, err := setfile.Read(s.files, o)
 	if all, ok := errors.AsType[setfile.Errors](err); ok {
 		return nil, fmt.Errorf("%s in the files of the set:\n%w", counted(len(all), "error"), all)
 	}
-	return entries, wrongVariable(err)
+	return files, wrongVariable(err)
 }
 
 // check reads the files, and says what is wrong with them, or ought to be looked at.
@@ -135,11 +135,11 @@ subscribers, files in YAML or JSON jobs, as "orreryd job apply" takes them.`,
 		Args:    onlyFiles,
 	}
 	cmd.RunE = a.withClient(func(ctx context.Context, c *client, _ []string) error {
-		res, raw, err := a.sendSet(ctx, c, cmd, &s, o)
+		res, raw, files, err := a.sendSet(ctx, c, cmd, &s, o)
 		if err != nil {
 			return err
 		}
-		if err := a.show(json.RawMessage(raw), setText(res)); err != nil {
+		if err := a.show(json.RawMessage(raw), setText(res, files)); err != nil {
 			return err
 		}
 		if res.Refused != "" {
@@ -168,14 +168,14 @@ to apply the files would be refused.`,
 		Args:    onlyFiles,
 	}
 	cmd.RunE = a.withClient(func(ctx context.Context, c *client, _ []string) error {
-		res, raw, err := a.sendSet(ctx, c, cmd, &s, wire.SetRequest{DryRun: true, Prune: true, Most: true})
+		res, raw, files, err := a.sendSet(ctx, c, cmd, &s, wire.SetRequest{DryRun: true, Prune: true, Most: true})
 		if err != nil {
 			if coded, ok := errors.AsType[*exitError](err); ok && coded.code != exitFailed {
 				return err
 			}
 			return &exitError{exitUsage, err}
 		}
-		if err := a.show(json.RawMessage(raw), setText(res)); err != nil {
+		if err := a.show(json.RawMessage(raw), setText(res, files)); err != nil {
 			return err
 		}
 		if res.Refused != "" {
@@ -204,21 +204,42 @@ func wouldRefuse(r wire.SetResult) string {
 }
 
 // sendSet sends the files of a set.
-func (a *app) sendSet(ctx context.Context, c *client, cmd *cobra.Command, s *setFlags, o wire.SetRequest) (res wire.SetResult, raw []byte, err error) {
+func (a *app) sendSet(ctx context.Context, c *client, cmd *cobra.Command, s *setFlags, o wire.SetRequest) (res wire.SetResult, raw []byte, files *setfile.Files, err error) {
 	if s.set == "" {
-		return res, nil, usagef("--set is missing: name the set, which owns what its files declare, as in --set ops")
+		return res, nil, nil, usagef("--set is missing: name the set, which owns what its files declare, as in --set ops")
 	}
-	entries, err := s.read(cmd)
-	if err != nil {
-		return res, nil, err
+	if files, err = s.read(cmd); err != nil {
+		return res, nil, nil, err
 	}
+	entries := files.Entries()
 	a.warnOfShells(entries)
 	o.Entries = make([]wire.SetEntry, len(entries))
 	for i, e := range entries {
 		o.Entries[i] = wireEntry(e)
 	}
 	raw, err = c.json(ctx, request{method: http.MethodPost, path: path.Join(setsPath, url.PathEscape(s.set)), body: o}, &res)
-	return res, raw, err
+	return res, raw, files, inFiles(files, err)
+}
+
+// inFiles says of the declarations that a daemon refuses where they stand, with the words of their files.
+func inFiles(files *setfile.Files, err error) error {
+	refused, ok := errors.AsType[*setRefusedError](err)
+	if !ok {
+		return err
+	}
+	all := make(shell.SetErrors, len(refused.refused))
+	for i, r := range refused.refused {
+		all[i] = refusedEntry(r)
+	}
+	said := fmt.Errorf("the daemon refuses %s of the set, and has changed nothing:\n%s", counted(len(all), "declaration"), text.CleanLines(inFlags(files.Explain(all).Error())))
+	if coded, ok := errors.AsType[*exitError](err); ok {
+		return &exitError{coded.code, said}
+	}
+	return said
+}
+
+func refusedEntry(r wire.SetRefused) *shell.SetError {
+	return &shell.SetError{File: r.File, Kind: r.Kind, Name: r.Name, Err: errors.New(r.Reason)}
 }
 
 // wireEntry is a declaration as the API takes it.
@@ -303,7 +324,7 @@ var setWords = map[string]struct {
 }
 
 // setText says for people what became of a set.
-func setText(r wire.SetResult) string {
+func setText(r wire.SetResult, files *setfile.Files) string {
 	var says strings.Builder
 	counts := map[string]int{}
 	for _, c := range r.Changes {
@@ -329,10 +350,7 @@ func setText(r wire.SetResult) string {
 		for _, f := range c.Fields {
 			fmt.Fprintf(&says, "    %s: %s → %s\n", text.Clean(f.Field), definedText(f.Before), definedText(f.After))
 		}
-		for _, n := range c.Notes {
-			if c.Action == "refused" {
-				n = strings.ReplaceAll(inFlags(n), "\n", "; ")
-			}
+		for _, n := range notesOf(c, files) {
 			fmt.Fprintf(&says, "    %s\n", text.Clean(n))
 		}
 		if len(c.NextTimes) > 0 {
@@ -362,6 +380,19 @@ func setText(r wire.SetResult) string {
 	}
 	fmt.Fprintf(&says, "set %s: %s%s\n", r.Set, strings.Join(parts, ", "), was)
 	return says.String()
+}
+
+// notesOf are the notes of a change; if it is refused, with the places and words of its file.
+func notesOf(c wire.SetChange, files *setfile.Files) []string {
+	if c.Action != "refused" {
+		return c.Notes
+	}
+	reason := strings.Join(c.Notes, "\n")
+	why := files.Explain(refusedEntry(wire.SetRefused{File: c.File, Kind: c.Kind, Name: c.Name, Reason: reason}))
+	if located, ok := errors.AsType[setfile.Errors](why); ok {
+		reason = located.Error()
+	}
+	return strings.Split(inFlags(reason), "\n")
 }
 
 // setName is the name of what a set changes, with its tenant where that is not the default one.

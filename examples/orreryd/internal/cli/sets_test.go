@@ -109,6 +109,9 @@ input = { method = "GET", url = "`+web.URL+path+`", headers = { Authorization = 
 	p.signal(os.Interrupt)
 	assert.Zero(t, p.code())
 	printed.WriteString(p.stderr.String())
+	journal := journalOf(t, db)
+	assert.Contains(t, journal, `{{secret`, "the reference is there")
+	printed.WriteString(journal)
 	assert.NotContains(t, printed.String(), value)
 	files := 0
 	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -121,4 +124,42 @@ input = { method = "GET", url = "`+web.URL+path+`", headers = { Authorization = 
 		return err
 	}))
 	assert.GreaterOrEqual(t, files, 3, "the database, its journal, the export")
+}
+
+func TestAPipelineStartsWhoseRunbookASetOwns(t *testing.T) {
+	t.Parallel()
+	p := start(t, "--db", database(t))
+	set := t.TempDir()
+	book := filepath.Join(set, "book.toml")
+	say := func(concurrency int) {
+		require.NoError(t, os.WriteFile(book, fmt.Appendf(nil, `name = "release"
+
+[queues.merge]
+concurrency = %d
+
+[semaphores.builds]
+slots = 2
+
+[workers.merger]
+queue = "merge"
+run   = { tool = "command", input = { argv = ["true"] } }
+
+[[pipelines.go.phases]]
+name = "say"
+run  = { tool = "command", input = { argv = ["echo", "gone"] } }
+`, concurrency), 0o600))
+	}
+	say(1)
+	require.NoError(t, os.WriteFile(filepath.Join(set, "all.toml"), []byte("runbooks = [\"book.toml\"]\n"), 0o600))
+	p.ok("apply", "-f", set, "--set", "ops")
+	p.ok("pipeline", "start", book, "go", "--wait")
+	p.ok("runbook", "apply", book)
+	assert.Contains(t, p.ok("apply", "-f", set, "--set", "ops"), "unchanged", "it is the set's as before")
+
+	say(3)
+	r := p.do("pipeline", "start", book, "go")
+	assert.Equal(t, exitFailed, r.code)
+	assert.Contains(t, r.err, `the set "ops" declares it, in book.toml: change it there and apply the set`)
+	p.ok("apply", "-f", set, "--set", "ops")
+	p.ok("pipeline", "start", book, "go", "--wait")
 }

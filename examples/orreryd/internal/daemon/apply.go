@@ -3,8 +3,8 @@ package daemon
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
+	"path/filepath"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
@@ -18,21 +18,26 @@ func (d *daemon) applySet(ctx context.Context) ([]slog.Attr, error) {
 	if d.checker != nil {
 		o.Validate = d.checker.ValidateAnywhere
 	}
-	entries, err := setfile.Load([]string{d.c.Apply.Dir}, setfile.Options{Jobs: o})
+	files, err := setfile.Read([]string{d.c.Apply.Dir}, setfile.Options{Jobs: o, Paths: true})
 	if err != nil {
 		return nil, err
 	}
+	entries := files.Entries()
+	var wrong shell.SetErrors
 	for _, e := range entries {
 		if e.Job == nil {
 			continue
 		}
 		if err := d.checkDeclaredJob(*e.Job); err != nil {
-			return nil, fmt.Errorf("%s: job %s: %w", e.File, e.Job.ID, err)
+			wrong = append(wrong, &shell.SetError{Kind: "job", Name: e.Job.ID, File: e.File, Err: err})
 		}
+	}
+	if len(wrong) > 0 {
+		return nil, files.Explain(wrong)
 	}
 	res, err := d.engine.Sets().Apply(shell.WithActor(ctx, "files:"+d.c.Apply.Set), d.c.Apply.Set, entries, shell.SetOptions{Prune: d.c.Apply.Prune})
 	if err != nil {
-		return nil, err
+		return d.commandsFor(err), files.Explain(err)
 	}
 	counts := map[shell.SetAction]int{}
 	for _, c := range res.Changes {
@@ -45,6 +50,22 @@ func (d *daemon) applySet(ctx context.Context) ([]slog.Attr, error) {
 		slog.String("set", res.Set), slog.String("dir", d.c.Apply.Dir), slog.Int("created", counts[shell.SetCreates]), slog.Int("changed", counts[shell.SetUpdates]+counts[shell.SetAdopts]),
 		slog.Int("removed", counts[shell.SetRemoves]), slog.Int("unchanged", counts[shell.SetKeeps]),
 	}, nil
+}
+
+// commandsFor gives the commands that show and do what the set of the daemon is refused for, where there are such: it would
+// remove most of what it owns, which only somebody who has looked at it may say.
+func (d *daemon) commandsFor(err error) []slog.Attr {
+	if _, ok := errors.AsType[*shell.PrunesMostError](err); !ok {
+		return nil
+	}
+	dir, err := filepath.Abs(d.c.Apply.Dir)
+	if err != nil {
+		dir = d.c.Apply.Dir
+	}
+	line := func(flags ...string) string {
+		return d.hints.line("apply -f", []string{dir}, append([]string{"--set=" + d.c.Apply.Set, "--prune"}, flags...)...)
+	}
+	return []slog.Attr{slog.String("dry_run", line("--dry-run")), slog.String("apply", line("--most"))}
 }
 
 // checkDeclaredJob refuses a job that cannot run here, as the API would.

@@ -17,7 +17,7 @@ import (
 type reloader struct {
 	what string // as the log and the metrics name it
 	// reload reads it again, and puts it in the place of what was there: as a whole, or, with an error, not at all. It
-	// gives what the line of the log says of it.
+	// gives what the line of the log says of it, or of what can be done about the error.
 	reload func(ctx context.Context) ([]slog.Attr, error)
 }
 
@@ -76,7 +76,7 @@ func (r *reloads) all(ctx context.Context) {
 	for _, l := range list {
 		says, err := l.reload(ctx)
 		if err != nil {
-			r.log.Error("could not be reloaded: what was read before stays in force", "what", l.what, "error", err)
+			r.log.LogAttrs(ctx, slog.LevelError, "could not be reloaded: what was read before stays in force", wrongWith(l.what, err, says)...)
 		} else {
 			r.log.LogAttrs(ctx, slog.LevelInfo, "reloaded", append([]slog.Attr{slog.String("what", l.what)}, says...)...)
 		}
@@ -90,11 +90,15 @@ func (r *reloads) first(ctx context.Context, what string, reload func(context.Co
 	r.enlist(l, time.Time{})
 	says, err := reload(ctx)
 	if err != nil {
-		r.log.Error("could not be read: what the database has goes on", "what", what, "error", err)
+		r.log.LogAttrs(ctx, slog.LevelError, "could not be read: what the database has goes on", wrongWith(what, err, says)...)
 	} else {
 		r.log.LogAttrs(ctx, slog.LevelInfo, "read", append([]slog.Attr{slog.String("what", what)}, says...)...)
 	}
 	r.note(what, err == nil)
+}
+
+func wrongWith(what string, err error, says []slog.Attr) []slog.Attr {
+	return append([]slog.Attr{slog.String("what", what), slog.Any("error", err)}, says...)
 }
 
 func (r *reloads) note(what string, succeeded bool) {

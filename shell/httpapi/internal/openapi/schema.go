@@ -281,7 +281,7 @@ var bodies = []any{
 	wire.PushBatch{}, wire.PushBatchRequest{}, wire.PushRequest{}, wire.PushResult{}, wire.Pushed{}, wire.Queue{}, wire.QueueGauges{}, wire.QueueList{}, wire.QueueTotals{},
 	wire.MovedSchedule{}, wire.Pause{}, wire.Reason{}, wire.RecoverRequest{}, wire.RetryActionRequest{}, wire.RecurringAction{}, wire.RecurringActionTemplate{},
 	wire.RecurringChanged{}, wire.RecurringCreated{}, wire.RecurringList{}, wire.RecurringPatch{}, wire.RecurringRequest{},
-	wire.Declared{}, wire.DeclaredBy{}, wire.DeclaredList{}, wire.SemaphoreDetail{}, wire.SubscriberDetail{}, wire.WorkerDetail{}, wire.SetChange{}, wire.SetEntry{}, wire.SetField{}, wire.SetJob{}, wire.SetQueue{}, wire.SetRequest{}, wire.SetResult{}, wire.SetSemaphore{}, wire.SetSubscriber{}, wire.SetWorker{},
+	wire.Declared{}, wire.DeclaredBy{}, wire.DeclaredList{}, wire.SemaphoreDetail{}, wire.SubscriberDetail{}, wire.WorkerDetail{}, wire.SetChange{}, wire.SetEntry{}, wire.SetField{}, wire.SetJob{}, wire.SetQueue{}, wire.SetRefused{}, wire.SetRequest{}, wire.SetResult{}, wire.SetSemaphore{}, wire.SetSubscriber{}, wire.SetWorker{},
 	wire.Change{}, wire.ChangeSet{}, wire.System{}, wire.Instance{}, wire.SetAside{}, wire.ChangedField{}, wire.ChangeInput{}, wire.ChangeEffect{}, wire.ChangeList{}, wire.RecurringState{}, wire.RecurringSummary{}, wire.RecurringTrigger{}, wire.RedriveRequest{}, wire.ReleaseRequest{}, wire.RunList{}, wire.Runner{}, wire.RunnerList{},
 	wire.RunSummary{}, wire.SemaphoreList{}, wire.SignalRequest{}, wire.SlotsRequest{}, wire.SourceRequest{},
 	wire.StrategyList{}, wire.StrategyRequest{}, wire.StrategySummary{}, wire.SubscriberList{},
