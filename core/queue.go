@@ -301,7 +301,11 @@ func (t *queueTransition) resume() {
 
 // delete: active, paused → (absent), once no item is left.
 func (t *queueTransition) delete() {
-	if n := t.Held(); n > 0 {
+	switch n := t.Held(); {
+	case n > 0 && n == t.Kept:
+		t.refuse(effects.CodeConflict, "queue %q keeps %d items that are completed: purge them first", clip(t.Name), n)
+		return
+	case n > 0:
 		t.refuse(effects.CodeConflict, "queue %q holds %d items: purge or finish them first", clip(t.Name), n)
 		return
 	}

@@ -229,7 +229,7 @@ func TestAQueueThatKeepsDeadOrCompletedItemsIsNotDeleted(t *testing.T) {
 		q, _ = applied(t, q, end(item), clock)
 		_, effs = q.Apply(core.QueueDelete{}, clock)
 		require.NotNil(t, refusal(effs), name)
-		assert.Contains(t, refusal(effs).Reason, "holds 1 items")
+		assert.Contains(t, refusal(effs).Reason, map[string]string{"completed": "keeps 1 items that are completed: purge them first", "dead": "holds 1 items: purge or finish"}[name])
 		_, effs = q.Apply(core.QueueCancelItem{Item: item}, clock)
 		assert.Equal(t, name == "dead", refusal(effs) == nil, "what is completed cannot be cancelled")
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/google/uuid"
@@ -25,8 +26,9 @@ type setPlan struct {
 	supposed map[effects.Ref]bool // calendars that are taken for there
 	now      core.Time
 	batch    *core.Batch
-	changes  []SetChange
-	steps    []int // indexes of the changes, in the order in which they are carried out
+	entries  int         // how many declarations there are
+	changes  []SetChange // of the declarations, in their order, and then of what is not declared any more
+	steps    []int       // indexes of the changes, in the order in which they are carried out
 
 	wrong    map[int]*SetError    // of the changes that are refused, by their index
 	whole    error                // refuses the set as a whole, for what it would remove
@@ -35,9 +37,11 @@ type setPlan struct {
 	overtaken error
 }
 
-// refusal says why the plan cannot be carried out; nil: it can.
+// refusal says why the plan cannot be carried out; nil: it can. That too much would be removed comes before what keeps
+// one of the things from being removed: whoever names the wrong folder must not be told to empty a queue first.
 func (p *setPlan) refusal() error {
-	if len(p.wrong) > 0 {
+	declared := slices.ContainsFunc(slices.Collect(maps.Keys(p.wrong)), func(i int) bool { return i < p.entries })
+	if len(p.wrong) > 0 && (declared || p.whole == nil) {
 		return inOrder(p.wrong)
 	}
 	return p.whole
@@ -67,7 +71,7 @@ func (p *setPlan) make(ctx context.Context, entries []SetEntry) error {
 
 // declare plans all declarations, those first that others name.
 func (p *setPlan) declare(l core.Loader, entries []SetEntry) error {
-	p.batch = core.NewBatch(l, core.Clock{Now: p.now}, 1)
+	p.batch, p.entries = core.NewBatch(l, core.Clock{Now: p.now}, 1), len(entries)
 	p.changes, p.wrong = make([]SetChange, len(entries)), map[int]*SetError{}
 	p.declared = make(map[effects.Ref]bool, len(entries))
 	if p.alone {

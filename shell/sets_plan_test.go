@@ -136,6 +136,12 @@ func TestADryRunListsWhatTheRealOneWouldBeRefusedFor(t *testing.T) {
 		assert.Contains(t, res.Refused, "f1.toml: queue queue-1: ")
 		assert.True(t, res.Changed(), "the other one would be removed")
 		assert.Len(t, ownedBy(t, e, "ours"), 3)
+
+		res = dry("ours", nil, shell.SetOptions{Prune: true, Most: true})
+		assert.ElementsMatch(t, []shell.SetAction{shell.SetRefuses, shell.SetRemoves, shell.SetRemoves}, actions(res))
+		assert.Contains(t, res.Refused, "an empty folder removes nothing", "and not: purge the queue first")
+		res = dry("ours", three[2:], shell.SetOptions{Prune: true})
+		assert.Contains(t, res.Refused, "which is more than a third")
 	})
 }
 

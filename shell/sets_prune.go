@@ -41,9 +41,9 @@ func (p *setPlan) leave(tx store.ReadTx, entries []SetEntry) error {
 			return err
 		}
 	}
-	removed := 0
+	removed := 0 // if nothing kept it from that
 	for _, c := range p.changes[first:] {
-		if c.Action == SetRemoves {
+		if c.Action == SetRemoves || c.Action == SetRefuses {
 			removed++
 		}
 	}

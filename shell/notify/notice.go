@@ -125,10 +125,23 @@ func NoticeOf(ev effects.Event, commands ...Hint) Notice {
 		n.Count = c
 	}
 	n.Names = names(members["names"])
-	n.Name = cmp.Or(line(firstOf(members, "label", "name", "job_id")), identity(ev.Source.ID))
+	name, spoken := naming(ev.Kind.Category, members)
+	n.Name = cmp.Or(name, identity(ev.Source.ID))
 	n.say(ev)
-	n.Facts = facts(members, slices.Concat(spokenMembers, spokenOf[ev.Kind.Category]))
+	n.Facts = facts(members, spoken)
 	return n
+}
+
+// naming gives what people call what an event is about, empty if the event does not say, and the members that are
+// spoken of. A pipeline without a label is called as its definition is: its id, which tells it from others of that,
+// is a fact then.
+func naming(category string, members map[string]json.RawMessage) (name string, spoken []string) {
+	if name = line(firstOf(members, "label", "name", "job_id")); name == "" && category == "pipeline" {
+		if name = line(member(members, "pipeline")); name != "" {
+			return name, slices.Concat(spokenMembers, []string{"phase", "pipeline"})
+		}
+	}
+	return name, slices.Concat(spokenMembers, spokenOf[category])
 }
 
 // say sets What, and whether it is a good thing.

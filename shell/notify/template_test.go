@@ -47,6 +47,7 @@ var told = []struct {
 	{"action", "cancelled", `{"label":"nightly","reason":"by hand"}`, nil},
 	{"pipeline", "failed", `{"label":"release","pipeline":"build","phase":"test","error":"exit status 2"}`, []notify.Hint{{Does: "show it", Line: "orreryd pipeline show 01"}}},
 	{"pipeline", "approval", `{"label":"release","phase":"gate","message":"Merge?"}`, []notify.Hint{{Does: "approve", Line: "orreryd pipeline approve 01"}}},
+	{"pipeline", "approval", `{"label":"","pipeline":"release","pipeline_id":"00000000-0000-4000-8000-000000000001","phase":"gate","message":"Merge?"}`, nil},
 	{"task", "stuck", `{"label":"review","reason":"no heartbeat for 1m"}`, nil},
 	{"task", "recovered", `{"label":"review"}`, nil},
 	{"task", "input_lost", `{"label":"review","reason":"the session has ended"}`, nil},

@@ -391,6 +391,9 @@ type subscriberTable struct {
 
 func (t subscriberTable) entry(name string, _ core.Scope, v *values) shell.SetEntry {
 	s := core.Subscription{Name: name}
+	if strings.HasPrefix(name, "@") {
+		v.say("", "subscribers whose names begin with \"@\" are made by the daemon as its configuration says: take the table out")
+	}
 	if err := decodeStrictly(encoded(t.Match), &s.Match); err != nil {
 		v.say("match", "%s", err)
 	}

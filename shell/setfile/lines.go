@@ -125,9 +125,13 @@ func tooManyParts(key unstable.Iterator) string {
 	return fmt.Sprintf("a key of %d parts: at most %d are read", parts, maxKeyParts)
 }
 
+// join gives the path of a key in a table; one that is empty stands for the other.
 func join(table, key string) string {
-	if table == "" {
+	switch "" {
+	case table:
 		return key
+	case key:
+		return table
 	}
 	return table + "." + key
 }

@@ -14,7 +14,7 @@ import (
 // together name a subscriber.
 const (
 	maxEvents  = 50
-	maxPattern = core.MaxNameBytes/2 - len(subscriptions) - 1
+	maxPattern = core.MaxNameBytes/2 - len(Subscribers) - 1
 	MaxName    = core.MaxNameBytes / 2
 )
 

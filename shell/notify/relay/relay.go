@@ -179,11 +179,13 @@ func (r *Relay) work(ctx context.Context, e *shell.Engine, name string) error {
 	return nil
 }
 
-// subscriptions begin so: none that a runbook makes does.
-const subscriptions = "@notify/"
+// Subscribers is how the names of the subscribers begin that a relay makes: none that a runbook makes does.
+const Subscribers = "@notify/"
 
-// subscribe makes the queues, and what pushes into them, as the channels say.
+// subscribe makes the queues, and what pushes into them, as the channels say. A set of files that has declared one of
+// the subscribers, as it was exported with others, loses it: else the daemon could not begin.
 func (r *Relay) subscribe(ctx context.Context, e *shell.Engine) error {
+	ctx = shell.WithTakeOver(ctx)
 	want := map[string]core.Subscription{}
 	for _, name := range r.names() {
 		if err := declare(ctx, e, name); err != nil {
@@ -202,8 +204,13 @@ func (r *Relay) subscribe(ctx context.Context, e *shell.Engine) error {
 		wanted, ok := want[has.Name]
 		switch {
 		case ok && string(encoded(wanted)) == string(encoded(has)):
-			delete(want, has.Name)
-		case !ok && strings.HasPrefix(has.Name, subscriptions):
+			_, err := e.Sets().Owner(ctx, core.BusRef(), has.Name)
+			if errors.Is(err, shell.ErrNotFound) { // else it is taken over
+				delete(want, has.Name)
+			} else if err != nil {
+				return fmt.Errorf("read whose %q is: %w", has.Name, err)
+			}
+		case !ok && strings.HasPrefix(has.Name, Subscribers):
 			if _, err := e.Subscribers().Send(ctx, core.BusUnsubscribe{Name: has.Name}); err != nil {
 				return fmt.Errorf("unsubscribe %q: %w", has.Name, err)
 			}
@@ -232,7 +239,7 @@ func declare(ctx context.Context, e *shell.Engine, channel string) error {
 func subscription(channel, pattern string) core.Subscription {
 	category, action, _ := strings.Cut(pattern, ":")
 	return core.Subscription{
-		Name:  subscriptions + channel + "/" + pattern,
+		Name:  Subscribers + channel + "/" + pattern,
 		Match: core.EventMatch{Category: category, Action: action},
 		Do:    core.Reaction{Push: &core.PushReaction{MachineName: core.MachineName{Namespace: Namespace, Tenant: Tenant, Name: channel}}},
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
+	"github.com/orrery-go/orrery/shell/notify/relay"
 	"github.com/orrery-go/orrery/shell/setfile"
 )
 
@@ -258,6 +259,9 @@ func (e *exporting) subscribers(ctx context.Context) error {
 		return err
 	}
 	for _, s := range list {
+		if strings.HasPrefix(s.Name, relay.Subscribers) {
+			continue // the daemon's configuration makes those
+		}
 		if e.owned == nil || e.parts[s.Name] {
 			e.entries = append(e.entries, shell.SetEntry{Subscriber: &s})
 		}

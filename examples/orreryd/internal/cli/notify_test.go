@@ -84,6 +84,7 @@ to = ["ops@example.com"]
 	}, patience, 20*time.Millisecond)
 	list := p.ok("notify", "list")
 	assert.Contains(t, list, "said *")
+	assert.Empty(t, p.ok("export"), "the daemon makes the subscribers of its channels by itself")
 	shown := list + p.ok("notify", "list", "--json") + p.ok("queue", "items", "chat", "--namespace", "orrery", "--tenant", "notify", "--state", "processing", "--json") +
 		p.ok("subscriber", "list", "--json")
 	show := program(t, "config", "show", "--config", conf)

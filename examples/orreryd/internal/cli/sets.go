@@ -56,12 +56,17 @@ func (s *setFlags) options(cmd *cobra.Command) (setfile.Options, error) {
 	if err != nil {
 		return setfile.Options{}, err
 	}
+	return setOptions(s.scope, variables)
+}
+
+// setOptions say how the files of a set are read.
+func setOptions(of scoped, variables map[string]string) (setfile.Options, error) {
 	checker, err := constraints.New(constraints.Options{})
 	if err != nil {
 		return setfile.Options{}, err
 	}
 	return setfile.Options{
-		Namespace: s.scope.namespace, Tenant: s.scope.tenant, Variables: variables, Jobs: jobfile.Options{Validate: checker.ValidateAnywhere}, Paths: true,
+		Namespace: of.namespace, Tenant: of.tenant, Variables: variables, Jobs: jobfile.Options{Validate: checker.ValidateAnywhere}, Paths: true,
 	}, nil
 }
 

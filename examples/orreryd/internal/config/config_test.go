@@ -97,6 +97,9 @@ func TestAWrongConfigurationIsRefusedWithTheKeyTheValueAndWhatIsRight(t *testing
 	const token = "token = '0123456789abcdef'"
 	for _, row := range []struct{ name, toml, want string }{
 		{"an unknown key", "tick_rate = 5", `:1:1: unknown key "tick_rate"`},
+		{"a key without its unit", "tick_rate = 5", `unknown key "tick_rate": did you mean "tick_rate_seconds"?`},
+		{"a misspelt key", "[retention]\nactions_day = 5", `:2:1: unknown key "retention.actions_day": did you mean "actions_days"?`},
+		{"a key of the top in a table", "[http]\nlisten = '127.0.0.1:0'", `:2:1: unknown key "http.listen": "listen" stands at the top of the file, before the first table`},
 		{"an unknown key in a table", "\n[engine]\nlease = 5", `:3:1: unknown key "engine.lease"`},
 		{"an unknown table", "[motor]\na = 1", `unknown key "motor`},
 		{"two unknown keys", "a = 1\nb = 2", "unknown key \"a\"\n"},

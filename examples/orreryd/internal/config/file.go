@@ -11,6 +11,8 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
+
+	"github.com/orrery-go/orrery/effects/texts"
 )
 
 // readFile decodes a configuration file over the present settings. An unknown
@@ -145,21 +147,46 @@ func (d *document) step(at field, key *unstable.Node) field {
 	case reflect.Map:
 		return field{full, plain(at.typ.Elem())}
 	case reflect.Struct:
-		hint := ""
 		for f := range at.typ.Fields() {
-			tag := tomlKey(f)
-			if tag == name {
+			if tomlKey(f) == name {
 				return field{full, plain(f.Type)}
 			}
-			if strings.EqualFold(tag, name) {
-				hint = fmt.Sprintf(": write %q: upper and lower case differ", tag)
-			}
 		}
-		d.say(key, "unknown key %q%s", full, hint)
+		d.say(key, "unknown key %q%s", full, meant(at.typ, name))
 	default:
 		d.say(key, "%s: got a TOML table, want %s", at.name, wanted(at.typ))
 	}
 	return field{}
+}
+
+// meant says what was probably meant by a key that a table does not have; empty if nobody can tell.
+func meant(table reflect.Type, name string) string {
+	known := keysOf(table)
+	is := func(tag string) bool { return strings.EqualFold(tag, name) }
+	longer := func(tag string) bool { return strings.HasPrefix(tag, name+"_") } // "tick_rate" without its unit
+	if i := slices.IndexFunc(known, is); i >= 0 {
+		return fmt.Sprintf(": write %q: upper and lower case differ", known[i])
+	}
+	if near := texts.Nearest(name, known); near != "" {
+		return fmt.Sprintf(": did you mean %q?", near)
+	}
+	if i := slices.IndexFunc(known, longer); i >= 0 {
+		return fmt.Sprintf(": did you mean %q?", known[i])
+	}
+	if top := reflect.TypeFor[Config](); table != top && slices.Contains(keysOf(top), name) {
+		return fmt.Sprintf(": %q stands at the top of the file, before the first table", name)
+	}
+	return ""
+}
+
+// keysOf lists the keys of a table.
+func keysOf(table reflect.Type) (keys []string) {
+	for f := range table.Fields() {
+		if tag := tomlKey(f); tag != "" && tag != "-" {
+			keys = append(keys, tag)
+		}
+	}
+	return keys
 }
 
 // keyValue checks key = value in a table.
