@@ -348,6 +348,11 @@ func TestAPauseByHandOutlivesASet(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, shell.SetKeeps, apply().Action)
 
+		off := false
+		_, err = e.Recurring().Update(bg(), get().ID, core.RecurringPatch{Enabled: &off})
+		require.ErrorContains(t, err, "to stop it for a while, pause it: that outlives each apply")
+		assert.True(t, get().Enabled)
+
 		r.Enabled = false
 		assert.Equal(t, shell.SetUpdates, apply().Action)
 		assert.False(t, get().Enabled, "its file disables it")
