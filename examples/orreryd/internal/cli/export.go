@@ -178,7 +178,7 @@ func (e *exporting) semaphores(ctx context.Context, of scoped) error {
 func (e *exporting) workers(ctx context.Context, of scoped) error {
 	list, err := listed[core.Worker](ctx, e, of, "/v1/workers", "workers")
 	for _, w := range list {
-		if e.has(w.ID) {
+		if e.has(w.ID) && !w.Draining { // one that drains was deleted
 			e.entries = append(e.entries, shell.SetEntry{Worker: &w.WorkerSpec})
 		}
 	}
