@@ -338,6 +338,10 @@ func TestWhatDeclarationsNameAndNothingHasIsNoted(t *testing.T) {
 		assert.Equal(t, []string{`do.wake_worker: worker "worker-1" is in none of these files: the daemon must have it`}, checked[0].Notes)
 		assert.Equal(t, []string{`dead_letter_queue: queue "dead" is in none of these files: the daemon must have it`}, checked[1].Notes)
 		assert.Empty(t, checked[2].Notes, "which tools there are only a daemon knows")
+		nowhere := core.Subscription{Name: "nowhere", Match: core.EventMatch{Category: "action"}, Do: core.Reaction{WakeWorker: &core.MachineName{Name: "worker-1"}}}
+		checked, err = shell.CheckSet([]shell.SetEntry{all[3], {File: "f1.toml", Subscriber: &nowhere}}, effects.TimeOf(time.Now()))
+		require.NoError(t, err)
+		assert.Equal(t, []string{`do.wake_worker: there is no worker "worker-1" without a tenant: give its namespace and tenant`}, checked[1].Notes, "none of default/default is meant")
 
 		with := []shell.SetEntry{all[2], all[4], all[3], dead}
 		assert.Equal(t, [][]string{nil, nil, {`do: the daemon has no tool "nope": what needs it fails until it has`}, nil}, notes(with, shell.SetOptions{Prune: true, Most: true}))
@@ -363,5 +367,33 @@ func TestACalendarThatOthersNameIsNotRemoved(t *testing.T) {
 		res, err := e.Sets().Apply(bg(), "ours", without, shell.SetOptions{Prune: true})
 		require.NoError(t, err)
 		assert.Equal(t, allOf(shell.SetRemoves, 2), actions(res)[5:], "with the schedule of its own set it goes")
+	})
+}
+
+func TestWhatASetDeclaresHasANameThatCanBeTyped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(&counting{})})
+		odd := func(name string) []shell.SetEntry {
+			all := setOf(1, 1)
+			all[0].Recurring.Calendars, all[0].Recurring.Name = nil, name
+			all[2].Subscriber.Name, all[3].Worker.Name, all[4].Queue.Name, all[5].Semaphore.Name, all[6].Calendar.Name = name, name, name, name, name
+			return slices.Concat(all[:1], all[2:])
+		}
+		for _, name := range []string{"a b", "-a", "ä", ".a", "01890a5d-ac96-774b-bcce-b302099a8057"} {
+			_, err := e.Sets().Apply(bg(), "ours", odd(name), shell.SetOptions{DryRun: true})
+			var errs shell.SetErrors
+			require.ErrorAs(t, err, &errs, name)
+			require.Len(t, errs, 5, "of a recurring action the core says more, once all else is right")
+			for _, err := range errs {
+				assert.EqualError(t, err.Err, `name: "`+name+`" is no name: use letters, digits, ".", "_" and "-", begin with a letter or a digit, and use at most 128 of them`)
+			}
+			_, err = shell.CheckSet(odd(name), effects.TimeOf(time.Now()))
+			require.ErrorAs(t, err, &errs, name)
+			assert.Len(t, errs, 6)
+		}
+		all := setOf(1, 1)
+		all[2].Subscriber.Name = "release flow/worker-1/wake/1"
+		_, err := e.Sets().Apply(bg(), "ours", all, shell.SetOptions{})
+		require.NoError(t, err, "so are those of runbooks called")
 	})
 }

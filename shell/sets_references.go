@@ -62,6 +62,8 @@ func (p *setPlan) noteNone(c *SetChange, ref effects.Ref, field, kind string, of
 	s, err := p.batch.State(ref)
 	switch {
 	case err != nil || s != nil && !drains(s) || of.Name == "":
+	case of.Namespace == "" && of.Tenant == "":
+		c.Notes = append(c.Notes, fmt.Sprintf("%sthere is no %s %q without a tenant: give its namespace and tenant", field, kind, of.Name))
 	case p.alone:
 		c.Notes = append(c.Notes, fmt.Sprintf("%s%s %q is in none of these files: the daemon must have it", field, kind, of.Name))
 	default:
