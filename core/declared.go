@@ -72,12 +72,13 @@ func (d Declared) scope() Scope { return Scope{d.Namespace, d.Tenant} }
 // AppendJSON appends the stored form.
 func (d Declared) AppendJSON(b []byte) []byte { return appendMarshaled(b, d) }
 
-// defines reports whether an event gives a machine another definition, or none. To pause is none: whoever
+// defines reports whether an event gives what there was before another definition, or none. To pause is none: whoever
 // works with what a set has declared may do that, as trigger it or retry.
-func defines(e Event) bool {
+func defines(before State, e Event) bool {
 	switch e := e.(type) {
 	case RecurringUpdate:
-		return !e.Patch.onlyEnables()
+		had, _ := before.(RecurringAction)
+		return !e.Patch.resumes(had)
 	case RecurringCreate, RecurringDelete, JobApply, JobDelete, QueueCreate, QueueConfigure, QueueDelete, WorkerConfigure, WorkerDelete,
 		CalendarCreate, CalendarUpdate, CalendarDelete, SemaphoreConfigure, BusSubscribe, BusUnsubscribe:
 		return true
@@ -85,9 +86,15 @@ func defines(e Event) bool {
 	return false
 }
 
-// ends reports whether an event leaves nothing of what it is about, or nothing that is declared.
+// ends reports whether an event leaves nothing of what it is about, or nothing that is declared: a worker that is
+// deleted belongs to nobody while it drains.
 func ends(after State, e Event) bool {
-	if c, ok := e.(SemaphoreConfigure); ok && c.Slots == 0 {
+	switch e := e.(type) {
+	case SemaphoreConfigure:
+		if e.Slots == 0 {
+			return true
+		}
+	case WorkerDelete:
 		return true
 	}
 	return RevisionBefore(after, e) == NoRevision
@@ -100,6 +107,12 @@ func (p RecurringPatch) onlyEnables() bool {
 	}
 	p.Enabled = nil
 	return string(appendMarshaled(nil, p)) == "{}"
+}
+
+// resumes reports whether a patch does no more than resume what somebody has paused, or nothing at all. To disable is an
+// edit, whose next apply would undo it: that is what to pause is for.
+func (p RecurringPatch) resumes(r RecurringAction) bool {
+	return p.onlyEnables() && (*p.Enabled == r.Enabled || *p.Enabled && r.PausedByHand())
 }
 
 // partOf gives the name of the subscriber that an event to the bus is about.
@@ -136,7 +149,7 @@ func nameOf(s State, e Event) string {
 // comes from elsewhere than from the owner whose it is.
 func (t *Batch) declare(to effects.Ref, before, after State, e Event) (refused *effects.Refused, err error) {
 	by := t.by
-	if !defines(e) {
+	if !defines(before, e) {
 		return nil, nil
 	}
 	r := records{t: t}
@@ -150,7 +163,11 @@ func (t *Batch) declare(to effects.Ref, before, after State, e Event) (refused *
 		return nil, nil // it says what the set says: who starts a pipeline declares its runbook's queues again
 	}
 	if owned && (by == nil || by.Set != had.Set && !by.TakeOver) {
-		return &effects.Refused{To: to, Event: e.EventType(), Code: effects.CodeConflict, Reason: had.Refusal(by)}, nil
+		reason := had.Refusal(by)
+		if u, ok := e.(RecurringUpdate); ok && u.Patch.onlyEnables() && !*u.Patch.Enabled {
+			reason += "; to stop it for a while, pause it: that outlives each apply"
+		}
+		return &effects.Refused{To: to, Event: e.EventType(), Code: effects.CodeConflict, Reason: reason}, nil
 	}
 	if owned && had.For != by.For && !by.TakeOver && ends(after, e) {
 		return &effects.Refused{To: to, Event: e.EventType(), Code: effects.CodeConflict, Reason: had.stays()}, nil

@@ -23,7 +23,7 @@ func declarations() []struct {
 	others             []core.Event // what anybody may do with it
 } {
 	spec := recurringNamed(1, "t", "nightly")
-	described, edited, off := "another one", "a third one", false
+	described, edited, on := "another one", "a third one", true
 	job := core.JobSpec{ID: "report", Namespace: "n", Tenant: "t", Name: "report", Schedule: "0 9 * * *", PodSpec: []byte(`{"containers":[{"name":"c","image":"i"}]}`)}
 	job2, job3 := job, job
 	job2.Schedule, job3.Schedule = "0 10 * * *", "0 11 * * *"
@@ -44,7 +44,7 @@ func declarations() []struct {
 		{
 			"a recurring action", "nightly", effects.Ref{Kind: core.KindRecurring, ID: id(1)}, "",
 			core.RecurringCreate{Spec: spec}, core.RecurringUpdate{Patch: core.RecurringPatch{Description: &described}}, core.RecurringDelete{}, core.RecurringUpdate{Patch: core.RecurringPatch{Description: &edited}},
-			[]core.Event{core.RecurringPause{}, core.RecurringResume{}, core.RecurringTrigger{}, core.RecurringSkipNext{}, core.RecurringUpdate{Patch: core.RecurringPatch{Enabled: &off}}},
+			[]core.Event{core.RecurringPause{}, core.RecurringResume{}, core.RecurringTrigger{}, core.RecurringSkipNext{}, core.RecurringUpdate{Patch: core.RecurringPatch{Enabled: &on}}},
 		},
 		{"a job", "report", core.JobRef("n", "t", "report"), "", core.JobApply{Spec: job}, core.JobApply{Spec: job2}, core.JobDelete{}, core.JobApply{Spec: job3}, []core.Event{core.JobPause{By: "me"}, core.JobResume{}}},
 		{
@@ -150,6 +150,73 @@ func TestWhatASetDeclaresIsChangedByThatSetAlone(t *testing.T) {
 			}
 		})
 	}
+}
+
+// To disable a schedule is an edit, since the next apply would enable it again; to pause it is none, nor to resume it.
+func TestToDisableWhatASetDeclaresIsAnEdit(t *testing.T) {
+	w, seq := world{}, uint64(0)
+	ours := &core.Declaration{Set: "ours", File: "all.toml"}
+	apply := func(e core.Event, by *core.Declaration) *effects.Refused {
+		seq++
+		batch := core.NewBatch(w, core.Clock{Now: start}, seq)
+		res, err := batch.Apply(core.Input{To: effects.Ref{Kind: core.KindRecurring, ID: id(1)}, Event: e, BySet: by})
+		require.NoError(t, err)
+		w.store(batch)
+		return res.Refused
+	}
+	enable := func(on bool) core.Event {
+		return core.RecurringUpdate{Patch: core.RecurringPatch{Enabled: &on}}
+	}
+	require.Nil(t, apply(core.RecurringCreate{Spec: recurringNamed(1, "t", "nightly")}, ours))
+	assert.Nil(t, apply(enable(true), nil), "it is enabled already")
+	r := apply(enable(false), nil)
+	require.NotNil(t, r)
+	assert.Equal(t, `the set "ours" declares it, in all.toml: change it there and apply the set, or take it over; to stop it for a while, pause it: that outlives each apply`, r.Reason)
+	require.Nil(t, apply(core.RecurringPause{By: "ann"}, nil))
+	assert.Nil(t, apply(enable(false), nil), "it is not enabled already")
+	assert.Nil(t, apply(enable(true), nil), "that resumes it")
+
+	require.Nil(t, apply(enable(false), ours), "its file disables it")
+	r = apply(enable(true), nil)
+	require.NotNil(t, r)
+	assert.Equal(t, `the set "ours" declares it, in all.toml: change it there and apply the set, or take it over`, r.Reason)
+	assert.Nil(t, apply(enable(false), &core.Declaration{TakeOver: true}), "who takes it over may")
+}
+
+// A worker that a set does not declare any more drains, and belongs to nobody while it does: anybody may define it again.
+func TestAWorkerThatDrainsBelongsToNoSet(t *testing.T) {
+	w, seq := world{}, uint64(0)
+	ref := core.WorkerRef("n", "t", "w")
+	spec := core.WorkerSpec{Namespace: "n", Tenant: "t", Name: "w", Queue: "q", Do: core.WorkerDo{Run: &core.ToolRun{Tool: "http", Input: []byte(`{}`)}}}
+	apply := func(to effects.Ref, e core.Event, by *core.Declaration) {
+		t.Helper()
+		seq++
+		batch := core.NewBatch(w, core.Clock{Now: start}, seq)
+		res, err := batch.Apply(core.Input{To: to, Event: e, BySet: by})
+		require.NoError(t, err)
+		require.Nil(t, res.Refused)
+		w.store(batch)
+	}
+	worker := func() core.Worker {
+		s, err := w.Load(ref)
+		require.NoError(t, err)
+		return s.(core.Worker)
+	}
+	apply(ref, core.WorkerConfigure{Spec: spec}, &core.Declaration{Set: "ours", File: "a.toml"})
+	apply(core.QueueRef("n", "t", "q"), core.QueuePush{Namespace: "n", Tenant: "t", Name: "q", Data: []byte(`1`)}, nil)
+	apply(ref, core.WorkerWake{}, nil)
+	require.Len(t, worker().Running, 1)
+	apply(ref, core.WorkerDelete{Drain: true}, &core.Declaration{Set: "ours", File: "a.toml"})
+	require.True(t, worker().Draining)
+	s, err := w.Load(core.DeclaredRef(ref, ""))
+	require.NoError(t, err)
+	assert.Nil(t, s)
+
+	apply(ref, core.WorkerConfigure{Spec: spec}, &core.Declaration{Set: "theirs", File: "b.toml"})
+	assert.False(t, worker().Draining)
+	s, err = w.Load(core.DeclaredRef(ref, ""))
+	require.NoError(t, err)
+	assert.Equal(t, "theirs", s.(core.Declared).Set)
 }
 
 func TestAFileThatIsRenamedIsNotedAndSinceStays(t *testing.T) {

@@ -321,12 +321,27 @@ func (e SetEntry) check() *SetError {
 		return fail("a declaration is of one kind, not of %d", set)
 	case name == "":
 		return fail("name: must not be empty: a set knows what it declares by its name")
+	case e.Recurring == nil && !e.Declarable(): // of a recurring action the core says more
+		return fail("name: %q is no name: use letters, digits, \".\", \"_\" and \"-\", begin with a letter or a digit, and use at most %d of them", name, core.MaxGivenName)
 	case e.Was != "" && e.Recurring == nil:
 		return fail("was: a %s cannot be renamed, since its id is made from its name: declare it under the new name, and remove the old one", kind)
 	case e.Was != "" && !core.IsGivenName(e.Was):
 		return fail("was: %q is no name", e.Was)
 	}
 	return nil
+}
+
+// Declarable reports whether the declaration has a name that a set may declare: one that can be typed, see [core.IsGivenName].
+// The id of a job follows rules of its own, and a subscriber of a runbook has the names of the runbook and its worker with "/" between them.
+func (e SetEntry) Declarable() bool {
+	kind, _, name := e.About()
+	switch kind {
+	case "job":
+		return name != ""
+	case "subscriber":
+		return core.IsGivenName(name) || strings.Contains(name, "/")
+	}
+	return core.IsGivenName(name)
 }
 
 // checkForms says by their index which declarations are none, and which declare what another one does.

@@ -29,6 +29,9 @@ func CheckSet(entries []SetEntry, now core.Time) ([]SetChange, error) {
 	if err := p.declare(noStates{}, sound); err != nil {
 		return nil, err
 	}
+	if err := p.noteReferences(sound); err != nil {
+		return nil, err
+	}
 	changes := make([]SetChange, len(entries))
 	for i, e := range wrong { // order-free: each into its place
 		kind, of, name := entries[i].About()

@@ -26,9 +26,11 @@ type setPlan struct {
 	supposed map[effects.Ref]bool // calendars that are taken for there
 	now      core.Time
 	batch    *core.Batch
-	entries  int         // how many declarations there are
-	changes  []SetChange // of the declarations, in their order, and then of what is not declared any more
-	steps    []int       // indexes of the changes, in the order in which they are carried out
+	stored   core.Loader          // what there is before the plan
+	moved    map[effects.Ref]bool // calendars that the plan changes
+	entries  int                  // how many declarations there are
+	changes  []SetChange          // of the declarations, in their order, and then of what is not declared any more
+	steps    []int                // indexes of the changes, in the order in which they are carried out
 
 	wrong    map[int]*SetError    // of the changes that are refused, by their index
 	whole    error                // refuses the set as a whole, for what it would remove
@@ -65,13 +67,16 @@ func (p *setPlan) make(ctx context.Context, entries []SetEntry) error {
 		if err := p.declare(storedStates{tx}, entries); err != nil {
 			return err
 		}
-		return p.leave(tx, entries)
+		if err := p.leave(tx, entries); err != nil {
+			return err
+		}
+		return p.noteReferences(entries)
 	})
 }
 
 // declare plans all declarations, those first that others name.
 func (p *setPlan) declare(l core.Loader, entries []SetEntry) error {
-	p.batch, p.entries = core.NewBatch(l, core.Clock{Now: p.now}, 1), len(entries)
+	p.batch, p.stored, p.moved, p.entries = core.NewBatch(l, core.Clock{Now: p.now}, 1), l, map[effects.Ref]bool{}, len(entries)
 	p.changes, p.wrong = make([]SetChange, len(entries)), map[int]*SetError{}
 	p.declared = make(map[effects.Ref]bool, len(entries))
 	if p.alone {
@@ -155,6 +160,9 @@ func (p *setPlan) entry(i int, e *SetEntry, c *SetChange, of Scope) error {
 	switch {
 	case revision == core.NoRevision:
 		c.Action = SetCreates
+	case drains(before):
+		c.Action = SetCreates
+		c.Notes = append(c.Notes, "it was deleted, and drains: it stays")
 	case core.RevisionBefore(after, ev) != revision && !sameJSON(core.Definition(before, ev), core.Definition(after, ev)):
 		c.Action = SetUpdates
 	case !owned || owner.Set != p.set || owner.For != p.o.For:
@@ -171,16 +179,20 @@ func (p *setPlan) entry(i int, e *SetEntry, c *SetChange, of Scope) error {
 	if c.Action == SetUpdates {
 		c.Fields = changedFields(core.Definition(before, ev), core.Definition(after, ev))
 	}
-	if c.Action == SetCreates || c.Action == SetUpdates {
-		if c.Before, c.After, err = p.times(before, after); err != nil {
-			return err
-		}
+	if err := p.noteTimes(e, c, before, after); err != nil {
+		return err
 	}
 	if c.Action != SetKeeps || owner.File != e.File {
 		c.input, c.revision = &in, revision
 		p.steps = append(p.steps, i)
 	}
 	return nil
+}
+
+// drains reports whether a machine is as good as gone: a worker that was deleted, and has items in hand.
+func drains(s core.State) bool {
+	w, ok := s.(core.Worker)
+	return ok && w.Draining
 }
 
 // event gives the event that makes of what there is what the declaration says, and names the machine.
@@ -223,9 +235,6 @@ func (p *setPlan) event(e *SetEntry, c *SetChange) (core.Event, error) {
 		if w, ok := s.(core.Worker); ok && w.Paused {
 			c.Notes = append(c.Notes, "it is paused, and stays so")
 		}
-		if err == nil {
-			err = p.noteQueue(e.Worker, c)
-		}
 		return core.WorkerConfigure{Spec: *e.Worker}, err
 	case e.Calendar != nil:
 		spec := *e.Calendar
@@ -249,19 +258,6 @@ func (p *setPlan) over(ends core.Time, c *SetChange) bool {
 	c.Ref, c.ID = effects.Ref{}, uuid.Nil
 	c.Notes = append(c.Notes, fmt.Sprintf("it has ended: ends_at %s is past, so it is not made", ends))
 	return true
-}
-
-// noteQueue notes that a worker's queue does not exist.
-func (p *setPlan) noteQueue(w *core.WorkerSpec, c *SetChange) error {
-	s, err := p.batch.State(core.QueueRef(w.Namespace, w.Tenant, w.Queue))
-	switch {
-	case err != nil || s != nil || w.Queue == "":
-	case p.alone:
-		c.Notes = append(c.Notes, fmt.Sprintf("queue %q is in none of these files: the daemon must have it", w.Queue))
-	default:
-		c.Notes = append(c.Notes, fmt.Sprintf("there is no queue %q in %s/%s: the worker gets no items until there is one", w.Queue, w.Namespace, w.Tenant))
-	}
-	return err
 }
 
 // recurring finds the recurring action by its name, or by the one that it had.
@@ -358,44 +354,6 @@ func (p *setPlan) try(in core.Input) (core.State, error) {
 		return nil, err
 	}
 	return p.batch.State(in.To)
-}
-
-// times gives the next times of a schedule before and after, if they are others.
-func (p *setPlan) times(before, after core.State) (was, is []core.Time, err error) {
-	if was, err = p.upcoming(before); err != nil {
-		return nil, nil, err
-	}
-	if is, err = p.upcoming(after); err != nil || slices.Equal(was, is) {
-		return nil, nil, err
-	}
-	return was, is, nil
-}
-
-func (p *setPlan) upcoming(s core.State) ([]core.Time, error) {
-	switch s := s.(type) {
-	case core.RecurringAction:
-		calendars, err := p.calendars(s.Namespace, s.Tenant, s.Calendars)
-		return s.Upcoming(p.now, core.NextTimesShown, calendars), err
-	case core.Job:
-		calendars, err := p.calendars(s.Namespace, s.Tenant, s.Calendars)
-		return s.Upcoming(p.now, core.NextTimesShown, calendars), err
-	}
-	return nil, nil
-}
-
-// calendars gives those of the names that exist, as the plan leaves them.
-func (p *setPlan) calendars(namespace, tenant string, names []string) (core.Calendars, error) {
-	found := make(core.Calendars, len(names))
-	for _, name := range names {
-		s, err := p.batch.State(core.CalendarRef(namespace, tenant, name))
-		if err != nil {
-			return nil, err
-		}
-		if c, ok := s.(core.Calendar); ok {
-			found[name] = c
-		}
-	}
-	return found, nil
 }
 
 // carryOut carries the plan out, all of it or nothing. again: others have changed meanwhile what it was made for.

@@ -172,3 +172,234 @@ func TestAWorkerWithoutItsQueueIsNoted(t *testing.T) {
 		assert.Empty(t, res.Changes[0].Notes)
 	})
 }
+
+// aWorkerAtWork gives an engine with the set "ours", whose worker has an item in hand until the gate is opened.
+func aWorkerAtWork(t *testing.T) (e *shell.Engine, all []shell.SetEntry, busy *gate) {
+	t.Helper()
+	busy = newGate()
+	e = running(t, shell.Options{Store: inMemory(t), Tools: tools(busy)})
+	all = setOf(1, 1)
+	_, err := e.Sets().Apply(bg(), "ours", all, shell.SetOptions{})
+	require.NoError(t, err)
+	_, _, err = e.Queues().Push(bg(), "notifications", "tenant-1", "queue-1", shell.PushOptions{Data: json.RawMessage(`{}`)})
+	require.NoError(t, err)
+	_, err = e.Workers().Send(bg(), shell.Scope{Namespace: "notifications", Tenant: "tenant-1"}, "worker-1", core.WorkerWake{})
+	require.NoError(t, err)
+	synctest.Wait()
+	require.Len(t, workerOne(t, e).Running, 1)
+	return e, all, busy
+}
+
+func workerOne(t *testing.T, e *shell.Engine) core.Worker {
+	t.Helper()
+	w, err := e.Workers().Get(bg(), shell.Scope{Namespace: "notifications", Tenant: "tenant-1"}, "worker-1")
+	require.NoError(t, err)
+	return w
+}
+
+func TestAWorkerThatDrainsIsNotRemovedTwiceAndRefusesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, all, busy := aWorkerAtWork(t)
+		without := slices.Concat(all[:2], all[4:]) // nor the subscriber that wakes it
+		prune := shell.SetOptions{Prune: true}
+		res, err := e.Sets().Apply(bg(), "ours", without, prune)
+		require.NoError(t, err)
+		var removed shell.SetChange
+		for _, c := range res.Changes {
+			if c.Kind == "worker" {
+				removed = c
+			}
+		}
+		assert.Equal(t, shell.SetRemoves, removed.Action)
+		assert.Equal(t, []string{"it takes no more items, and goes when those that it has in hand (1) have ended"}, removed.Notes)
+		require.True(t, workerOne(t, e).Draining)
+		assert.Len(t, ownedBy(t, e, "ours"), 5)
+
+		for _, dry := range []bool{true, false} {
+			prune.DryRun = dry
+			res, err = e.Sets().Apply(bg(), "ours", without, prune)
+			require.NoError(t, err)
+			assert.Empty(t, res.Refused)
+			assert.False(t, res.Changed(), "it is removed already")
+		}
+		busy.open()
+		synctest.Wait()
+		_, err = e.Workers().Get(bg(), shell.Scope{Namespace: "notifications", Tenant: "tenant-1"}, "worker-1")
+		require.ErrorIs(t, err, shell.ErrNotFound)
+	})
+}
+
+func TestAWorkerThatDrainsAndIsDeclaredAgainStays(t *testing.T) {
+	for _, set := range []string{"ours", "theirs"} {
+		synctest.Test(t, func(t *testing.T) {
+			e, all, busy := aWorkerAtWork(t)
+			_, err := e.Sets().Apply(bg(), "ours", slices.Concat(all[:2], all[4:]), shell.SetOptions{Prune: true})
+			require.NoError(t, err)
+			require.True(t, workerOne(t, e).Draining)
+
+			again := all[3:4]
+			if set == "ours" {
+				again = all
+			}
+			res, err := e.Sets().Apply(bg(), set, again, shell.SetOptions{})
+			require.NoError(t, err)
+			for _, c := range res.Changes {
+				if c.Kind == "worker" {
+					assert.Equal(t, shell.SetCreates, c.Action)
+					assert.Equal(t, []string{"it was deleted, and drains: it stays"}, c.Notes)
+				}
+			}
+			assert.False(t, workerOne(t, e).Draining)
+			busy.open()
+			elapse(time.Second)
+			w := workerOne(t, e)
+			assert.EqualValues(t, 1, w.Completed, "what it had in hand has ended")
+			assert.Equal(t, "idle", w.Status())
+			res, err = e.Sets().Apply(bg(), set, again, shell.SetOptions{})
+			require.NoError(t, err)
+			assert.False(t, res.Changed())
+		})
+	}
+}
+
+func TestTimesThatACalendarMovesAreSaidAsTheyWereAndAsTheyAre(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(&counting{})})
+		day := func(name string) core.CalendarDays {
+			return core.CalendarDays{Dates: []core.CalendarDate{{Date: name}}}
+		}
+		entries := func(cron string, out core.CalendarDays) []shell.SetEntry {
+			job := setOf(1, 1)[1]
+			job.Job.Calendars = []string{"holidays"}
+			calendar := core.CalendarSpec{Namespace: "notifications", Tenant: "tenant-1", Name: "holidays", Exclude: out}
+			return []shell.SetEntry{
+				recurringEntry("same", func(r *core.RecurringSpec) { r.CronExpr, r.Calendars = "0 9 * * *", []string{"holidays"} }),
+				recurringEntry("other", func(r *core.RecurringSpec) { r.CronExpr, r.Calendars = cron, []string{"holidays"} }),
+				recurringEntry("alone", nil),
+				job,
+				{File: "days.toml", Calendar: &calendar},
+			}
+		}
+		at := func(day, hour int) core.Time { return effects.TimeOf(time.Date(2000, 1, day, hour, 0, 0, 0, time.UTC)) }
+		require.Equal(t, at(1, 0), effects.TimeOf(time.Now()), "when a bubble begins")
+		_, err := e.Sets().Apply(bg(), "ours", entries("0 9 * * *", day("2000-01-02")), shell.SetOptions{})
+		require.NoError(t, err)
+		res, err := e.Sets().Apply(bg(), "ours", entries("0 10 * * *", day("2000-01-03")), shell.SetOptions{})
+		require.NoError(t, err)
+		assert.Equal(t, []shell.SetAction{shell.SetKeeps, shell.SetUpdates, shell.SetKeeps, shell.SetKeeps, shell.SetUpdates}, actions(res))
+		was := []core.Time{at(1, 9), at(3, 9), at(4, 9), at(5, 9), at(6, 9)}
+		for i, hour := range map[int]int{0: 9, 1: 10, 3: 9} { // order-free: each by itself
+			c := res.Changes[i]
+			assert.Equal(t, was, c.Before, c.Name)
+			assert.Equal(t, []core.Time{at(1, hour), at(2, hour), at(4, hour), at(5, hour), at(6, hour)}, c.After, c.Name)
+		}
+		for _, i := range []int{0, 3} {
+			assert.Equal(t, []string{"a calendar that it names changes its times"}, res.Changes[i].Notes)
+		}
+		assert.Empty(t, res.Changes[2].Notes)
+		assert.Empty(t, res.Changes[2].After)
+
+		res, err = e.Sets().Apply(bg(), "ours", entries("0 10 * * *", day("2000-06-03")), shell.SetOptions{})
+		require.NoError(t, err)
+		assert.Equal(t, at(3, 9), res.Changes[0].After[2])
+		res, err = e.Sets().Apply(bg(), "ours", entries("0 10 * * *", day("2000-07-03")), shell.SetOptions{})
+		require.NoError(t, err)
+		assert.Empty(t, res.Changes[0].Notes, "the next times are the same")
+	})
+}
+
+func TestWhatDeclarationsNameAndNothingHasIsNoted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(&counting{})})
+		all := setOf(1, 1)
+		run := func(tool string) *core.ToolRun { return &core.ToolRun{Tool: tool, Input: json.RawMessage(`{}`)} }
+		worker := *all[3].Worker
+		worker.Name, worker.Queue = "piped", "queue-1"
+		worker.Do = core.WorkerDo{Pipeline: &core.PipelineDef{Name: "p", Phases: []core.PhaseDef{
+			{Name: "a", Run: run("nope")}, {Name: "b", Run: run("count")}, {Name: "c", Run: run("${item.data}")}, {Name: "d", Run: run("nope")},
+			{Name: "e", Strategy: &core.StrategyPhase{Approaches: []core.Approach{{Name: "x", Action: core.ApproachAction{Command: run("neither")}}}}},
+		}}}
+		pushes := core.Subscription{Name: "pushes", Match: core.EventMatch{Category: "action"}, Do: core.Reaction{Push: &core.PushReaction{MachineName: core.MachineName{Namespace: "notifications", Tenant: "tenant-1", Name: "inbox"}}}}
+		dead := shell.SetEntry{File: "f1.toml", Queue: &shell.QueueSpec{Namespace: "notifications", Tenant: "tenant-1", Name: "dead"}}
+		all[4].Queue.Config.DeadLetterQueue = "dead"
+		all[3].Worker.Do = core.WorkerDo{Run: run("nope")}
+		some := []shell.SetEntry{all[2], all[4], {File: "f1.toml", Worker: &worker}, {File: "f1.toml", Subscriber: &pushes}}
+		notes := func(entries []shell.SetEntry, o shell.SetOptions) (out [][]string) {
+			t.Helper()
+			res, err := e.Sets().Apply(bg(), "ours", entries, o)
+			require.NoError(t, err)
+			for _, c := range res.Changes[:len(entries)] {
+				out = append(out, c.Notes)
+			}
+			return out
+		}
+		assert.Equal(t, [][]string{
+			{`do.wake_worker: there is no worker "worker-1" in notifications/tenant-1: nothing is woken until there is one`},
+			{`dead_letter_queue: there is no queue "dead" in notifications/tenant-1: the first dead item makes one, as if nothing had been said of it`},
+			{`do: the daemon has no tool "neither": what needs it fails until it has`, `do: the daemon has no tool "nope": what needs it fails until it has`},
+			{`do.push: there is no queue "inbox" in notifications/tenant-1: the first event makes one, as if nothing had been said of it`},
+		}, notes(some, shell.SetOptions{}))
+		checked, err := shell.CheckSet(some, effects.TimeOf(time.Now()))
+		require.NoError(t, err)
+		assert.Equal(t, []string{`do.wake_worker: worker "worker-1" is in none of these files: the daemon must have it`}, checked[0].Notes)
+		assert.Equal(t, []string{`dead_letter_queue: queue "dead" is in none of these files: the daemon must have it`}, checked[1].Notes)
+		assert.Empty(t, checked[2].Notes, "which tools there are only a daemon knows")
+		nowhere := core.Subscription{Name: "nowhere", Match: core.EventMatch{Category: "action"}, Do: core.Reaction{WakeWorker: &core.MachineName{Name: "worker-1"}}}
+		checked, err = shell.CheckSet([]shell.SetEntry{all[3], {File: "f1.toml", Subscriber: &nowhere}}, effects.TimeOf(time.Now()))
+		require.NoError(t, err)
+		assert.Equal(t, []string{`do.wake_worker: there is no worker "worker-1" without a tenant: give its namespace and tenant`}, checked[1].Notes, "none of default/default is meant")
+
+		with := []shell.SetEntry{all[2], all[4], all[3], dead}
+		assert.Equal(t, [][]string{nil, nil, {`do: the daemon has no tool "nope": what needs it fails until it has`}, nil}, notes(with, shell.SetOptions{Prune: true, Most: true}))
+		assert.Equal(t, `dead_letter_queue: there is no queue "dead" in notifications/tenant-1: the first dead item makes one, as if nothing had been said of it`,
+			notes(with[:3], shell.SetOptions{Prune: true})[1][0], "it is about to be removed")
+	})
+}
+
+func TestACalendarThatOthersNameIsNotRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(&counting{})})
+		all := setOf(1, 1)
+		_, err := e.Sets().Apply(bg(), "ours", all, shell.SetOptions{})
+		require.NoError(t, err)
+		other := everyMinute()
+		other.Calendars = []string{"calendar-1"}
+		made, err := e.Recurring().Create(bg(), other)
+		require.NoError(t, err)
+		without := all[1:6]
+		_, err = e.Sets().Apply(bg(), "ours", without, shell.SetOptions{Prune: true})
+		require.EqualError(t, err, "f1.toml: calendar calendar-1: schedules that stay (1) name it: take it out of them first, or declare it until then")
+		require.NoError(t, e.Recurring().Delete(bg(), made.ID))
+		res, err := e.Sets().Apply(bg(), "ours", without, shell.SetOptions{Prune: true})
+		require.NoError(t, err)
+		assert.Equal(t, allOf(shell.SetRemoves, 2), actions(res)[5:], "with the schedule of its own set it goes")
+	})
+}
+
+func TestWhatASetDeclaresHasANameThatCanBeTyped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(&counting{})})
+		odd := func(name string) []shell.SetEntry {
+			all := setOf(1, 1)
+			all[0].Recurring.Calendars, all[0].Recurring.Name = nil, name
+			all[2].Subscriber.Name, all[3].Worker.Name, all[4].Queue.Name, all[5].Semaphore.Name, all[6].Calendar.Name = name, name, name, name, name
+			return slices.Concat(all[:1], all[2:])
+		}
+		for _, name := range []string{"a b", "-a", "ä", ".a", "01890a5d-ac96-774b-bcce-b302099a8057"} {
+			_, err := e.Sets().Apply(bg(), "ours", odd(name), shell.SetOptions{DryRun: true})
+			var errs shell.SetErrors
+			require.ErrorAs(t, err, &errs, name)
+			require.Len(t, errs, 5, "of a recurring action the core says more, once all else is right")
+			for _, err := range errs {
+				assert.EqualError(t, err.Err, `name: "`+name+`" is no name: use letters, digits, ".", "_" and "-", begin with a letter or a digit, and use at most 128 of them`)
+			}
+			_, err = shell.CheckSet(odd(name), effects.TimeOf(time.Now()))
+			require.ErrorAs(t, err, &errs, name)
+			assert.Len(t, errs, 6)
+		}
+		all := setOf(1, 1)
+		all[2].Subscriber.Name = "release flow/worker-1/wake/1"
+		_, err := e.Sets().Apply(bg(), "ours", all, shell.SetOptions{})
+		require.NoError(t, err, "so are those of runbooks called")
+	})
+}

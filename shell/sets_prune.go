@@ -57,6 +57,15 @@ func (p *setPlan) leave(tx store.ReadTx, entries []SetEntry) error {
 	return nil
 }
 
+// tryRemoval applies the removal of what is there, and gives what it leaves.
+func (p *setPlan) tryRemoval(in core.Input, s core.State) (core.State, error) {
+	if k, ok := s.(core.Calendar); ok && k.Uses > 0 { // no set forces it
+		return nil, &Refusal{To: in.To, Event: in.Event.EventType(), Code: effects.CodeConflict, Reason: fmt.Sprintf(
+			"schedules that stay (%d) name it: take it out of them first, or declare it until then", k.Uses)}
+	}
+	return p.try(in)
+}
+
 // remove plans the removal of what is not declared any more, or says that it stays.
 func (p *setPlan) remove(d core.Declared) error {
 	s, err := p.batch.State(d.Of())
@@ -92,12 +101,16 @@ func (p *setPlan) remove(d core.Declared) error {
 		c.Notes = append(c.Notes, "the set was applied on behalf of "+onBehalf(d.For)+" when it declared it: it is removed only so")
 	} else if p.o.Prune {
 		in := core.Input{To: c.Ref, Actor: p.actor, Event: e, BySet: &core.Declaration{Set: p.set, File: d.File, For: p.o.For}}
-		if _, err := p.try(in); err != nil {
+		after, err := p.tryRemoval(in, s)
+		if err != nil {
 			if err := p.refuse(len(p.changes), &c, err); err != nil {
 				return err
 			}
 		} else {
 			c.Action, c.input, c.revision = SetRemoves, &in, revision
+			if w, ok := after.(core.Worker); ok && w.Draining {
+				c.Notes = append(c.Notes, fmt.Sprintf("it takes no more items, and goes when those that it has in hand (%d) have ended", len(w.Running)))
+			}
 			p.steps = append(p.steps, len(p.changes))
 		}
 	}

@@ -121,6 +121,16 @@ func (e *exporting) write(folder string, files []setfile.File) error {
 // has reports whether something is exported.
 func (e *exporting) has(id uuid.UUID) bool { return e.owned == nil || e.owned[id] }
 
+// add exports a declaration. What has a name that no set may declare is left out, and named.
+func (e *exporting) add(entry shell.SetEntry) {
+	if !entry.Declarable() {
+		kind, _, name := entry.About()
+		text.Sayf(e.a.err, "orreryd: warning: %s %q is left out: a set declares names of letters, digits, \".\", \"_\" and \"-\" alone\n", kind, name)
+		return
+	}
+	e.entries = append(e.entries, entry)
+}
+
 // all collects what is exported.
 func (e *exporting) all(ctx context.Context, set string) error {
 	scopes := []scoped{e.scope}
@@ -166,7 +176,7 @@ func (e *exporting) calendars(ctx context.Context, of scoped) error {
 	list, err := listed[wire.Calendar](ctx, e, of, "/v1/calendars", "calendars")
 	for _, c := range list {
 		if e.has(c.ID) {
-			e.entries = append(e.entries, shell.SetEntry{Calendar: &c.CalendarSpec})
+			e.add(shell.SetEntry{Calendar: &c.CalendarSpec})
 		}
 	}
 	return err
@@ -176,7 +186,7 @@ func (e *exporting) queues(ctx context.Context, of scoped) error {
 	list, err := listed[wire.Queue](ctx, e, of, "/v1/queues", "queues")
 	for _, q := range list {
 		if e.has(q.ID) {
-			e.entries = append(e.entries, shell.SetEntry{Queue: &shell.QueueSpec{Namespace: q.Namespace, Tenant: q.Tenant, Name: q.Name, Config: q.Config}})
+			e.add(shell.SetEntry{Queue: &shell.QueueSpec{Namespace: q.Namespace, Tenant: q.Tenant, Name: q.Name, Config: q.Config}})
 		}
 	}
 	return err
@@ -186,7 +196,7 @@ func (e *exporting) semaphores(ctx context.Context, of scoped) error {
 	list, err := listed[core.Semaphore](ctx, e, of, "/v1/semaphores", "semaphores")
 	for _, s := range list {
 		if e.has(s.ID) && s.Configured {
-			e.entries = append(e.entries, shell.SetEntry{Semaphore: &shell.SemaphoreSpec{Namespace: s.Namespace, Tenant: s.Tenant, Name: s.Name, Slots: s.Total}})
+			e.add(shell.SetEntry{Semaphore: &shell.SemaphoreSpec{Namespace: s.Namespace, Tenant: s.Tenant, Name: s.Name, Slots: s.Total}})
 		}
 	}
 	return err
@@ -195,8 +205,8 @@ func (e *exporting) semaphores(ctx context.Context, of scoped) error {
 func (e *exporting) workers(ctx context.Context, of scoped) error {
 	list, err := listed[core.Worker](ctx, e, of, "/v1/workers", "workers")
 	for _, w := range list {
-		if e.has(w.ID) {
-			e.entries = append(e.entries, shell.SetEntry{Worker: &w.WorkerSpec})
+		if e.has(w.ID) && !w.Draining { // one that drains was deleted
+			e.add(shell.SetEntry{Worker: &w.WorkerSpec})
 		}
 	}
 	return err
@@ -222,7 +232,7 @@ func (e *exporting) recurring(ctx context.Context, of scoped) error {
 		if r.PausedByHand() || !r.Enabled && !r.DisabledByDefinition() {
 			r.Enabled = true // what its definition says: a pause by hand, and the end, stay with it
 		}
-		e.entries = append(e.entries, shell.SetEntry{Recurring: &r.RecurringSpec})
+		e.add(shell.SetEntry{Recurring: &r.RecurringSpec})
 	}
 	return nil
 }
@@ -240,7 +250,7 @@ func (e *exporting) jobs(ctx context.Context, of scoped) error {
 		if _, err := e.c.json(ctx, request{method: http.MethodGet, path: "/v1/jobs/" + url.PathEscape(s.ID), query: of.query()}, &j); err != nil {
 			return err
 		}
-		e.entries = append(e.entries, shell.SetEntry{Job: &j.JobSpec})
+		e.add(shell.SetEntry{Job: &j.JobSpec})
 	}
 	return nil
 }
@@ -263,7 +273,7 @@ func (e *exporting) subscribers(ctx context.Context) error {
 			continue // the daemon's configuration makes those
 		}
 		if e.owned == nil || e.parts[s.Name] {
-			e.entries = append(e.entries, shell.SetEntry{Subscriber: &s})
+			e.add(shell.SetEntry{Subscriber: &s})
 		}
 	}
 	return nil

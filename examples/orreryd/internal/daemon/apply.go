@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"strings"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
@@ -42,8 +43,12 @@ func (d *daemon) applySet(ctx context.Context) ([]slog.Attr, error) {
 	counts := map[shell.SetAction]int{}
 	for _, c := range res.Changes {
 		counts[c.Action]++
-		if c.Action != shell.SetKeeps {
-			d.log.Info("declared in files", "set", res.Set, "does", string(c.Action), "kind", c.Kind, "namespace", c.Namespace, "tenant", c.Tenant, "name", c.Name, "file", c.File)
+		if c.Action != shell.SetKeeps || len(c.Notes) > 0 {
+			attrs := []any{"set", res.Set, "does", string(c.Action), "kind", c.Kind, "namespace", c.Namespace, "tenant", c.Tenant, "name", c.Name, "file", c.File}
+			if len(c.Notes) > 0 {
+				attrs = append(attrs, "notes", strings.Join(c.Notes, "; "))
+			}
+			d.log.Info("declared in files", attrs...)
 		}
 	}
 	return []slog.Attr{
