@@ -398,6 +398,23 @@ func TestASilenceLetsNobodyBeToldUntilItsEnd(t *testing.T) {
 	assert.Zero(t, w.alert(1).Silenced)
 }
 
+func TestWhatWasToldBeforeASilenceIsToldAsClearedWithinIt(t *testing.T) {
+	w := newAlertWorld(t, alertingSpec(1, core.AlertRules{Failing: 1, Channel: "ops"}))
+	w.answer = fails
+	w.until(start.Add(90 * time.Minute))
+	require.Equal(t, []string{"failing: s-00001"}, w.told())
+	w.do(core.Input{To: w.alert(1).Ref(), Event: core.AlertSilence{Until: start.Add(24 * time.Hour), By: "ann"}})
+	w.answer = succeeds
+	w.until(start.Add(121 * time.Minute))
+	assert.Equal(t, []string{"failing: s-00001", "no longer failing: s-00001"}, w.told(), "who was told would believe that it is open")
+	w.answer = fails
+	w.until(start.Add(150 * time.Minute))
+	w.answer = succeeds
+	w.until(start.Add(30 * time.Hour))
+	assert.Len(t, w.notice, 2, "what came and went within the silence")
+	assert.EqualValues(t, 1, w.alert(1).Raised.Failing)
+}
+
 // Whatever happens to a schedule, its alert knows of it: what it needs of the schedule's state it was
 // told, and it is there if and only if the schedule has rules.
 func TestAnAlertKnowsItsScheduleAsItIs(t *testing.T) {

@@ -44,7 +44,7 @@ type SilenceOptions struct {
 }
 
 // Silence lets nobody be told of the alerts of a schedule until then. They go on watching: what is open
-// at the end is told then. The error is a [*Refusal] if Until is not in the future, or the schedule has
+// at the end is told then, and what was told as raised before is told as cleared at once. The error is a [*Refusal] if Until is not in the future, or the schedule has
 // no rules.
 func (a Alerts) Silence(ctx context.Context, schedule effects.Ref, o SilenceOptions) (core.Alert, error) {
 	e := core.AlertSilence{By: o.By, Reason: o.Reason}
