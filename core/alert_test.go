@@ -508,13 +508,123 @@ func TestADigestNamesTheFirstAndMarksWhatIsOverAlready(t *testing.T) {
 	}
 	assert.Len(t, d.Raised.First, core.MaxDigestNames)
 	assert.EqualValues(t, 2*(core.MaxDigestNames+5), d.Raised.Counts.Total())
-	assert.False(t, d.Raised.Mixed)
+	assert.Equal(t, []core.DigestTenant{{Namespace: "dev", Tenant: "t", Counts: d.Raised.Counts}}, d.Raised.Tenants)
 	d = tell(d, core.AlertSlow, 1, 7, true)
 	over := slices.IndexFunc(d.Raised.First, func(e core.DigestEntry) bool { return e.Over })
 	assert.Equal(t, core.DigestEntry{
 		Kind: core.AlertSlow, Schedule: effects.Ref{Kind: core.KindRecurring, ID: id(1)}, Namespace: "dev", Tenant: "t", Name: "1", Since: start, Over: true,
 	}, d.Raised.First[over])
 	d = tell(d, core.AlertLate, 2, 3, true)
+	assert.EqualValues(t, 1, d.Raised.Tenants[0].Over)
 	assert.EqualValues(t, 1, d.Over, "what was told by an earlier message is cleared by this one")
 	assert.EqualValues(t, 1, d.Cleared.Counts.Total())
+}
+
+// toldOf gives what a digest tells when it is due, after an alert about a schedule of each of the
+// tenants was raised and, if overs says so, the first one of each is over.
+func toldOf(overs bool, tenants ...string) (core.Digest, []effects.Event) {
+	d := core.Digest{}
+	tell := func(tenant string, n int, cleared bool) {
+		d, _ = d.Apply(core.DigestTell{
+			Channel: "ops", Kind: core.AlertLate, Cleared: cleared, Schedule: effects.Ref{Kind: core.KindRecurring, ID: uuid.NewSHA1(uuid.Nil, []byte(fmt.Sprint(tenant, n)))},
+			Namespace: "dev", Tenant: tenant, Name: fmt.Sprintf("%s-%d", tenant, n), Since: start, Step: 7, Reason: "its time has not begun",
+		}, core.Clock{Now: start, Step: 7})
+	}
+	for n, tenant := range tenants {
+		tell(tenant, n, false)
+		if overs && !slices.Contains(tenants[:n], tenant) {
+			tell(tenant, n, true)
+		}
+	}
+	d, effs := d.Apply(core.DigestDue{}, core.Clock{Now: d.Deadline(), Step: 8})
+	var said []effects.Event
+	for _, e := range effs {
+		if ev, ok := e.(effects.Emit); ok {
+			said = append(said, ev.Event)
+		}
+	}
+	return d, said
+}
+
+func TestWhatADigestSaysIsToldApartByTenants(t *testing.T) {
+	_, events := toldOf(true, append(slices.Repeat([]string{"a"}, 25), "b", "c", "b")...)
+	require.Len(t, events, 1, "an outage is one event, whosever the schedules are")
+	var said core.DigestSaid
+	require.NoError(t, json.Unmarshal(events[0].Data, &said))
+	assert.EqualValues(t, 28, said.Count)
+	assert.Empty(t, said.Tenant)
+	assert.NotContains(t, said.Reason, "b-25", "a message names the first twenty")
+	of := func(allowed ...string) (core.DigestSaid, bool) {
+		return said.OfTenants(func(namespace, tenant string) bool { return namespace == "dev" && slices.Contains(allowed, tenant) })
+	}
+	b, ok := of("b")
+	require.True(t, ok)
+	require.Len(t, b.Alerts, 1, "of each tenant there is a name")
+	rest := b
+	rest.Alerts = nil
+	assert.Equal(t, core.DigestSaid{
+		Count: 2, Over: 1, Kind: core.AlertLate, Kinds: core.AlertCounts{Late: 2}, Namespace: "dev", Tenant: "b", Names: []string{"b-25"}, Channel: "ops",
+		Reason: "late: b-25 (dev/b): its time has not begun (over already)\n… and 1 more",
+	}, rest)
+	c, _ := of("c")
+	assert.Equal(t, "c-26", c.Name, "of one alone all is said")
+	assert.Equal(t, "its time has not begun", c.Reason)
+	both, _ := of("b", "c")
+	assert.EqualValues(t, 3, both.Count)
+	assert.Empty(t, both.Tenant)
+	assert.Len(t, both.Tenants, 2)
+	again, ok := both.OfTenants(func(_, tenant string) bool { return tenant == "b" })
+	assert.True(t, ok)
+	assert.Equal(t, b, again)
+	_, ok = of("d")
+	assert.False(t, ok, "nothing is said to whom it does not concern")
+	_, ok = b.OfTenants(func(_, tenant string) bool { return tenant == "a" })
+	assert.False(t, ok)
+}
+
+func TestOfMoreTenantsThanAMessageTellsApartItSaysThatThereAreOthers(t *testing.T) {
+	var tenants []string
+	for n := range core.MaxDigestTenants + 3 {
+		tenants = append(tenants, fmt.Sprint("t", n))
+	}
+	d, events := toldOf(false, tenants...)
+	var said core.DigestSaid
+	require.NoError(t, json.Unmarshal(events[0].Data, &said))
+	assert.Len(t, said.Tenants, core.MaxDigestTenants)
+	assert.EqualValues(t, 3, said.Others)
+	assert.LessOrEqual(t, len(d.AppendJSON(nil)), 64<<10)
+	last, ok := said.OfTenants(func(_, tenant string) bool { return tenant == "t102" })
+	require.True(t, ok, "they may be its own")
+	assert.Equal(t, core.DigestSaid{Others: 3, Channel: "ops"}, last)
+	first, ok := said.OfTenants(func(_, tenant string) bool { return tenant == "t99" })
+	require.True(t, ok)
+	assert.Equal(t, []string{"t99-99"}, first.Names)
+}
+
+func TestTheMessageOfADigestIsOneEventHoweverOftenItIsSent(t *testing.T) {
+	d, events := toldOf(false, "a")
+	ev, ok := d.MessageEvent()
+	require.True(t, ok)
+	assert.Equal(t, "alert:raised", ev.Kind.String())
+	assert.JSONEq(t, string(events[0].Data), string(ev.Data))
+	later := d
+	message := *d.Message
+	later.Message = &message
+	later.Message.Tries = 7
+	again, _ := later.MessageEvent()
+	assert.Equal(t, ev, again)
+	later.Message.BegunAt++
+	another, _ := later.MessageEvent()
+	assert.NotEqual(t, ev.ID, another.ID)
+
+	d.Message.Said.Cleared = &core.DigestSaid{Count: 1, Name: "b"}
+	ev, _ = d.MessageEvent()
+	assert.Contains(t, string(ev.Data), `"cleared":{"count":1`)
+	d.Message.Said = core.DigestSaid{Cleared: d.Message.Said.Cleared, Channel: "ops"}
+	ev, _ = d.MessageEvent()
+	assert.Equal(t, "alert:cleared", ev.Kind.String())
+	assert.Contains(t, string(ev.Data), `{"count":1,`)
+	d.Message = nil
+	_, ok = d.MessageEvent()
+	assert.False(t, ok)
 }
