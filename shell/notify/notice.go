@@ -128,7 +128,19 @@ func NoticeOf(ev effects.Event, commands ...Hint) Notice {
 	n.Name = cmp.Or(line(firstOf(members, "label", "name", "job_id")), identity(ev.Source.ID))
 	n.say(ev)
 	n.Facts = facts(members, slices.Concat(spokenMembers, spokenOf[ev.Kind.Category]))
+	n.countRuns(ev)
 	return n
+}
+
+// countRuns counts the attempts of a run from one, as those of all else: its events say how often it was tried again.
+func (n *Notice) countRuns(ev effects.Event) {
+	i := slices.IndexFunc(n.Facts, func(f Fact) bool { return f.Name == "attempt" })
+	if ev.Kind.Category != "run" || i < 0 {
+		return
+	}
+	if again, err := strconv.ParseUint(n.Facts[i].Value, 10, 32); err == nil {
+		n.Facts[i].Value = strconv.FormatUint(again+1, 10)
+	}
 }
 
 // say sets What, and whether it is a good thing.

@@ -162,3 +162,10 @@ func TestANoticeOfAGroupHasAReasonAndWhatIsOverAndWhatWasCleared(t *testing.T) {
 	assert.Empty(t, n.Facts)
 	assert.Equal(t, "x\n1,200 were raised of more tenants than a message tells apart, and may be of yours", notice("alert", "raised", `{"count":1,"others":1200,"alerts":[`+late+`]}`).Why)
 }
+
+func TestTheAttemptsOfRunsAreCountedFromOneAsAllOthers(t *testing.T) {
+	n := notice("run", "failed", `{"job_id":"nightly","attempt":0}`)
+	assert.Equal(t, []notify.Fact{{Name: "attempt", Value: "1"}}, n.Facts)
+	assert.Equal(t, "0", n.Data("attempt"), "what the event says is as it is")
+	assert.Equal(t, []notify.Fact{{Name: "attempt", Value: "3"}}, notice("action", "failed", `{"label":"a","attempt":3}`).Facts)
+}
