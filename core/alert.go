@@ -24,8 +24,9 @@ import (
 //	                                                  └───────┘ watch, due, silence, unsilence
 //
 // What is raised and cleared goes to the [Digest] of the rules' channel, which tells it together with
-// what other alerts have to say. While the alert is silenced it goes on watching, and tells nothing; at
-// the end of the silence it tells what is open. While the schedule is paused, or has ended, nothing is
+// what other alerts have to say. While the alert is silenced it goes on watching, and tells of nothing
+// that it raises; at the end of the silence it tells what is open. What was told as raised before is told
+// as cleared also then, and at once: whoever was told believes that it is open, and looks. While the schedule is paused, or has ended, nothing is
 // expected of it: what is open is cleared.
 //
 // Invariants, held by property tests:
@@ -33,8 +34,8 @@ import (
 //     rule.
 //   - While the schedule rests nothing is open.
 //   - No transition leaves a deadline that has come.
-//   - Of each alert it is told once that it is raised, and once that it is cleared, and never while it
-//     is silenced.
+//   - Of each alert it is told once that it is raised, never while it is silenced, and once that it is
+//     cleared, if it was told that it is raised.
 //   - The schedule that it watches, and its tenant, never change.
 //   - Only a forget ends it.
 type Alert struct {
@@ -368,7 +369,7 @@ func (t *alertTransition) clear(kind AlertKind, reason string) {
 	t.tellOpen() // what is raised and cleared at once is told, too
 	o := t.Open[i]
 	t.Open = without(t.Open, i)
-	if o.Told && !t.silenced() {
+	if o.Told {
 		t.tell(DigestTell{Kind: kind, Cleared: true, Since: o.Since, Step: o.Step, Reason: clipReason(reason)})
 	}
 }

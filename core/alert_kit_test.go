@@ -182,7 +182,7 @@ var _ = register(core.KindAlert, kit{
 			at := a.Deadline()
 			return unless(refusal(s.effs) != nil || at.IsZero() || at > s.clock.Now, "deadline %s at %s", at, s.clock.Now)
 		}),
-		on("Of each alert it is told once that it is raised, and once that it is cleared, and never while it is silenced.", func(s step, b, a core.Alert) string {
+		on("Of each alert it is told once that it is raised, never while it is silenced, and once that it is cleared, if it was told that it is raised.", func(s step, b, a core.Alert) string {
 			if refusal(s.effs) != nil {
 				return ""
 			}
@@ -196,9 +196,14 @@ var _ = register(core.KindAlert, kit{
 				}
 				told[e.Kind] = !e.Cleared
 			}
+			for kind, told := range told { // order-free: what is wrong, whichever it is
+				if told && !slices.Contains(openKinds(a), kind) {
+					return fmt.Sprintf("%s is not told as cleared", kind)
+				}
+			}
 			silenced := a.Silenced.Until > s.clock.Now
-			if silenced && len(sends[core.DigestTell](s)) > 0 {
-				return "told while it is silenced"
+			if silenced && slices.ContainsFunc(sends[core.DigestTell](s), func(e core.DigestTell) bool { return !e.Cleared }) {
+				return "told that it is raised while it is silenced"
 			}
 			for _, o := range a.Open {
 				if o.Told != told[o.Kind] || !o.Told && !silenced {

@@ -29,7 +29,7 @@ import (
 //
 // Invariants, held by property tests:
 //   - Something is to be told if and only if Since says since when.
-//   - Only the first ones have names; all are counted.
+//   - Only the first ones have names, and of each tenant that is told apart one; all are counted.
 //   - Only a due event announces what has gathered, not sooner than DigestWaitMS after the first of it,
 //     and with it asks for one message if it has a channel.
 //   - At most one message is under way or waits to be sent again, and nothing is asked for meanwhile.
@@ -56,11 +56,38 @@ type Digest struct {
 
 // DigestList is a list of alerts of which only the first ones have names.
 type DigestList struct {
-	Counts AlertCounts   `json:"counts,omitzero"`
-	First  []DigestEntry `json:"first,omitempty"` // at most [MaxDigestNames]
-	// Mixed says that they are of several tenants.
-	Mixed bool `json:"mixed,omitempty"`
+	Counts AlertCounts `json:"counts,omitzero"`
+	// First are the first [MaxDigestNames], and behind them of each further one of Tenants the first: of
+	// each tenant that is counted there is a name.
+	First []DigestEntry `json:"first,omitempty"`
+	// Tenants count them by their tenants, in the order in which these came; at most [MaxDigestTenants].
+	Tenants []DigestTenant `json:"tenants,omitempty"`
 }
+
+// DigestTenant counts the alerts of one tenant.
+type DigestTenant struct {
+	Namespace string      `json:"namespace,omitempty"`
+	Tenant    string      `json:"tenant,omitempty"`
+	Counts    AlertCounts `json:"counts"`
+	Over      uint64      `json:"over,omitempty"` // have been cleared since they were raised
+}
+
+// tenant gives the index of a tenant in the list; -1: it is not there.
+func (l DigestList) tenant(e DigestEntry) int {
+	return slices.IndexFunc(l.Tenants, func(t DigestTenant) bool { return t.Namespace == e.Namespace && t.Tenant == e.Tenant })
+}
+
+// others is how many are of tenants that are not in the list.
+func (l DigestList) others() uint64 {
+	total := l.Counts.Total()
+	for _, t := range l.Tenants {
+		total -= min(total, t.Counts.Total())
+	}
+	return total
+}
+
+// named are those that a message names.
+func (l DigestList) named() []DigestEntry { return l.First[:min(len(l.First), MaxDigestNames)] }
 
 // AlertCounts count alerts by their kinds.
 type AlertCounts struct {
@@ -150,6 +177,8 @@ type DigestMessage struct {
 	Text    string `json:"text"`
 	BegunAt Time   `json:"begun_at"`
 	Tries   uint32 `json:"tries"`
+	// Said is what Title and Text say.
+	Said DigestSaid `json:"said,omitzero"`
 	// RetryAt is when it is tried again; zero: it is under way.
 	RetryAt Time `json:"retry_at,omitzero"`
 }
@@ -164,9 +193,11 @@ const (
 // How a [Digest] gathers and sends.
 const (
 	MaxDigestNames = 20
-	DigestWaitMS   = 30_000         // from the first alert to the message
-	DigestEveryMS  = 5 * 60_000     // between two messages
-	DigestTriesMS  = 48 * 3_600_000 // how long one that cannot be sent is tried again
+	// MaxDigestTenants is how many tenants one message tells apart.
+	MaxDigestTenants = 100
+	DigestWaitMS     = 30_000         // from the first alert to the message
+	DigestEveryMS    = 5 * 60_000     // between two messages
+	DigestTriesMS    = 48 * 3_600_000 // how long one that cannot be sent is tried again
 
 	digestFirstMS int64 = 30_000      // until a message is tried again; doubled with each try
 	digestLastMS  int64 = 15 * 60_000 // and at most
@@ -249,15 +280,29 @@ func (t *digestTransition) isToTell(e DigestTell) bool {
 
 func (l DigestList) with(e DigestEntry) DigestList {
 	l.Counts.Add(e.Kind, 1)
-	l.Mixed = l.Mixed || len(l.First) > 0 && (l.First[0].Namespace != e.Namespace || l.First[0].Tenant != e.Tenant)
-	if len(l.First) < MaxDigestNames {
+	i := l.tenant(e)
+	further := i < 0 && len(l.Tenants) < MaxDigestTenants
+	if further {
+		i = len(l.Tenants)
+		l.Tenants = append(slices.Clip(l.Tenants), DigestTenant{Namespace: e.Namespace, Tenant: e.Tenant})
+	} else if i >= 0 {
+		l.Tenants = slices.Clone(l.Tenants)
+	}
+	if i >= 0 {
+		l.Tenants[i].Counts.Add(e.Kind, 1)
+	}
+	if further || len(l.First) < MaxDigestNames {
 		l.First = append(slices.Clip(l.First), e)
 	}
 	return l
 }
 
-// over marks an alert as over, if it has a name here.
+// over marks an alert as over, if it has a name here, and counts it as over for its tenant.
 func (l DigestList) over(e DigestEntry) DigestList {
+	if i := l.tenant(e); i >= 0 && l.Tenants[i].Over < l.Tenants[i].Counts.Total() {
+		l.Tenants = slices.Clone(l.Tenants)
+		l.Tenants[i].Over++
+	}
 	i := slices.IndexFunc(l.First, func(o DigestEntry) bool { return o.Kind == e.Kind && o.Schedule == e.Schedule && !o.Over })
 	if i >= 0 {
 		l.First = slices.Clone(l.First)
@@ -274,7 +319,7 @@ func (t *digestTransition) due() {
 	if t.Message == nil {
 		t.announceAll()
 		if t.ToldAt = t.clock.Now; t.Channel != "" {
-			t.Message = &DigestMessage{Title: t.title(), Text: t.text(), BegunAt: t.clock.Now}
+			t.Message = &DigestMessage{Title: t.title(), Text: t.text(), BegunAt: t.clock.Now, Said: t.all()}
 		}
 		t.Since, t.Step, t.Raised, t.Cleared, t.Over = 0, 0, DigestList{}, DigestList{}, 0
 	}
@@ -283,8 +328,8 @@ func (t *digestTransition) due() {
 	}
 }
 
-// digestSaid is the data of what a digest announces.
-type digestSaid struct {
+// DigestSaid is the data of what a digest announces.
+type DigestSaid struct {
 	Count     uint64      `json:"count"`
 	Over      uint64      `json:"over,omitempty"` // have been cleared since they were raised
 	Kind      AlertKind   `json:"kind,omitempty"` // of all of them
@@ -297,31 +342,117 @@ type digestSaid struct {
 	Names   []string      `json:"names"` // the first ones
 	Reason  string        `json:"reason"`
 	Channel string        `json:"channel,omitempty"` // which also gets a message
-	Alerts  []DigestEntry `json:"alerts"`            // the first ones
+	Alerts  []DigestEntry `json:"alerts"`            // the first ones, and of each of Tenants one at least
+	// Tenants count them by tenants, if they are of several, and Others is how many are of none of these.
+	Tenants []DigestTenant `json:"tenants,omitempty"`
+	Others  uint64         `json:"others,omitempty"`
+	// Cleared is, in what a message says, what was cleared besides what was raised; an event has one of them.
+	Cleared *DigestSaid `json:"cleared,omitempty"`
 }
+
+// OfTenants gives what is said of those alerts alone whose tenants are allowed; ok is false if there is nothing
+// to say of them. Those that one message does not tell apart any more, see [MaxDigestTenants], may be
+// theirs: then ok is true, and Others is how many these are.
+func (s DigestSaid) OfTenants(allowed func(namespace, tenant string) bool) (_ DigestSaid, ok bool) {
+	var cleared *DigestSaid
+	if s.Cleared != nil {
+		if c, has := s.Cleared.OfTenants(allowed); has {
+			cleared = &c
+		}
+	}
+	if len(s.Tenants) == 0 {
+		if ok = s.Count > 0 && allowed(s.Namespace, s.Tenant); ok {
+			s.Cleared = cleared
+			return s, true
+		}
+		return DigestSaid{Channel: s.Channel, Cleared: cleared}, cleared != nil
+	}
+	var l DigestList
+	var over uint64
+	for _, t := range s.Tenants {
+		if allowed(t.Namespace, t.Tenant) {
+			l.Tenants = append(l.Tenants, t)
+			over = saturatingAdd(over, t.Over)
+			for _, kind := range AlertKinds() {
+				l.Counts.Add(kind, t.Counts.Of(kind))
+			}
+		}
+	}
+	for _, e := range s.Alerts {
+		if allowed(e.Namespace, e.Tenant) {
+			l.First = append(l.First, e)
+		}
+	}
+	out := l.said(over)
+	out.Channel, out.Others, out.Cleared = s.Channel, s.Others, cleared
+	return out, out.Count > 0 || out.Others > 0 || cleared != nil
+}
+
+// said says what is in the list.
+func (l DigestList) said(over uint64) DigestSaid {
+	s := DigestSaid{
+		Count: l.Counts.Total(), Over: over, Kind: l.Counts.only(), Kinds: l.Counts, Alerts: l.First, Others: l.others(), Reason: texts.Head(strings.Join(l.lines(""), "\n"), maxDigestText),
+	}
+	for _, e := range l.named() {
+		s.Names = append(s.Names, e.Name)
+	}
+	switch {
+	case len(l.Tenants) == 1 && s.Others == 0:
+		s.Namespace, s.Tenant = l.Tenants[0].Namespace, l.Tenants[0].Tenant
+	default:
+		s.Tenants = l.Tenants
+	}
+	if s.Count == 1 && len(l.First) == 1 {
+		e := l.First[0]
+		s.Of, s.Name, s.Reason = e.Schedule.Kind, e.Name, e.Reason
+	}
+	return s
+}
+
+// Actions of what a digest announces.
+const (
+	alertRaised  = "raised"
+	alertCleared = "cleared"
+)
 
 // announceAll announces what has gathered.
 func (t *digestTransition) announceAll() {
-	say := func(action string, l DigestList, over uint64) {
-		count := l.Counts.Total()
-		if count == 0 {
-			return
+	say := func(action string, said DigestSaid) {
+		if said.Channel = t.Channel; said.Count > 0 {
+			t.announce(alertCategory, "digest", action, t.ID, announcementData(said))
 		}
-		said := digestSaid{Count: count, Over: over, Kind: l.Counts.only(), Kinds: l.Counts, Channel: t.Channel, Alerts: l.First, Reason: texts.Head(strings.Join(l.lines(""), "\n"), maxDigestText)}
-		for _, e := range l.First {
-			said.Names = append(said.Names, e.Name)
-		}
-		if len(l.First) > 0 && !l.Mixed {
-			said.Namespace, said.Tenant = l.First[0].Namespace, l.First[0].Tenant
-		}
-		if count == 1 && len(l.First) == 1 {
-			e := l.First[0]
-			said.Of, said.Name, said.Reason = e.Schedule.Kind, e.Name, e.Reason
-		}
-		t.announce(alertCategory, "digest", action, t.ID, announcementData(said))
 	}
-	say("raised", t.Raised, t.Over)
-	say("cleared", t.Cleared, 0)
+	say(alertRaised, t.Raised.said(t.Over))
+	say(alertCleared, t.Cleared.said(0))
+}
+
+// all is what has gathered as one message says it.
+func (t *digestTransition) all() DigestSaid {
+	s, cleared := t.Raised.said(t.Over), t.Cleared.said(0)
+	if cleared.Count > 0 {
+		s.Cleared = &cleared
+	}
+	s.Channel = t.Channel
+	return s
+}
+
+// MessageEvent is the message that is under way as an event of the bus: what was raised and what was
+// cleared are one event here. It has the same id each time that the message is sent. ok is false if there
+// is none.
+func (d Digest) MessageEvent() (_ effects.Event, ok bool) {
+	if d.Message == nil {
+		return effects.Event{}, false
+	}
+	m := d.Message
+	said, action := m.Said, alertRaised
+	if said.Count == 0 && said.Cleared != nil {
+		action, said.Cleared, said = alertCleared, nil, *said.Cleared
+		said.Channel = d.Channel
+	}
+	return effects.Event{
+		ID: namedID("message", d.ID.String(), m.BegunAt.String()), Kind: effects.Custom(alertCategory, action), Timestamp: m.BegunAt,
+		Source: effects.EventSource{Component: string(KindDigest), ID: d.ID}, Data: announcementData(said),
+	}, said.Count > 0
 }
 
 // title says in one line what has gathered.
@@ -350,7 +481,7 @@ func (t *digestTransition) title() string {
 // text says all of it, as far as it has names.
 func (t *digestTransition) text() string {
 	lines := t.Raised.lines("")
-	if t.Over > 0 && t.Raised.Counts.Total() > uint64(len(t.Raised.First)) {
+	if t.Over > 0 && t.Raised.Counts.Total() > uint64(len(t.Raised.named())) {
 		lines = append(lines, fmt.Sprintf("%d of these are over already", t.Over))
 	}
 	lines = append(lines, t.Cleared.lines("no longer ")...)
@@ -359,14 +490,14 @@ func (t *digestTransition) text() string {
 
 // lines say each alert that has a name, and how many more there are.
 func (l DigestList) lines(sign string) (lines []string) {
-	for _, e := range l.First {
+	for _, e := range l.named() {
 		line := fmt.Sprintf("%s%s: %s%s: %s", sign, e.Kind, e.Name, ofScope(e), e.Reason)
 		if e.Over {
 			line += " (over already)"
 		}
 		lines = append(lines, line)
 	}
-	if more := l.Counts.Total() - uint64(len(l.First)); more > 0 {
+	if more := l.Counts.Total() - min(uint64(len(l.named())), l.Counts.Total()); more > 0 {
 		lines = append(lines, fmt.Sprintf("… and %d more", more))
 	}
 	return lines

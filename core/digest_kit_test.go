@@ -3,6 +3,7 @@ package core_test
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -70,6 +71,9 @@ func drawDigestEvent(t *rapid.T, s core.State, _ core.Clock) core.Event {
 	e := tellLate(rapid.SampledFrom([]string{"nightly", "weekly"}).Draw(t, "name"))
 	e.Kind = rapid.SampledFrom(append(core.AlertKinds(), core.AlertLate, core.AlertLate, "odd")).Draw(t, "kind")
 	e.Cleared, e.Step = rapid.Bool().Draw(t, "cleared"), rapid.Uint64Range(0, 3).Draw(t, "step")
+	if rapid.IntRange(0, 4).Draw(t, "other tenant") == 0 {
+		e.Tenant = fmt.Sprint("tenant-", rapid.IntRange(1, 3).Draw(t, "tenant"))
+	}
 	e.Channel = d.Channel
 	if !exists(d) && rapid.IntRange(0, 3).Draw(t, "channel") > 0 || rapid.IntRange(0, 19).Draw(t, "other channel") == 0 {
 		e.Channel = "ops"
@@ -115,10 +119,20 @@ var _ = register(core.KindDigest, kit{
 			n := a.Raised.Counts.Total() + a.Cleared.Counts.Total()
 			return unless((n > 0) == !a.Since.IsZero() && a.Over <= a.Raised.Counts.Total(), "%d since %s, %d over", n, a.Since, a.Over)
 		}),
-		on("Only the first ones have names; all are counted.", func(s step, b, a core.Digest) string {
+		on("Only the first ones have names, and of each tenant that is told apart one; all are counted.", func(s step, b, a core.Digest) string {
 			for _, l := range []core.DigestList{a.Raised, a.Cleared} {
-				if uint64(len(l.First)) != min(l.Counts.Total(), core.MaxDigestNames) {
+				if n := uint64(len(l.First)); n < min(l.Counts.Total(), core.MaxDigestNames) || n > core.MaxDigestNames+uint64(len(l.Tenants)) {
 					return fmt.Sprintf("%d names of %s", len(l.First), l.Counts)
+				}
+				sum := uint64(0)
+				for _, of := range l.Tenants {
+					sum += of.Counts.Total()
+					if of.Over > of.Counts.Total() || !slices.ContainsFunc(l.First, func(e core.DigestEntry) bool { return e.Namespace == of.Namespace && e.Tenant == of.Tenant }) {
+						return fmt.Sprintf("%+v has no name, or more are over than there are", of)
+					}
+				}
+				if len(l.Tenants) > core.MaxDigestTenants || sum > l.Counts.Total() || sum < l.Counts.Total() && len(l.Tenants) < core.MaxDigestTenants {
+					return fmt.Sprintf("%d of %d tenants are counted of %s", sum, len(l.Tenants), l.Counts)
 				}
 			}
 			all := func(d core.Digest) uint64 { return d.Raised.Counts.Total() + d.Cleared.Counts.Total() + d.Over }

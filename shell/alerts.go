@@ -18,16 +18,29 @@ type Alerts struct{ e *Engine }
 // Alerts gives the calls for alerts.
 func (e *Engine) Alerts() Alerts { return Alerts{e} }
 
-// checkChannel refuses rules that name a channel which there is not: what they raise nobody would be told.
-func (e *Engine) checkChannel(to effects.Ref, event string, r core.AlertRules) error {
-	if r.Channel == "" || e.o.Channels == nil || slices.Contains(e.o.Channels, r.Channel) {
+// checkChannel refuses rules of a tenant that name a channel which there is not, or which tells nothing of the tenant:
+// what they raise nobody would be told.
+func (e *Engine) checkChannel(to effects.Ref, of Scope, event string, r core.AlertRules) error {
+	tells := func(channel string) bool {
+		return e.o.ChannelTells == nil || e.o.ChannelTells(channel, of.Namespace, of.Tenant)
+	}
+	is := slices.Contains(e.o.Channels, r.Channel)
+	if r.Channel == "" || e.o.Channels == nil || is && tells(r.Channel) {
 		return nil
 	}
-	known := "none is configured"
-	if len(e.o.Channels) > 0 {
-		known = "use one of " + strings.Join(slices.Sorted(slices.Values(e.o.Channels)), ", ") + ", or leave it out"
+	right := slices.Sorted(slices.Values(slices.DeleteFunc(slices.Clone(e.o.Channels), func(c string) bool { return !tells(c) })))
+	instead := "use one of " + strings.Join(right, ", ") + ", or leave it out"
+	switch {
+	case len(e.o.Channels) == 0:
+		instead = "none is configured"
+	case len(right) == 0:
+		instead = "no channel does: leave it out"
 	}
-	return invalid(to, event, "alerts.channel: there is no channel %q: %s", clip.Text(r.Channel, maxLogText), known)
+	channel := clip.Text(r.Channel, maxLogText)
+	if is {
+		return invalid(to, event, "alerts.channel: the channel %q tells nothing of the tenant %s/%s: %s", channel, of.Namespace, of.Tenant, instead)
+	}
+	return invalid(to, event, "alerts.channel: there is no channel %q: %s", channel, instead)
 }
 
 // Get reads the alert of a schedule, which [core.RecurringAction.Ref] or [core.JobRef] names;
@@ -44,7 +57,7 @@ type SilenceOptions struct {
 }
 
 // Silence lets nobody be told of the alerts of a schedule until then. They go on watching: what is open
-// at the end is told then. The error is a [*Refusal] if Until is not in the future, or the schedule has
+// at the end is told then, and what was told as raised before is told as cleared at once. The error is a [*Refusal] if Until is not in the future, or the schedule has
 // no rules.
 func (a Alerts) Silence(ctx context.Context, schedule effects.Ref, o SilenceOptions) (core.Alert, error) {
 	e := core.AlertSilence{By: o.By, Reason: o.Reason}

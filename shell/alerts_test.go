@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -59,6 +60,44 @@ func TestAnAlertForAChannelThatThereIsNotIsRefused(t *testing.T) {
 		applied(t, e, j)
 		j.Alerts = somebody
 		applied(t, e, j)
+	})
+}
+
+func TestAnAlertForAChannelThatTellsNothingOfItsTenantIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newCluster().options(inMemory(t))
+		o.Tools, o.Channels = tools(&counting{}), []string{"all", "b", "c"}
+		o.ChannelTells = func(channel, namespace, tenant string) bool {
+			return channel == "all" || tenant == channel && namespace == "shop"
+		}
+		e := running(t, o)
+		const refusal = `alerts.channel: the channel "b" tells nothing of the tenant shop/a: use one of all, or leave it out`
+		theirs := core.AlertRules{Failing: 1, Channel: "b"}
+
+		r := everyMinute()
+		r.Name, r.Namespace, r.Tenant, r.Alerts = "minutely", "shop", "a", theirs
+		_, err := e.Recurring().Create(bg(), r)
+		require.ErrorContains(t, err, refusal)
+		r.Alerts.Channel = "all"
+		made, err := e.Recurring().Create(bg(), r)
+		require.NoError(t, err)
+		_, err = e.Recurring().Update(bg(), made.ID, core.RecurringPatch{ScheduleOptionsPatch: core.ScheduleOptionsPatch{Alerts: &theirs}})
+		require.ErrorContains(t, err, refusal)
+		r.ID, r.Name, r.Tenant, r.Alerts = uuid.Nil, "theirs", "b", theirs
+		_, err = e.Recurring().Create(bg(), r)
+		require.NoError(t, err)
+
+		j := nightly()
+		j.Namespace, j.Tenant, j.Alerts = "shop", "a", theirs
+		_, err = e.Jobs().Apply(bg(), j)
+		require.ErrorContains(t, err, refusal)
+		r.Tenant = "a"
+		res, err := e.Sets().Apply(bg(), "set", []shell.SetEntry{{File: "a.toml", Recurring: &r}}, shell.SetOptions{DryRun: true})
+		require.NoError(t, err)
+		assert.Contains(t, res.Refused, refusal)
+		r.Alerts.Channel = "d"
+		_, err = e.Recurring().Create(bg(), r)
+		require.ErrorContains(t, err, `there is no channel "d": use one of all, or leave it out`, "only those that would be right are named")
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -170,5 +172,54 @@ func TestTheDetailOfAnEventIsThatOfItsMachineUnlessItHasGoneOn(t *testing.T) {
 			assert.Empty(t, told)
 			assert.Nil(t, s)
 		}
+	})
+}
+
+func TestOfACommandThatHasPrintedNothingNoOutputIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		results := map[string]string{
+			"silent": `{"exit_code":3,"stdout":"","stderr":""}`, "silent too": `{"exit_code":3,"stdout":""}`, "heard": `{"exit_code":3,"stdout":"x","stderr":""}`, "other": `{"stdout":""}`,
+		}
+		tool := func(_ context.Context, c shell.Call) (json.RawMessage, error) {
+			return json.RawMessage(results[c.Label]), errors.New("exit code 3")
+		}
+		e := running(t, shell.Options{Store: inMemory(t), Tools: map[string]shell.Tool{"command": shell.ToolFunc(tool)}})
+		failed := e.Subscribe(func(ev effects.Event) bool { return ev.Kind.Action == "failed" }, 100)
+		defer failed.Close()
+		output := func(label string, p core.RunPolicy) string {
+			_, err := e.Actions().Create(bg(), core.ActionSpec{Label: label, ToolName: "command", Policy: p})
+			require.NoError(t, err)
+			ev, _, err := e.Detail(bg(), <-failed.C)
+			require.NoError(t, err)
+			var data struct{ Error, Output string }
+			require.NoError(t, json.Unmarshal(ev.Data, &data))
+			assert.Equal(t, "exit code 3", data.Error)
+			return data.Output
+		}
+		for _, p := range []core.RunPolicy{{}, {OnFailure: core.FailureRetry, MaxAttempts: 2, Backoff: &core.Backoff{InitialMS: 1}}} {
+			assert.Empty(t, output("silent", p))
+			assert.Empty(t, output("silent too", p))
+			assert.Equal(t, "x", output("heard", p))
+			assert.Equal(t, `{"stdout":""}`, output("other", p), "the result of another tool")
+		}
+	})
+}
+
+func TestTheDetailOfAnEventOfARunSaysWhoseItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster()
+		c.exit = func(uuid.UUID, uint32) int32 { return 1 }
+		e := running(t, c.options(inMemory(t)))
+		failed := e.Subscribe(func(ev effects.Event) bool { return ev.Kind.String() == "run:failed" }, 100)
+		defer failed.Close()
+		applied(t, e, nightly())
+		run := triggered(t, e, "nightly")
+		ev, s, err := e.Detail(bg(), <-failed.C)
+		require.NoError(t, err)
+		var data struct{ Namespace, Tenant string }
+		require.NoError(t, json.Unmarshal(ev.Data, &data))
+		assert.Equal(t, tenant, shell.Scope{Namespace: data.Namespace, Tenant: data.Tenant}, "or else channels of this tenant were not told")
+		require.IsType(t, core.Orchestrator{}, s)
+		assert.Equal(t, run, s.Ref().ID)
 	})
 }

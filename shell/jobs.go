@@ -34,7 +34,7 @@ func (j Jobs) Apply(ctx context.Context, spec core.JobSpec) (core.Job, error) {
 
 // Check refuses a spec that is right by itself, and that this engine does not take: [Jobs.Apply] asks it, too.
 func (j Jobs) Check(spec core.JobSpec) error {
-	return j.e.checkChannel(core.JobRef(spec.Namespace, spec.Tenant, spec.ID), "apply", spec.Alerts)
+	return j.e.checkChannel(core.JobRef(spec.Namespace, spec.Tenant, spec.ID), Scope{Namespace: spec.Namespace, Tenant: spec.Tenant}, "apply", spec.Alerts)
 }
 
 // Configure is [Jobs.Apply], and says besides at which times the job runs next, as they were

@@ -249,10 +249,25 @@ func lastOutput(a core.Action) string {
 	if a.LastRun != nil && !status.Type.Terminal() {
 		status, attempts = a.LastRun.Status, a.LastRun.Attempts
 	}
-	if output := status.Output(); output != "" || len(attempts) == 0 || status.Type == core.StatusCompleted {
-		return output
+	output := status.Output()
+	if output == "" && len(attempts) > 0 && status.Type != core.StatusCompleted {
+		output = attempts[len(attempts)-1].Output
 	}
-	return attempts[len(attempts)-1].Output
+	if printedNothing(output) {
+		return ""
+	}
+	return output
+}
+
+// printedNothing reports whether an output is no more than the result of a command that has written nothing: its
+// exit code is said by the error.
+func printedNothing(output string) bool {
+	var r struct {
+		ExitCode       *int64 `json:"exit_code"`
+		Stdout, Stderr *string
+	}
+	return json.Unmarshal([]byte(output), &r) == nil && r.ExitCode != nil && (r.Stdout != nil || r.Stderr != nil) &&
+		(r.Stdout == nil || *r.Stdout == "") && (r.Stderr == nil || *r.Stderr == "")
 }
 
 // withMembers adds attributes to the data of an event, where that has no members of their names.

@@ -17,6 +17,9 @@ import (
 var runObserver = observer{
 	kind: core.KindOrchestrator, category: "run",
 	event: observeRun,
+	attrs: attrsOf(func(o core.Orchestrator) []slog.Attr {
+		return []slog.Attr{slog.String("run_id", o.RunID), slog.String("job_id", o.JobID), slog.String("namespace", o.Namespace), slog.String("tenant", o.Tenant)}
+	}),
 	tally: func(s *counts, ev effects.Event) {
 		switch ev.Kind.Action {
 		case "constraint_error":

@@ -124,6 +124,9 @@ type Options struct {
 	// Channels are the names of the channels of notifications. With them, a schedule whose alerts name another one
 	// is refused: nobody would be told. nil: any name is taken.
 	Channels []string
+	// ChannelTells reports whether one of Channels tells what is of a tenant. A schedule whose alerts name one that does
+	// not is refused, too; nil: each tells of all tenants.
+	ChannelTells func(channel, namespace, tenant string) bool
 
 	// ShowCommand gives the command that shows a machine, which lines of the log about what failed end with; "" and nil:
 	// they name none. The loop calls it, so it must be quick.

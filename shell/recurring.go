@@ -29,7 +29,7 @@ func (r Recurring) Create(ctx context.Context, spec core.RecurringSpec) (core.Re
 	if err := r.e.checkTool(ref, Scope{Namespace: spec.Namespace, Tenant: spec.Tenant}, "provider", t.Provider, "payload", t.Payload); err != nil {
 		return core.RecurringAction{}, err
 	}
-	if err := r.e.checkChannel(ref, "create", spec.Alerts); err != nil {
+	if err := r.e.checkChannel(ref, Scope{Namespace: spec.Namespace, Tenant: spec.Tenant}, "create", spec.Alerts); err != nil {
 		return core.RecurringAction{}, err
 	}
 	t.Payload, t.Metadata = slices.Clone(t.Payload), maps.Clone(t.Metadata)
@@ -79,9 +79,13 @@ func (r Recurring) UpdateTelling(ctx context.Context, id uuid.UUID, p core.Recur
 			return was, core.RecurringChanged{}, err
 		}
 	}
-	if p.Alerts != nil {
-		if err := r.e.checkChannel(recurringRef(id), "update", *p.Alerts); err != nil {
-			return core.RecurringAction{}, core.RecurringChanged{}, err
+	if p.Alerts != nil && p.Alerts.Channel != "" {
+		was, err := r.Get(ctx, id)
+		if err != nil {
+			return was, core.RecurringChanged{}, err
+		}
+		if err := r.e.checkChannel(recurringRef(id), Scope{Namespace: was.Namespace, Tenant: was.Tenant}, "update", *p.Alerts); err != nil {
+			return was, core.RecurringChanged{}, err
 		}
 	}
 	p.Payload, p.Metadata, p.Labels = slices.Clone(p.Payload), clonedMap(p.Metadata), clonedMap(p.Labels)

@@ -297,7 +297,7 @@ func (s Sets) checkHere(e *SetEntry, of Scope) error {
 		if err := s.e.checkTool(ref, of, "provider", t.Provider, "payload", t.Payload); err != nil {
 			return err
 		}
-		return s.e.checkChannel(ref, "apply", e.Recurring.Alerts)
+		return s.e.checkChannel(ref, of, "apply", e.Recurring.Alerts)
 	case e.Job != nil:
 		return s.e.Jobs().Check(*e.Job)
 	}

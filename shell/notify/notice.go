@@ -105,7 +105,7 @@ var alerts = map[string]string{
 var spokenMembers = []string{"namespace", "tenant", "label", "name", "job_id", "error", "reason", "message", "output", "names", "show", "approve", "commands"}
 
 // spokenOf are such members of what is announced in one category.
-var spokenOf = map[string][]string{"alert": {"kind", "of", "schedule", "since", "count", "kinds", "alerts", "channel", "over"}, "pipeline": {"phase", "pipeline_id"}}
+var spokenOf = map[string][]string{"alert": {"kind", "of", "schedule", "since", "count", "kinds", "alerts", "channel", "over", "tenants", "others", "cleared"}, "pipeline": {"phase", "pipeline_id"}}
 
 // NoticeOf gives the notice of an event. What says more of it than the event has, such as the
 // label, the error and the output of an action that failed, stands in the event's data, as
@@ -129,6 +129,7 @@ func NoticeOf(ev effects.Event, commands ...Hint) Notice {
 	n.Name = cmp.Or(name, identity(ev.Source.ID))
 	n.say(ev)
 	n.Facts = facts(members, spoken)
+	n.countRuns(ev)
 	return n
 }
 
@@ -142,6 +143,17 @@ func naming(category string, members map[string]json.RawMessage) (name string, s
 		}
 	}
 	return name, slices.Concat(spokenMembers, spokenOf[category])
+}
+
+// countRuns counts the attempts of a run from one, as those of all else: its events say how often it was tried again.
+func (n *Notice) countRuns(ev effects.Event) {
+	i := slices.IndexFunc(n.Facts, func(f Fact) bool { return f.Name == "attempt" })
+	if ev.Kind.Category != "run" || i < 0 {
+		return
+	}
+	if again, err := strconv.ParseUint(n.Facts[i].Value, 10, 32); err == nil {
+		n.Facts[i].Value = strconv.FormatUint(again+1, 10)
+	}
 }
 
 // say sets What, and whether it is a good thing.
@@ -192,6 +204,24 @@ type alert struct {
 	Tenant    string      `json:"tenant"`
 	Name      string      `json:"name"`
 	Reason    string      `json:"reason"`
+	Over      bool        `json:"over"` // it has been cleared since it was raised
+}
+
+// why is the reason of an alert, and whether it is over.
+func (a alert) why() string {
+	if a.Over {
+		return a.Reason + " (over already)"
+	}
+	return a.Reason
+}
+
+// line says in one line which alert it is; of whom, if there is no scope that is that of all.
+func (a alert) line(scoped bool) string {
+	name := line(a.Name)
+	if a.Namespace != "" && !scoped {
+		name += " (" + line(a.Namespace) + "/" + line(a.Tenant) + ")"
+	}
+	return name
 }
 
 // subject is what an alert is about: Recurring action "nightly".
@@ -207,6 +237,11 @@ func (n *Notice) sayAlert(action string) {
 		return
 	}
 	n.Resolved = action == "cleared"
+	defer n.sayOthers(action)
+	if n.Data("count") == "0" && n.Data("others") != "" {
+		n.What, n.Count = "Alerts were "+action, 1
+		return
+	}
 	var list []alert
 	if json.Unmarshal(n.members["alerts"], &list) != nil || len(list) == 0 {
 		list = []alert{{Kind: n.Data("kind"), Namespace: n.Namespace, Tenant: n.Tenant, Name: n.Name, Reason: n.Why}}
@@ -214,13 +249,53 @@ func (n *Notice) sayAlert(action string) {
 	n.Count = max(n.Count, len(list))
 	if n.Count == 1 {
 		one := list[0]
-		n.Name, n.Namespace, n.Tenant, n.Why = line(one.Name), line(one.Namespace), line(one.Tenant), texts.Bound(one.Reason, maxWhy)
+		n.Name, n.Namespace, n.Tenant, n.Why = line(one.Name), line(one.Namespace), line(one.Tenant), texts.Bound(one.why(), maxWhy)
 		n.What = one.subject() + cmp.Or(alerts[one.Kind], ": "+spelled(line(one.Kind)))
 	} else {
 		n.sayAlerts(list)
 	}
 	if n.Resolved {
 		n.What = "Resolved: " + n.What
+	}
+	n.sayCleared(list)
+}
+
+// sayOthers says that there are alerts of more tenants than the event tells apart: they may be of those who read it.
+func (n *Notice) sayOthers(action string) {
+	others, err := strconv.Atoi(n.Data("others"))
+	if err != nil || others < 1 {
+		return
+	}
+	more := texts.Thousands(others) + " were " + action + " of more tenants than a message tells apart, and may be of yours"
+	if n.Why != "" {
+		more = n.Why + "\n" + more
+	}
+	n.Why = more
+}
+
+// sayCleared adds what was cleared to what was raised, if a message says both.
+func (n *Notice) sayCleared(raised []alert) {
+	var members map[string]json.RawMessage
+	var cleared []alert
+	if json.Unmarshal(n.members["cleared"], &members) != nil || json.Unmarshal(members["alerts"], &cleared) != nil || len(cleared) == 0 {
+		return
+	}
+	both := Notice{members: members, Count: 1, Namespace: line(member(members, "namespace")), Tenant: line(member(members, "tenant"))}
+	if c, err := strconv.Atoi(member(members, "count")); err == nil && c > 0 {
+		both.Count = c
+	}
+	both.sayAlert("cleared")
+	scoped := n.Namespace != "" && n.Namespace == both.Namespace && n.Tenant == both.Tenant
+	if !scoped {
+		n.Namespace, n.Tenant = "", ""
+	}
+	n.What += "; " + strings.Replace(both.What, "Resolved", "resolved", 1)
+	n.Name, n.Names, n.Count = "", nil, n.Count+both.Count
+	for i, list := range [][]alert{raised, cleared} {
+		for _, a := range list[:min(len(list), maxNames)] {
+			sign := [2]string{"", "no longer "}[i]
+			n.Names = append(n.Names, texts.Bound(sign+spelled(line(a.Kind))+": "+a.line(scoped)+": "+line(a.why()), maxName))
+		}
 	}
 }
 
@@ -239,15 +314,14 @@ func (n *Notice) sayAlerts(list []alert) {
 			n.Namespace, n.Tenant = "", ""
 		}
 	}
-	reason := same(func(a alert) string { return a.Reason })
-	n.Why = reason
+	reason := same(alert.why)
+	if n.Why = reason; reason == "" {
+		n.Why = texts.Bound("different reasons; of "+list[0].line(n.Namespace != "")+": "+line(list[0].why()), maxWhy)
+	}
 	for _, a := range list[:min(len(list), maxNames)] {
-		name := line(a.Name)
-		if a.Namespace != "" && n.Namespace == "" {
-			name += " (" + line(a.Namespace) + "/" + line(a.Tenant) + ")"
-		}
+		name := a.line(n.Namespace != "")
 		if reason == "" {
-			name = spelled(line(a.Kind)) + ": " + name + ": " + line(a.Reason)
+			name = spelled(line(a.Kind)) + ": " + name + ": " + line(a.why())
 		}
 		n.Names = append(n.Names, texts.Bound(name, maxName))
 	}

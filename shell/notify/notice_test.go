@@ -138,3 +138,34 @@ func TestTheNameOfAMessageFollowsFromAllThatItIs(t *testing.T) {
 		seen[id] = name
 	}
 }
+
+func TestANoticeOfAGroupHasAReasonAndWhatIsOverAndWhatWasCleared(t *testing.T) {
+	late, slow := `{"kind":"late","namespace":"shop","tenant":"eu","name":"a","reason":"x"}`, `{"kind":"slow","namespace":"shop","tenant":"eu","name":"b","reason":"y","over":true}`
+	n := notice("alert", "raised", `{"count":2,"kinds":{"late":1,"slow":1},"alerts":[`+late+`,`+slow+`]}`)
+	assert.Equal(t, "different reasons; of a: x", n.Why)
+	assert.Equal(t, []string{"late: a: x", "slow: b: y (over already)"}, n.Names)
+	assert.Equal(t, "y (over already)", notice("alert", "raised", `{"count":1,"alerts":[`+slow+`]}`).Why)
+
+	n = notice("alert", "raised", `{"count":1,"alerts":[`+late+`],"cleared":{"count":1,"namespace":"shop","tenant":"eu","alerts":[`+slow+`]}}`)
+	assert.Equal(t, `Schedule "a" is late; resolved: Schedule "b" is slow`, n.What)
+	assert.Equal(t, []string{"late: a: x", "no longer slow: b: y (over already)"}, n.Names)
+	assert.Equal(t, 2, n.Count)
+	assert.Equal(t, "shop/eu", n.Scope())
+	assert.False(t, n.Resolved)
+	n = notice("alert", "raised", `{"count":1,"alerts":[`+late+`],"cleared":{"count":1,"namespace":"shop","tenant":"us","alerts":[{"kind":"slow","namespace":"shop","tenant":"us","name":"b"}]}}`)
+	assert.Empty(t, n.Scope())
+	assert.Equal(t, "no longer slow: b (shop/us): ", n.Names[1])
+
+	n = notice("alert", "cleared", `{"count":0,"others":3,"kinds":{},"alerts":null}`)
+	assert.Equal(t, "Alerts were cleared", n.What)
+	assert.Equal(t, "3 were cleared of more tenants than a message tells apart, and may be of yours", n.Why)
+	assert.Empty(t, n.Facts)
+	assert.Equal(t, "x\n1,200 were raised of more tenants than a message tells apart, and may be of yours", notice("alert", "raised", `{"count":1,"others":1200,"alerts":[`+late+`]}`).Why)
+}
+
+func TestTheAttemptsOfRunsAreCountedFromOneAsAllOthers(t *testing.T) {
+	n := notice("run", "failed", `{"job_id":"nightly","attempt":0}`)
+	assert.Equal(t, []notify.Fact{{Name: "attempt", Value: "1"}}, n.Facts)
+	assert.Equal(t, "0", n.Data("attempt"), "what the event says is as it is")
+	assert.Equal(t, []notify.Fact{{Name: "attempt", Value: "3"}}, notice("action", "failed", `{"label":"a","attempt":3}`).Facts)
+}

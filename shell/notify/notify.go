@@ -120,12 +120,12 @@ func (i *Interpreter) Carry(ctx context.Context, ref effects.Ref, e effects.Oute
 	return json.Marshal(result)
 }
 
-// CarryUnder carries out a notification of a machine that asks again by itself while the channel
+// CarryMessage has a channel tell the message of a machine that asks again by itself while the channel
 // cannot be reached, as a digest of alerts does, and gathers more meanwhile: it is not handed to
-// [Options.Later]. The key is the same for each time that it asks for the same, and another one
+// [Options.Later]. The message has the same ID for each time that it asks for the same, and another one
 // for what merely says the same.
-func (i *Interpreter) CarryUnder(ctx context.Context, key string, n effects.Notify) (json.RawMessage, error) {
-	name, _, err := i.say(ctx, n, messageUnder(key, n), nil)
+func (i *Interpreter) CarryMessage(ctx context.Context, channel string, m Message) (json.RawMessage, error) {
+	name, _, err := i.say(ctx, effects.Notify{Channel: channel, Title: m.Title, Message: m.Text, Sound: m.Sound}, m, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -332,8 +332,10 @@ func TestWhatItsSenderAsksForAgainIsNotPutOff(t *testing.T) {
 	})
 	require.NoError(t, err)
 	ids := map[string]int{}
-	for _, key := range []string{"digest 1", "digest 1", "digest 2"} {
-		_, err := i.CarryUnder(t.Context(), key, stuck)
+	for _, id := range []string{"digest 1", "digest 1", "digest 2"} {
+		m := notify.MessageOf(sender, stuck)
+		m.ID = id
+		_, err := i.CarryMessage(t.Context(), "ops", m)
 		require.ErrorContains(t, err, "answered 503")
 		assert.False(t, shell.IsPermanent(err))
 		var body struct{ ID string }

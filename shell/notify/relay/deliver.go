@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -135,19 +136,61 @@ func (d *delivery) message(ctx context.Context, i core.QueueItem) (*notify.Messa
 	if ofParent(s) {
 		return nil, nil //nolint:nilnil // its pipeline or strategy tells how that has ended, with its error
 	}
-	var hints []notify.Hint
-	if d.o.Hints != nil {
-		hints = d.o.Hints(ev, s)
-	}
-	n := notify.NoticeOf(ev, hints...)
-	if !d.tells(n) {
+	ev, told := d.channel.heard(ev)
+	if !told {
 		return nil, nil //nolint:nilnil // it is of a tenant whose events this channel does not tell
 	}
-	m, err := d.channel.Templates.Message(ev, n)
-	if err != nil {
-		d.o.Logger.Error("a template failed, and the default one was used", "channel", d.name, "event", ev.Kind.String(), "error", err)
-	}
+	m := d.word(d.name, ev, s)
 	return &m, nil
+}
+
+// word words an event for a channel.
+func (r *Relay) word(channel string, ev effects.Event, s core.State) notify.Message {
+	var hints []notify.Hint
+	if r.o.Hints != nil {
+		hints = r.o.Hints(ev, s)
+	}
+	m, err := r.Word(channel, ev, notify.NoticeOf(ev, hints...))
+	if err != nil {
+		r.o.Logger.Error("a template failed, and the default one was used", "channel", channel, "event", ev.Kind.String(), "error", err)
+	}
+	return m
+}
+
+// Alerts words the message that a digest of alerts sends to the channel that their rules name, as the channel tells an
+// event: with its templates, and without what is of tenants that it does not tell. The error says that nothing is left
+// to be told.
+func (r *Relay) Alerts(d core.Digest) (notify.Message, error) {
+	ev, has := d.MessageEvent()
+	if !has {
+		return notify.Message{}, shell.Permanent(errors.New("the digest of alerts has no message"))
+	}
+	ev, told := r.o.Channels[d.Channel].heard(ev)
+	if !told {
+		return notify.Message{}, shell.Permanent(fmt.Errorf("the channel %q tells nothing of the tenants whose alerts these are", d.Channel))
+	}
+	return r.word(d.Channel, ev, d), nil
+}
+
+// heard gives an event as the channel tells it: of one about alerts of several tenants only what is of those that the
+// channel tells. ok is false if nothing of it is.
+func (c Channel) heard(ev effects.Event) (_ effects.Event, ok bool) {
+	if len(c.Namespaces) == 0 && len(c.Tenants) == 0 {
+		return ev, true
+	}
+	var said core.DigestSaid
+	if ev.Source.Component == string(core.KindDigest) && json.Unmarshal(ev.Data, &said) == nil && (len(said.Tenants) > 0 || said.Count > 0) {
+		if said, ok = said.OfTenants(c.Tells); !ok {
+			return ev, false
+		}
+		var err error
+		if ev.Data, err = json.Marshal(said); err != nil {
+			return ev, false
+		}
+		return ev, true
+	}
+	n := notify.NoticeOf(ev)
+	return ev, c.Tells(n.Namespace, n.Tenant)
 }
 
 // ofParent reports whether a machine is an action that another machine made for a part of its own
@@ -157,9 +200,9 @@ func ofParent(s core.State) bool {
 	return ok && slices.Contains([]effects.Kind{core.KindPipeline, core.KindStrategy, core.KindWorker}, a.Owner.Ref.Kind)
 }
 
-// tells reports whether the channel tells what is of that tenant.
-func (d *delivery) tells(n notify.Notice) bool {
-	return in(d.channel.Namespaces, n.Namespace) && in(d.channel.Tenants, n.Tenant)
+// Tells reports whether the channel tells what is of a tenant.
+func (c Channel) Tells(namespace, tenant string) bool {
+	return in(c.Namespaces, namespace) && in(c.Tenants, tenant)
 }
 
 // in reports whether a list allows a name. An event of which nobody knows whose it is, as its

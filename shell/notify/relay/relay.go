@@ -45,8 +45,8 @@ type Channel struct {
 	// Events are patterns of the events that it tells, as Kind.String() has them:
 	// "action:failed", "alert:*". No event matches two of them. Empty: it tells no event.
 	Events []string
-	// Namespaces and Tenants restrict it to events of machines of these that still exist.
-	// Empty: all.
+	// Namespaces and Tenants restrict it to events of machines of these that still exist, and to
+	// alerts of these. Empty: all.
 	Namespaces, Tenants []string
 	// Templates word an event; nil: the default ones.
 	Templates *notify.Templates
@@ -248,6 +248,11 @@ func subscription(channel, pattern string) core.Subscription {
 func encoded(s core.Subscription) []byte {
 	b, _ := json.Marshal(s) // texts always encode
 	return b
+}
+
+// Tells reports whether a channel tells what is of a tenant.
+func (r *Relay) Tells(channel, namespace, tenant string) bool {
+	return r.o.Channels[channel].Tells(namespace, tenant)
 }
 
 // Word gives the message by which a channel tells an event: its templates may fail, then the

@@ -454,6 +454,45 @@ func TestAChannelOfATenantIsToldOfNoOther(t *testing.T) {
 	})
 }
 
+// recurring makes a recurring action of every minute, whose alerts are told by the bus.
+func (d *daemon) recurring(t *testing.T, tenant, name string) {
+	t.Helper()
+	_, err := d.Recurring().Create(t.Context(), core.RecurringSpec{
+		Namespace: "shop", Tenant: tenant, Name: name, CronExpr: "* * * * *", Enabled: true, ActionTemplate: core.RecurringActionTemplate{Provider: "fail", ActionType: "x"},
+		ScheduleOptions: core.ScheduleOptions{Alerts: core.AlertRules{Failing: 1}},
+	})
+	require.NoError(t, err)
+}
+
+func TestOfAlertsOfSeveralTenantsAChannelIsToldThoseOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		eu, us, all, none := &people{}, &people{}, &people{}, &people{}
+		channel := func(p *people, tenants ...string) relay.Channel {
+			return relay.Channel{Channel: p, Events: []string{"alert:*"}, Tenants: tenants}
+		}
+		d := begin(t, inMemory(t), relay.Options{Channels: map[string]relay.Channel{"eu": channel(eu, "eu"), "us": channel(us, "us"), "all": channel(all), "none": channel(none, "asia")}})
+		for _, tenant := range []string{"eu", "us"} {
+			d.recurring(t, tenant, "copy-"+tenant)
+		}
+		for n := range 25 { // more than a message names
+			d.recurring(t, "eu", fmt.Sprintf("more-%02d", n))
+		}
+		pass(2 * time.Minute)
+		assert.Equal(t, []string{"27 schedules keep failing"}, all.titles(), "one message, however many there are")
+		assert.Equal(t, []string{"26 schedules keep failing"}, eu.titles())
+		assert.Equal(t, []string{`Recurring action "copy-us" keeps failing`}, us.titles())
+		assert.Empty(t, none.titles())
+		for p, foreign := range map[*people]string{eu: "copy-us", us: "copy-eu"} { // order-free: each by itself
+			require.Len(t, p.told, 1)
+			assert.NotContains(t, p.told[0].Text, foreign)
+			assert.NotContains(t, string(p.told[0].Event.Data), foreign, "nor what a program is told")
+			assert.NotContains(t, string(p.told[0].Event.Data), `"count":27`)
+		}
+		assert.Contains(t, us.told[0].Text, "Tenant: shop/us")
+		assert.Contains(t, us.told[0].Text, "Why: action ")
+	})
+}
+
 func TestAnotherConfigurationSubscribesAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := inMemory(t)

@@ -108,7 +108,7 @@ func (l *alerts) silence() *cobra.Command {
 	return l.on(verb{
 		use: "silence", short: "Let nobody be told of the alerts of a schedule, for some time", method: http.MethodPost,
 		long: `Let nobody be told of the alerts of a schedule, for some time. They go on watching:
-what is open at the end is told then.`,
+what is open at the end is told then, and what was told before and is cleared meanwhile at once.`,
 		example: "  orreryd alerts silence nightly --for 2h --reason \"the database moves\"\n  orreryd alerts silence --job nightly-report --until 2026-12-27T00:00:00Z",
 		fields:  []field{untilOrFor(), reasonField()},
 	}, "/silence", l.send)

@@ -170,7 +170,6 @@ func TestAWrongConfigurationIsRefusedWithTheKeyTheValueAndWhatIsRight(t *testing
 		{"a CA that is not there", "[notify.channels.a]\ntype = 'mail'\nhost = 'h'\ntls = 'starttls'\nca_file = '/nowhere'\nfrom = 'a@example.com'\nto = ['a@example.com']", `notify.channels.a: ca_file: open /nowhere`},
 		{"an event that is none", "[notify.channels.a]\ntype = 'log'\nevents = ['action:faild']", `notify.channels.a: events[0]: "action:faild" is never announced: did you mean "action:failed"?`},
 		{"no events", "[notify.channels.a]\ntype = 'log'\nevents = []", `notify.channels.a: events: must not be empty: leave it out`},
-		{"words about nothing", "[notify.channels.a]\ntype = 'log'\ntext = 'x'", `notify.channels.a: text: is about events that the channel tells, and it tells none`},
 		{"a template that names what is not there", "[notify.channels.a]\ntype = 'log'\nevents = ['action:failed']\ntext = '{{if .Why}}{{.Nope}}{{end}}'", `notify.channels.a: text: .Nope is unknown: use .ID, `},
 		{"a template that is broken", "[notify.channels.a]\ntype = 'log'\nevents = ['action:failed']\ntitle = '{{.What'", `notify.channels.a: title: title:1: unclosed action`},
 		{"a default that is no channel", "[notify]\ndefault = 'b'\n[notify.channels.a]\ntype = 'log'", `notify.default: "b" is not one of the channels: a`},

@@ -45,8 +45,8 @@ type channelConfig struct {
 	To             []string          `toml:"to,omitempty" for:"mail"`
 	Hello          string            `toml:"hello,omitempty" for:"mail"`
 	TimeoutSeconds float64           `toml:"timeout_seconds,omitempty"`
-	// Events are the events of the bus that it tells, of these namespaces and tenants, in these
-	// words.
+	// Events are the events of the bus that it tells. Of these namespaces and tenants, and in these words, it
+	// tells also alerts whose rules name it.
 	Events     []string `toml:"events,omitempty"`
 	Namespaces []string `toml:"namespaces,omitempty"`
 	Tenants    []string `toml:"tenants,omitempty"`
@@ -129,17 +129,6 @@ func (c channelConfig) checkEvents() error {
 	}{{"events", c.Events}, {"namespaces", c.Namespaces}, {"tenants", c.Tenants}} {
 		if l.list != nil && len(l.list) == 0 {
 			return fmt.Errorf("%s: must not be empty: leave it out", l.key)
-		}
-	}
-	if len(c.Events) > 0 {
-		return nil
-	}
-	for _, k := range []struct {
-		key string
-		set bool
-	}{{"namespaces", c.Namespaces != nil}, {"tenants", c.Tenants != nil}, {"title", c.Title != ""}, {"text", c.Text != ""}} {
-		if k.set {
-			return fmt.Errorf("%s: is about events that the channel tells, and it tells none: give events, such as [\"action:failed\"]", k.key)
 		}
 	}
 	return nil

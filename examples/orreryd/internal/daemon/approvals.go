@@ -8,14 +8,16 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell/notify"
+	"github.com/orrery-go/orrery/shell/notify/relay"
 )
 
 // approvals carries out notifications. One that says that a phase waits for an approval also says of which pipeline
-// it is, and which commands answer it, and one of alerts which command shows them: the core knows no commands.
+// it is, and which commands answer it: the core knows no commands. One of alerts is worded as the channel words events.
 type approvals struct {
 	*notify.Interpreter
 
 	hints hints
+	relay *relay.Relay
 }
 
 // CarryFor implements [shell.StateInterpreter].
@@ -25,11 +27,13 @@ func (a approvals) CarryFor(ctx context.Context, s core.State, e effects.Outer) 
 		n.Message = a.message(p, n.Message)
 		e = n
 	}
-	// A digest asks again by itself, and puts what comes meanwhile into its next message. Two may say the same on
-	// different days: when it began with this one tells them apart.
-	if d, ok := s.(core.Digest); ok && notifies && d.Message != nil {
-		n.Message += "\n\nWhat is open: " + a.hints.show(d)
-		return a.CarryUnder(ctx, fmt.Sprintf("%s %s", d.Ref(), d.Message.BegunAt), n)
+	// A digest asks again by itself, and puts what comes meanwhile into its next message.
+	if d, ok := s.(core.Digest); ok && notifies {
+		m, err := a.relay.Alerts(d)
+		if err != nil {
+			return nil, err
+		}
+		return a.CarryMessage(ctx, n.Channel, m)
 	}
 	return a.Carry(ctx, s.Ref(), e)
 }

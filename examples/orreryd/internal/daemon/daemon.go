@@ -122,6 +122,7 @@ func openDaemon(ctx context.Context, c config.Config, program string, log *slog.
 		ScrubRate:              c.Engine.ScrubRecordsPerSecond,
 		HeartbeatEvery:         config.Seconds(c.Engine.HeartbeatSeconds).Truncate(time.Millisecond),
 		Channels:               d.notify.Names(),
+		ChannelTells:           d.relay.Tells,
 		OutputBytes:            cmp.Or(c.Engine.OutputBytes, -1), // 0 is the default there
 		ShowCommand:            d.hints.show,
 		ApproveCommand:         d.hints.approve,

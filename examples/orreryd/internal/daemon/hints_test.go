@@ -12,7 +12,9 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/notify"
+	"github.com/orrery-go/orrery/shell/notify/relay"
 )
 
 func TestTheCommandThatShowsAMachineCanBeTypedAsItIs(t *testing.T) {
@@ -47,7 +49,7 @@ func TestTheNoticeOfAnApprovalSaysOfWhatAndHowItIsAnswered(t *testing.T) {
 		return nil
 	})}})
 	require.NoError(t, err)
-	a := approvals{n, hints{program: "orreryd", server: func() string { return config.DefaultServer }}}
+	a := approvals{n, hints{program: "orreryd", server: func() string { return config.DefaultServer }}, nil}
 	p := pipelineOf("default", "default")
 	p.Phase = core.Phase{Type: core.PhaseRunning, Name: "it's"}
 	p.Waiting.For = core.WaitApproval
@@ -69,12 +71,12 @@ func TestTheNoticeOfAnApprovalSaysOfWhatAndHowItIsAnswered(t *testing.T) {
 }
 
 // ids are those of the messages that a channel was told.
-type ids struct{ got, said []string }
+type ids struct{ got, titles, said []string }
 
 func (c *ids) Notify(context.Context, effects.Notify) error { return errors.New("down") }
 
 func (c *ids) Tell(_ context.Context, m notify.Message) error {
-	c.got, c.said = append(c.got, m.ID), append(c.said, m.Text)
+	c.got, c.titles, c.said = append(c.got, m.ID), append(c.titles, m.Title), append(c.said, m.Text)
 	return errors.New("down")
 }
 
@@ -84,16 +86,39 @@ func TestADigestOfAlertsIsToldAgainByItselfUnderOneName(t *testing.T) {
 		return errors.New("not asked")
 	}})
 	require.NoError(t, err)
-	a := approvals{n, hints{program: "orreryd", server: func() string { return config.DefaultServer }}}
-	for _, at := range []effects.Time{1000, 1000, 86_401_000} {
-		d := core.Digest{ID: uuid.MustParse("00000000-0000-4000-8000-000000000001"), Message: &core.DigestMessage{Title: "late: nightly", BegunAt: at}}
-		_, err := carry(t, a, d, effects.Notify{Title: "late: nightly"})
-		require.ErrorContains(t, err, "down")
+	h := hints{program: "orreryd", server: func() string { return config.DefaultServer }}
+	words, err := notify.NewTemplates("{{.What}}", "{{.Why}} at {{time .At}}{{range .Commands}}; {{.Line}}{{end}}")
+	require.NoError(t, err)
+	of := func(tenants ...string) approvals {
+		r, err := relay.New(relay.Options{Hints: h.ofEvent, Channels: map[string]relay.Channel{"ops": {Channel: c, Templates: words, Tenants: tenants}}})
+		require.NoError(t, err)
+		return approvals{n, h, r}
+	}
+	tell := func(a approvals, at effects.Time, tenants ...string) error {
+		d, _ := core.Digest{}.Apply(core.DigestTell{Channel: "ops", Kind: core.AlertLate, Schedule: effects.Ref{Kind: core.KindJob, ID: uuid.Max}, Tenant: tenants[0], Namespace: "default", Name: "nightly", Reason: "not begun"}, core.Clock{Now: at})
+		for _, tenant := range tenants[1:] {
+			d, _ = d.Apply(core.DigestTell{Channel: "ops", Kind: core.AlertLate, Schedule: effects.Ref{Kind: core.KindJob, ID: uuid.Max}, Tenant: tenant, Namespace: "default", Name: "secret", Reason: "x"}, core.Clock{Now: at})
+		}
+		d, effs := d.Apply(core.DigestDue{}, core.Clock{Now: d.Deadline()})
+		_, err := carry(t, a, d, effs[len(effs)-1].(effects.Notify))
+		return err
+	}
+	for _, at := range []effects.Time{1_000_000, 1_000_000, 86_401_000} {
+		require.ErrorContains(t, tell(of(), at, "default"), "down")
 	}
 	require.Len(t, c.got, 3)
 	assert.Equal(t, c.got[0], c.got[1])
 	assert.NotEqual(t, c.got[0], c.got[2])
-	assert.Contains(t, c.said[0], "What is open: orreryd alerts list --status=open")
+	assert.Equal(t, "not begun at 1970-01-01 00:17:10 UTC; orreryd alerts list --status=open; orreryd job show nightly; orreryd job trigger nightly; orreryd job pause nightly; orreryd alerts silence --job=nightly --for=2h", c.said[0], "in the words of the channel")
+	assert.Equal(t, `Job "nightly" is late`, c.titles[0])
+
+	require.ErrorContains(t, tell(of("default"), 1_000_000, "default", "other", "other"), "down")
+	assert.Equal(t, c.titles[0], c.titles[3], "what is of others this channel does not tell")
+	assert.Equal(t, c.said[0], c.said[3])
+	err = tell(of("nobody"), 1_000_000, "default", "other")
+	require.ErrorContains(t, err, `the channel "ops" tells nothing of the tenants whose alerts these are`)
+	assert.True(t, shell.IsPermanent(err))
+	assert.Len(t, c.got, 4)
 }
 
 func TestAnEventIsToldWithTheCommandsThatShowAndAct(t *testing.T) {
@@ -139,9 +164,9 @@ func TestAnAlertHasTheCommandsThatShowItAndItsSchedule(t *testing.T) {
 		return lines
 	}
 	const list, entry = "orreryd alerts list --status=open", `{"kind":"late","schedule":{"kind":"recurring","id":"00000000-0000-4000-8000-000000000001"},"namespace":"default","tenant":"t1","name":"nightly"}`
-	assert.Equal(t, []string{list, "orreryd recurring show 00000000-0000-4000-8000-000000000001 --tenant=t1", "orreryd alerts silence 00000000-0000-4000-8000-000000000001 --for=2h --tenant=t1"}, said(`{"count":1,"alerts":[`+entry+`]}`))
-	assert.Equal(t, []string{list, "orreryd job show report --namespace=shop", "orreryd alerts silence --job=report --for=2h --namespace=shop"},
-		said(`{"count":1,"alerts":[{"schedule":{"kind":"job","id":"00000000-0000-4000-8000-000000000001"},"namespace":"shop","tenant":"default","name":"report"}]}`))
+	assert.Equal(t, []string{list, "orreryd recurring show 00000000-0000-4000-8000-000000000001 --tenant=t1", "orreryd recurring trigger 00000000-0000-4000-8000-000000000001 --tenant=t1", "orreryd recurring pause 00000000-0000-4000-8000-000000000001 --tenant=t1", "orreryd alerts silence 00000000-0000-4000-8000-000000000001 --for=2h --tenant=t1"}, said(`{"count":1,"alerts":[`+entry+`]}`))
+	assert.Equal(t, []string{list, "orreryd job show report --namespace=shop", "orreryd job pause report --namespace=shop", "orreryd alerts silence --job=report --for=2h --namespace=shop"},
+		said(`{"count":1,"alerts":[{"kind":"slow","schedule":{"kind":"job","id":"00000000-0000-4000-8000-000000000001"},"namespace":"shop","tenant":"default","name":"report"}]}`))
 	assert.Equal(t, []string{list}, said(`{"count":2,"alerts":[`+entry+`]}`), "of several none is shown")
 	assert.Equal(t, []string{list}, said(`x`))
 }

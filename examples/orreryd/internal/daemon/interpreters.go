@@ -23,7 +23,7 @@ func (d *daemon) interpreters() (map[string]shell.Interpreter, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]shell.Interpreter{effects.LaneNotify: approvals{n, d.hints}}
+	out := map[string]shell.Interpreter{effects.LaneNotify: approvals{n, d.hints, d.relay}}
 	if d.c.Workspace == "" {
 		out[effects.LaneSession], out[effects.LaneGit] = noWorkspace, noWorkspace
 		return out, nil

@@ -110,9 +110,7 @@ func (h hints) ofEvent(ev effects.Event, s core.State) []notify.Hint {
 			add("go on at the phase that failed", h.byID("pipeline retry", s))
 		}
 	case core.Digest:
-		show, silence := h.alerting(ev)
-		add("show the schedule", show)
-		add("silence it for two hours", silence)
+		out = append(out, h.alerting(ev)...)
 	case core.Task:
 		add("see what its session shows", h.byID("task screen", s))
 	case core.Queue:
@@ -123,28 +121,30 @@ func (h hints) ofEvent(ev effects.Event, s core.State) []notify.Hint {
 	return out
 }
 
-// alerting gives the commands that show the schedule of which an alert tells, and silence what was raised; none if it
-// tells of several.
-func (h hints) alerting(ev effects.Event) (show, silence string) {
-	var said struct {
-		Count  uint64             `json:"count"`
-		Alerts []core.DigestEntry `json:"alerts"`
-	}
-	if json.Unmarshal(ev.Data, &said) != nil || said.Count != 1 || len(said.Alerts) != 1 {
-		return "", ""
+// alerting gives the commands that show the schedule of which an alert tells, and act on it if the alert was raised; none
+// if it tells of several.
+func (h hints) alerting(ev effects.Event) (out []notify.Hint) {
+	var said core.DigestSaid
+	if json.Unmarshal(ev.Data, &said) != nil || said.Count != 1 || len(said.Alerts) != 1 || said.Cleared != nil {
+		return nil
 	}
 	e := said.Alerts[0]
-	quiet := func(names []string, flags ...string) string {
-		if ev.Kind.Action != "raised" {
-			return ""
-		}
-		return h.line("alerts silence", names, h.inScope(e.Namespace, e.Tenant, append(flags, "--for=2h")...)...)
-	}
+	verb, name, silence, flags := "recurring ", e.Schedule.ID.String(), []string{e.Schedule.ID.String()}, []string{"--for=2h"}
 	if e.Schedule.Kind == core.KindJob {
-		return h.scoped("job show", e.Name, e.Namespace, e.Tenant), quiet(nil, "--job="+e.Name)
+		verb, name, silence, flags = "job ", e.Name, nil, []string{"--job=" + e.Name, "--for=2h"}
 	}
-	id := e.Schedule.ID.String()
-	return h.scoped("recurring show", id, e.Namespace, e.Tenant), quiet([]string{id})
+	add := func(does, action string) {
+		out = append(out, notify.Hint{Does: does, Line: h.scoped(verb+action, name, e.Namespace, e.Tenant)})
+	}
+	add("show the schedule", "show")
+	if ev.Kind.Action != "raised" {
+		return out
+	}
+	if e.Kind != core.AlertSlow { // of that one runs already
+		add("run it now", "trigger")
+	}
+	add("pause it", "pause")
+	return append(out, notify.Hint{Does: "silence it for two hours", Line: h.line("alerts silence", silence, h.inScope(e.Namespace, e.Tenant, flags...)...)})
 }
 
 // stopRelayFirst runs the engine for longer than the relay, which gives back what it has in
