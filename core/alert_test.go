@@ -57,6 +57,55 @@ func TestARuleOfAlertsThatCannotBeSaysWhatWouldBeRight(t *testing.T) {
 	}
 }
 
+func TestTheRulesOfAlertsMayBeAsLargeAndAsSmallAsTheirBounds(t *testing.T) {
+	for _, rules := range [][]string{
+		{"late=1s", "stale=1s", "failing=1", "slow=1s,1.000001x"}, {"late=366d", "stale=8784h", "failing=1000", "slow=366d,1000x"},
+	} {
+		var r core.AlertRules
+		for _, rule := range rules {
+			word, value, _ := strings.Cut(rule, "=")
+			require.NoError(t, r.Set(word, value), rule)
+		}
+		_, effs := core.RecurringAction{}.Apply(core.RecurringCreate{Spec: alertingSpec(1, r)}, core.Clock{Now: start})
+		require.Nil(t, refusal(effs), "%v", rules)
+	}
+	for _, rule := range []string{"late=8784h0m1s", "failing=1001", "slow=1001x"} {
+		var r core.AlertRules
+		word, value, _ := strings.Cut(rule, "=")
+		require.Error(t, r.Set(word, value), rule)
+	}
+	r := core.AlertRules{SlowSeconds: 60, SlowFactor: 3_000_000}
+	require.NoError(t, r.Set("slow", "off"))
+	assert.True(t, r.None(), "both rules about what is slow")
+	assert.Equal(t, []string{"late=1h0m5s", "stale=1h", "slow=1m"}, core.AlertRules{LateSeconds: 3605, StaleSeconds: 3600, SlowSeconds: 60}.Words())
+}
+
+func TestWhatIsUsualIsWhat95Of100TakeAtMost(t *testing.T) {
+	usual := func(n int) int64 {
+		var durations []int64
+		for i := range n {
+			durations = append(durations, int64(n-i)*1000)
+		}
+		rules := core.ScheduleOptions{Alerts: core.AlertRules{SlowFactor: 2_000_000}}
+		of, has := core.Watched(core.RecurringAction{RecurringSpec: core.RecurringSpec{ScheduleOptions: rules}, Durations: durations})
+		require.True(t, has)
+		job, _ := core.Watched(core.Job{JobSpec: core.JobSpec{ScheduleOptions: rules}, Durations: durations})
+		assert.Equal(t, of.View.UsualMS, job.View.UsualMS)
+		return of.View.UsualMS
+	}
+	for n, want := range map[int]int64{0: 0, core.MinUsual - 1: 0, core.MinUsual: 5000, 19: 19_000, 20: 19_000, 21: 20_000, 40: 38_000, 100: 95_000} {
+		assert.Equal(t, want, usual(n), "of %d", n)
+	}
+	bySeconds := core.ScheduleOptions{Alerts: core.AlertRules{SlowSeconds: 60}}
+	for _, s := range []core.State{
+		core.RecurringAction{RecurringSpec: core.RecurringSpec{ScheduleOptions: bySeconds}, Durations: []int64{1, 2, 3, 4, 5}},
+		core.Job{JobSpec: core.JobSpec{ScheduleOptions: bySeconds}, Durations: []int64{1, 2, 3, 4, 5}},
+	} {
+		of, _ := core.Watched(s)
+		assert.Zero(t, of.View.UsualMS, "nobody asks for it: it would be told with each run")
+	}
+}
+
 func TestAScheduleIsRefusedWhoseRulesOfAlertsCannotBe(t *testing.T) {
 	for want, r := range map[string]core.AlertRules{
 		"alerts.late_seconds: -1 is not between 0 and 31622400":        {LateSeconds: -1},
@@ -296,6 +345,45 @@ func TestWhatTookAsLongAsTheRuleSaysIsSlow(t *testing.T) {
 	assert.EqualValues(t, 0, raised(twice, 1000, 1999))
 	assert.EqualValues(t, 1, raised(twice, 1000, 2000))
 	assert.EqualValues(t, 0, raised(twice, 0, 1<<40), "nobody knows yet what is usual")
+}
+
+func TestATimeThatComesToItsTurnAsLateAsTheRuleSaysIsLate(t *testing.T) {
+	raised := func(after time.Duration) uint64 {
+		a := alertAfter(watch(core.AlertRules{LateSeconds: 600}, start.Add(time.Hour)))
+		e := watch(core.AlertRules{LateSeconds: 600}, start.Add(2*time.Hour))
+		e.News.DecidedAt, e.News.Dispatched = start.Add(time.Hour), true
+		a, _ = a.Apply(e, core.Clock{Now: start.Add(time.Hour + after)})
+		return a.Raised.Late
+	}
+	assert.EqualValues(t, 0, raised(10*time.Minute-time.Millisecond))
+	assert.EqualValues(t, 1, raised(10*time.Minute))
+}
+
+func TestFailuresBeforeAPauseAreNoneInARowWithThoseAfterIt(t *testing.T) {
+	rules := core.AlertRules{Failing: 2}
+	failed, paused := watch(rules, 0), watch(rules, 0)
+	failed.News, paused.View.Resting = failedNews(), "paused by ann"
+	a := alertAfter(failed, paused)
+	assert.Zero(t, a.Failures)
+	assert.Zero(t, a.LastFailure)
+	a = alertAfter(failed, paused, watch(rules, 0), failed)
+	assert.EqualValues(t, 1, a.Failures)
+	assert.Empty(t, a.Open)
+	assert.Len(t, alertAfter(failed, paused, watch(rules, 0), failed, failed).Open, 1)
+}
+
+func TestAnAlertWatchesItsScheduleForOneTenantAlone(t *testing.T) {
+	a := alertAfter(watch(allAlerts, start.Add(time.Hour)))
+	for _, change := range []func(e *core.AlertWatch){
+		func(e *core.AlertWatch) { e.Namespace = "prod" }, func(e *core.AlertWatch) { e.Tenant = "tenant-2" }, func(e *core.AlertWatch) { e.Schedule.ID = id(2) },
+	} {
+		e := watch(allAlerts, start.Add(time.Hour))
+		change(&e)
+		after, effs := a.Apply(e, core.Clock{Now: start.Add(time.Minute)})
+		require.NotNil(t, refusal(effs))
+		assert.Equal(t, "schedule: the alert watches "+watchedSchedule.String(), refusal(effs).Reason)
+		assert.Equal(t, a, after)
+	}
 }
 
 func TestASilenceLetsNobodyBeToldUntilItsEnd(t *testing.T) {

@@ -5,6 +5,7 @@ package notify_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -65,6 +66,13 @@ func TestACommandThatFailsSaysWhyAndIsTriedAgain(t *testing.T) {
 	assert.False(t, shell.IsPermanent(err))
 }
 
+func TestOfWhatACommandThatFailsHasPrintedTheEndIsSaid(t *testing.T) {
+	for _, n := range []int{513, 1024, 1025, 5000} {
+		c, _ := sh(t, fmt.Sprintf("printf '%%0%dd' 7; exit 3", n))
+		require.EqualError(t, c.Notify(t.Context(), stuck), fmt.Sprintf(`program "sh": exit status 3: "%0512d"`, 7), "%d", n)
+	}
+}
+
 func TestACommandThatIsNotThereIsAPermanentError(t *testing.T) {
 	for _, argv0 := range []string{"no-such-program-" + t.Name(), filepath.Join(t.TempDir(), "none"), t.TempDir()} {
 		c, err := notify.NewCommand(notify.CommandOptions{Argv: []string{argv0}})
@@ -117,11 +125,14 @@ func TestACommandThatLeavesAChildBehindHasSucceeded(t *testing.T) {
 
 func TestWrongOptionsOfACommandAreRefusedByName(t *testing.T) {
 	for want, o := range map[string]notify.CommandOptions{
-		"Argv: must name a program":    {},
-		"Argv: must name":              {Argv: []string{""}},
-		`Argv[1]: "a\x00" has a NUL`:   {Argv: []string{"x", "a\x00"}},
-		`Env: "a=b" is not a variable`: {Argv: []string{"x"}, Env: map[string]string{"a=b": ""}},
-		"Timeout: -1ns is negative":    {Argv: []string{"x"}, Timeout: -1},
+		"Argv: must name a program":      {},
+		"Argv: must name":                {Argv: []string{""}},
+		`Argv[1]: "a\x00" has a NUL`:     {Argv: []string{"x", "a\x00"}},
+		`Env: "a=b" is not a variable`:   {Argv: []string{"x"}, Env: map[string]string{"a=b": ""}},
+		`Env: "" is not a variable`:      {Argv: []string{"x"}, Env: map[string]string{"": "b"}},
+		`Env: "a\x00" is not a`:          {Argv: []string{"x"}, Env: map[string]string{"a\x00": "b"}},
+		`Env: "value" is not a variable`: {Argv: []string{"x"}, Env: map[string]string{"value": "b\x00"}},
+		"Timeout: -1ns is negative":      {Argv: []string{"x"}, Timeout: -1},
 	} {
 		_, err := notify.NewCommand(o)
 		assert.ErrorContains(t, err, want)

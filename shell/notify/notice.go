@@ -262,7 +262,7 @@ func facts(members map[string]json.RawMessage, spoken []string) []Fact {
 		if slices.Contains(spoken, name) {
 			continue
 		}
-		if v := line(member(members, name)); v != "" && v != "null" {
+		if v := line(member(members, name)); v != "" {
 			out = append(out, Fact{Name: line(spelled(name)), Value: texts.Bound(v, maxFact)})
 		}
 		if len(out) == maxFacts {

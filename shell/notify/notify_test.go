@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -122,6 +123,28 @@ func TestANotificationThatHangsIsEnded(t *testing.T) {
 	_, err = i.Carry(t.Context(), sender, stuck)
 	require.EqualError(t, err, `notify channel "ops": it reached the time limit of 1ms`)
 	assert.False(t, shell.IsPermanent(err))
+}
+
+func TestANotificationHasThirtySecondsUnlessTheOptionsSayOtherwise(t *testing.T) {
+	for limit, want := range map[time.Duration]time.Duration{0: 30 * time.Second, time.Minute: time.Minute, -1: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			var got time.Duration
+			asks := notify.ChannelFunc(func(ctx context.Context, _ effects.Notify) error {
+				if until, bounded := ctx.Deadline(); bounded {
+					got = time.Until(until)
+				}
+				return nil
+			})
+			i, err := notify.New(notify.Options{Channels: map[string]notify.Channel{"ops": asks}, TimeLimit: limit})
+			require.NoError(t, err)
+			_, err = i.Carry(t.Context(), sender, stuck)
+			require.NoError(t, err)
+			assert.Equal(t, want, got, "%v", limit)
+			got = 0
+			require.NoError(t, i.Test(t.Context(), "ops", notify.Message{Title: "x"}))
+			assert.Equal(t, want, got, "%v, of a test", limit)
+		})
+	}
 }
 
 func TestTheLogHasTitleAndMessage(t *testing.T) {
@@ -292,6 +315,10 @@ func TestWhatIsSaidAgainUnderTheSameKeyIsTheSame(t *testing.T) {
 	require.Len(t, ids, 3)
 	assert.Equal(t, ids[0], ids[1])
 	assert.NotEqual(t, ids[0], ids[2], "the same words about another run")
+	other := stuck
+	other.Message = "other words"
+	require.NoError(t, i.Say(t.Context(), "run 1", other))
+	assert.NotEqual(t, ids[0], ids[3], "other words about the same run")
 	lost := stuck
 	lost.Channel = "pager"
 	require.ErrorContains(t, i.Say(t.Context(), "run 1", lost), `there is no such channel`)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -171,6 +172,10 @@ func TestABlockOfCodeThatIsPartedIsClosedAndOpenedAgain(t *testing.T) {
 	}
 	assert.Equal(t, 500, strings.Count(text, "0123456789"))
 	assert.True(t, strings.HasSuffix(text, "after"))
+
+	require.NoError(t, slack(t, p).Tell(t.Context(), notify.Message{Title: "x", Text: "the word ```x``` and ```\nno code"}))
+	_, _, sections = shown(t, p.bodies[1])
+	assert.Equal(t, []string{"the word ```x``` and ```\nno code"}, sections, "what merely ends with the marks begins no block")
 }
 
 func TestALongTextForSlackIsPartedAtItsLinesAndSaysThatItIsCut(t *testing.T) {
@@ -205,4 +210,51 @@ func TestSlackIsLeftAloneForAsLongAsItAsks(t *testing.T) {
 	_, err := notify.NewSlack(notify.SlackOptions{URL: "hooks.slack.com/s3cret"})
 	require.ErrorContains(t, err, "URL: ")
 	assert.NotContains(t, err.Error(), "s3cret")
+}
+
+// TestASectionAndAMessageForSlackAreAsLongAsTheyMayBe: what just fits stands there whole.
+func TestASectionAndAMessageForSlackAreAsLongAsTheyMayBe(t *testing.T) {
+	told := func(title, text string) (header string, sections []string) {
+		p := &posts{}
+		require.NoError(t, slack(t, p).Tell(t.Context(), notify.Message{Title: title, Text: text}))
+		header, _, sections = shown(t, p.bodies[0])
+		return header, sections
+	}
+	header, _ := told(strings.Repeat("x", 150), "x")
+	assert.Equal(t, strings.Repeat("x", 150), header)
+	header, _ = told(strings.Repeat("x", 151), "x")
+	assert.Equal(t, strings.Repeat("x", 149)+"…", header)
+
+	// A section has room for the two ends of a block of code, of four characters each.
+	const room = 3000 - 8
+	_, sections := told("x", strings.Repeat("x", room-1))
+	assert.Len(t, sections, 1)
+	_, sections = told("x", strings.Repeat("x", room/2-1)+"\n"+strings.Repeat("y", room/2-1))
+	assert.Len(t, sections, 1)
+	_, sections = told("x", strings.Repeat("x", room/2-1)+"\n"+strings.Repeat("y", room/2))
+	assert.Equal(t, []string{strings.Repeat("x", room/2-1), strings.Repeat("y", room/2)}, sections)
+	_, sections = told("x", strings.Repeat("😀", room/2+1))
+	require.Len(t, sections, 2, "a picture counts as two")
+	assert.Equal(t, strings.Repeat("😀", room/2), sections[0])
+	assert.Equal(t, "😀", sections[1])
+
+	_, sections = told("x", strings.Repeat(strings.Repeat("x", 99)+"\n", 80))
+	assert.Equal(t, 80*99, strings.Count(strings.Join(sections, ""), "x"), "8,000 with the ends of the lines")
+	assert.NotContains(t, sections[len(sections)-1], "more")
+	_, sections = told("x", strings.Repeat(strings.Repeat("x", 99)+"\n", 79)+strings.Repeat("x", 100))
+	assert.Equal(t, "… and more: 8,000 characters are shown at most", sections[len(sections)-1])
+	assert.Equal(t, 80*99+1, strings.Count(strings.Join(sections, ""), "x"))
+}
+
+func TestAMessageForSlackHasFiftyBlocksAtMost(t *testing.T) {
+	told := func(blocks int) []string {
+		p := &posts{}
+		require.NoError(t, slack(t, p).Tell(t.Context(), notify.Message{Title: "x", Text: strings.Repeat("```\ncode\n```\n", blocks)}))
+		_, _, sections := shown(t, p.bodies[0])
+		return sections
+	}
+	assert.Equal(t, slices.Repeat([]string{"```\ncode\n```"}, 48), told(48), "with the header one fewer than there may be")
+	sections := told(49)
+	require.Len(t, sections, 49, "with the header it is 50")
+	assert.Contains(t, sections[48], "and more")
 }

@@ -155,6 +155,29 @@ func TestATemplateMayUseAllOfANotice(t *testing.T) {
 	assert.Equal(t, `pipeline:failed x||lon…|tool=t;line 2026 bad p, q`, m.Text)
 }
 
+func TestATemplateMayGive64KiBAndClipToNothing(t *testing.T) {
+	ev := event("action", "failed", `{"error":"long error","names":["a","b"]}`)
+	most := "{{range 64}}" + strings.Repeat("x", 1<<10) + "{{end}}"
+	m, err := templates(t, "", most).Message(ev, notify.NoticeOf(ev))
+	require.NoError(t, err)
+	assert.Len(t, m.Text, 64<<10)
+	_, err = notify.NewTemplates("", most+"x")
+	require.ErrorContains(t, err, "it gives more than 65536 bytes")
+
+	m, err = templates(t, "", `[{{.Why | clip -1}}{{.Why | clip 0}}]{{with .More}}and {{.}} more{{end}}`).Message(ev, notify.NoticeOf(ev))
+	require.NoError(t, err)
+	assert.Equal(t, "[……]", m.Text, "that more have names than are counted is no more")
+}
+
+func TestWhatIsRightAgainIsToldWithoutASound(t *testing.T) {
+	for action, sound := range map[string]bool{"raised": true, "cleared": false} {
+		ev := event("alert", action, alerts("late", 1, "a: x"))
+		m, err := (*notify.Templates)(nil).Message(ev, notify.NoticeOf(ev))
+		require.NoError(t, err)
+		assert.Equal(t, sound, m.Sound, action)
+	}
+}
+
 func TestWhatCannotBeRenderedIsToldAllTheSame(t *testing.T) {
 	got := templates(t, "{{.What}}", `{{if eq .Kind "deploy:broken"}}{{index .Names 5}}{{end}}mine`)
 	ev := event("deploy", "broken", `{"error":"no"}`)

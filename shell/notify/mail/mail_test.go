@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"mime/quotedprintable"
@@ -170,6 +171,7 @@ func TestWhetherAMailIsTriedAgainDependsOnTheAnswer(t *testing.T) {
 		permanent bool
 	}{
 		"no such sender":      {map[string]string{"MAIL": "550 no\x07 such sender"}, `550 "no\a such sender"`, true},
+		"what is that?":       {map[string]string{"MAIL": "500 what?"}, `500 "what?"`, true},
 		"busy":                {map[string]string{"MAIL": "451 come back"}, `451 "come back"`, false},
 		"too big":             {map[string]string{"DATA": "552 too big"}, `552 "too big"`, true},
 		"a wrong password":    {map[string]string{"AUTH": "535 who are you? " + secret}, `535 "who are you? (redacted)"`, true},
@@ -204,6 +206,80 @@ func TestARecipientWhomTheServerDoesNotKnowKeepsTheMailFromNobodyElse(t *testing
 	require.NoError(t, err)
 	assert.Len(t, to, 2, "it says to whom it was addressed")
 	assert.Empty(t, header.Get("Bcc"))
+}
+
+func TestTheOnlyRecipientIsAskedForOnce(t *testing.T) {
+	s := &server{says: map[string]string{"RCPT": "550 unknown"}}
+	o := s.options(t, mail.None)
+	o.To = o.To[:1]
+	err := channel(t, o).Tell(t.Context(), told)
+	require.ErrorContains(t, err, "550")
+	assert.NotContains(t, err.Error(), "1 of 1")
+	assert.True(t, shell.IsPermanent(err))
+	lines, _ := s.got()
+	assert.Equal(t, 1, strings.Count(strings.Join(lines, "\n"), "RCPT TO:"))
+}
+
+func TestAServerIsAskedAtThePortOfItsSecurity(t *testing.T) {
+	for security, want := range map[mail.Security]string{mail.STARTTLS: "mail.example.com:587", mail.Implicit: "mail.example.com:465", mail.None: "mail.example.com:25"} {
+		asked := ""
+		m := channel(t, mail.Options{
+			Host: "mail.example.com", Security: security, From: "a@example.com", To: []string{"b@example.com"},
+			Dial: func(_ context.Context, _, address string) (net.Conn, error) {
+				asked = address
+				return nil, errors.New("no")
+			},
+		})
+		require.ErrorContains(t, m.Tell(t.Context(), told), "mail by "+want+": ")
+		assert.Equal(t, want, asked)
+	}
+}
+
+func TestTheServerHasTheNameThatTheOptionsSay(t *testing.T) {
+	for _, security := range []mail.Security{mail.STARTTLS, mail.Implicit} {
+		s := &server{tls: security == mail.Implicit, offers: []string{"STARTTLS"}}
+		o := s.options(t, security)
+		o.TLS.ServerName = "other.test"
+		require.ErrorContains(t, channel(t, o).Tell(t.Context(), told), "not other.test")
+		o.TLS.ServerName = "example.com"
+		require.NoError(t, channel(t, o).Tell(t.Context(), told))
+	}
+}
+
+func TestNoVersionOfTLSIsUsedThatIsBroken(t *testing.T) {
+	s := &server{tls: true}
+	o := s.options(t, mail.Implicit)
+	o.TLS.MinVersion, o.TLS.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
+	require.ErrorContains(t, channel(t, o).Tell(t.Context(), told), "no supported versions satisfy MinVersion and MaxVersion", "whatever the options say")
+}
+
+func TestWhatTheServerSaysForGoodHoldsAlsoIfTheEngineStops(t *testing.T) {
+	s := &server{says: map[string]string{"MAIL": "550 no such sender"}}
+	o := s.options(t, mail.None)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	o.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		return watched{conn, "550 ", cancel}, err
+	}
+	err := channel(t, o).Tell(ctx, told)
+	require.ErrorContains(t, err, "no such sender")
+	assert.True(t, shell.IsPermanent(err))
+}
+
+// watched is a connection by which something is read that calls then.
+type watched struct {
+	net.Conn
+	what string
+	then func()
+}
+
+func (w watched) Read(p []byte) (int, error) {
+	n, err := w.Conn.Read(p)
+	if strings.Contains(string(p[:n]), w.what) {
+		w.then()
+	}
+	return n, err
 }
 
 func TestWhatGoesWrongOnceTheServerHasTheMailDoesNotMatter(t *testing.T) {
@@ -268,6 +344,7 @@ func TestWrongOptionsAreRefusedByName(t *testing.T) {
 		`From: "" is no address such`:        func(o *mail.Options) { o.From = "" },
 		`From: "a@b\r\nBcc: c@d" is no`:      func(o *mail.Options) { o.From = "a@b\r\nBcc: c@d" },
 		"To: has 0 addresses: want 1 to 100": func(o *mail.Options) { o.To = nil },
+		"To: has 101 addresses: want 1 to":   func(o *mail.Options) { o.To = recipients(101) },
 		`To[1]: "x" is no address such as`:   func(o *mail.Options) { o.To = append(o.To, "x") },
 		`To[1]: "b@example.com" is there`:    func(o *mail.Options) { o.To = append(o.To, "B <b@example.com>") },
 	} {
@@ -277,4 +354,14 @@ func TestWrongOptionsAreRefusedByName(t *testing.T) {
 		require.ErrorContains(t, err, want)
 		assert.NotContains(t, err.Error(), secret)
 	}
+	good.To, good.Port = recipients(100), 65535
+	_, err := mail.New(good)
+	require.NoError(t, err)
+}
+
+func recipients(n int) (list []string) {
+	for i := range n {
+		list = append(list, fmt.Sprintf("r%d@example.com", i))
+	}
+	return list
 }

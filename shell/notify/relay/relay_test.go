@@ -272,6 +272,84 @@ func TestAServerIsLeftAloneForAsLongAsItAsks(t *testing.T) {
 	})
 }
 
+// waits gives how long lay between the tries.
+func (p *people) waits() (out []time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := 1; i < len(p.tries); i++ {
+		out = append(out, p.tries[i].Sub(p.tries[i-1]))
+	}
+	return out
+}
+
+func TestAChannelThatIsDownIsTriedAfterSecondsAndThenEveryFiveMinutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &people{down: down}
+		d := begin(t, inMemory(t), relay.Options{Channels: ops(p, "deploy:*")})
+		d.publish(t, "raised", `{"label":"a"}`)
+		pass(16 * time.Minute)
+		const s = time.Second
+		assert.Equal(t, []time.Duration{5 * s, 10 * s, 20 * s, 40 * s, 80 * s, 160 * s, 300 * s, 300 * s}, p.waits())
+		assert.Equal(t, relay.Stats{Failed: 9}, d.relay.Stats()["ops"])
+	})
+}
+
+func TestAServerThatAsksForMuchOrLittleIsLeftAloneForAnHourAtMostAndForSecondsAtLeast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &people{}
+		asks := []time.Duration{24 * time.Hour, time.Second}
+		p.down = func(notify.Message) error {
+			if len(p.tries) <= len(asks) {
+				return shell.RetryAfter(errors.New("429"), asks[len(p.tries)-1])
+			}
+			return nil
+		}
+		d := begin(t, inMemory(t), relay.Options{Channels: ops(p, "deploy:*"), Patience: 24 * time.Hour})
+		d.publish(t, "raised", `{"label":"a"}`)
+		pass(2 * time.Hour)
+		assert.Equal(t, []time.Duration{time.Hour, 10 * time.Second}, p.waits())
+		assert.Len(t, p.told, 1)
+	})
+}
+
+func TestAChannelThatHangsHasThirtySeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tries []time.Duration
+		hangs := notify.ChannelFunc(func(ctx context.Context, _ effects.Notify) error {
+			begun := time.Now()
+			<-ctx.Done()
+			tries = append(tries, time.Since(begun))
+			return context.Cause(ctx)
+		})
+		var log bytes.Buffer
+		channels := map[string]relay.Channel{"ops": {Channel: hangs, Events: []string{"deploy:*"}}}
+		d := begin(t, inMemory(t), relay.Options{Channels: channels, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		d.publish(t, "raised", `{"label":"a"}`)
+		pass(31 * time.Second)
+		assert.Equal(t, []time.Duration{30 * time.Second}, tries)
+		assert.Contains(t, log.String(), "it reached the time limit of 30s")
+	})
+}
+
+func TestTheItemsBehindOneGoFirstAsSoonAsItsPatienceIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &people{}
+		p.down = func(m notify.Message) error {
+			if strings.Contains(m.Title, "poison") {
+				return errDown
+			}
+			return nil
+		}
+		d := begin(t, inMemory(t), relay.Options{Channels: ops(p, "deploy:*"), Patience: 35 * time.Second}) // the fourth try is due with its end
+		begun := time.Now()
+		d.publish(t, "raised", `{"label":"poison"}`)
+		d.publish(t, "raised", `{"label":"good"}`)
+		pass(time.Minute)
+		require.Equal(t, []string{"Deploy raised: good"}, p.titles())
+		assert.Equal(t, 35*time.Second, p.at[0].Sub(begun))
+	})
+}
+
 func TestAMessageThatIsNeverTakenHoldsTheOthersUpForItsPatienceOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &people{}
