@@ -44,6 +44,13 @@ func TestTheSameNamesInTwoTenantsAreTwoThings(t *testing.T) {
 		res, err = e.Sets().Apply(bg(), "ours", inTenant("b"), shell.SetOptions{Prune: true, Most: true, Visible: func(of shell.Scope) bool { return of.Tenant == "b" }})
 		require.NoError(t, err)
 		assert.Len(t, res.Changes, 6)
+		few := inTenant("b")
+		few = append(few[:4:4], few[5])
+		res, err = e.Sets().Apply(bg(), "ours", few, shell.SetOptions{Prune: true, DryRun: true, Visible: func(of shell.Scope) bool { return of.Tenant == "b" }})
+		require.NoError(t, err)
+		require.Len(t, res.Changes, 6)
+		assert.Equal(t, shell.SetRemoves, res.Changes[5].Action, "what the caller sees")
+		assert.Equal(t, "b semaphore-1", res.Changes[5].Tenant+" "+res.Changes[5].Name)
 		res, err = e.Sets().Apply(bg(), "ours", inTenant("b"), shell.SetOptions{Prune: true, Most: true})
 		require.NoError(t, err)
 		var removed []string
@@ -295,8 +302,12 @@ func TestWhatIsNoDeclarationIsRefusedWithWhatItShouldBe(t *testing.T) {
 			var of *shell.SetError
 			require.ErrorAs(t, err, &of, row.what)
 			assert.EqualError(t, of, row.want, row.what)
-			_, err = shell.CheckSet(row.entries, effects.TimeOf(time.Now()))
+			changes, err := shell.CheckSet(row.entries, effects.TimeOf(time.Now()))
 			assert.ErrorContains(t, err, row.want, row.what)
+			last := changes[len(changes)-1]
+			kind, whose, name := row.entries[len(changes)-1].About()
+			assert.Equal(t, []string{kind, whose.Namespace, whose.Tenant, name, row.entries[len(changes)-1].File}, []string{last.Kind, last.Namespace, last.Tenant, last.Name, last.File}, row.what)
+			assert.Equal(t, shell.SetRefuses, last.Action, row.what)
 		}
 		res, err := e.Sets().Apply(bg(), "ours", []shell.SetEntry{was("a", "a")}, shell.SetOptions{})
 		require.NoError(t, err, "one that keeps its name")

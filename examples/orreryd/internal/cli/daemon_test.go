@@ -149,6 +149,20 @@ func TestTheDaemonAppliesItsFilesAtTheStartAndOnAHangup(t *testing.T) {
 	}
 	assert.Equal(t, "a s u", names())
 
+	say(strings.Replace(two, "slots = 2", "slots = 3", 1))
+	p.signal(syscall.SIGHUP)
+	await(t, p.errs, `msg="declared in files" set=daemon does=update kind=semaphore namespace=default tenant=default name=s file=ops\.toml`)
+	await(t, p.errs, `msg=reloaded what=set set=daemon dir=\S+ created=0 changed=1 removed=0 unchanged=2`)
+	job := filepath.Join(dir, "report.yaml")
+	require.NoError(t, os.WriteFile(job, []byte("id: report\npodSpec: {containers: [{name: c, image: i}]}\n"), 0o600))
+	p.signal(syscall.SIGHUP)
+	await(t, p.errs, `level=ERROR msg="could not be reloaded: .*" what=set error="report\.yaml: job report: pod_spec\.containers\[0\]\.command: missing: what the image would run is not known here"`)
+	assert.Equal(t, "a s u", names(), "what cannot run here is not declared")
+	require.NoError(t, os.Remove(job))
+	say(two)
+	p.signal(syscall.SIGHUP)
+	await(t, p.errs, `msg=reloaded what=set set=daemon dir=\S+ created=0 changed=1 removed=0 unchanged=2`)
+
 	say(two + "[semaphores.v]\nslots = \"many\"\n")
 	p.signal(syscall.SIGHUP)
 	await(t, p.errs, `level=ERROR msg="could not be reloaded: .*" what=set error="\S+/ops\.toml:9:9: semaphores\.v\.slots: \\"many\\" is a TOML string, want a whole number"`)
