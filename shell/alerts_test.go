@@ -101,6 +101,27 @@ func TestAnAlertForAChannelThatTellsNothingOfItsTenantIsRefused(t *testing.T) {
 	})
 }
 
+func TestWithoutChannelsARuleThatNamesOneIsRefusedIfItIsKnownThatThereAreNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, row := range []struct {
+			channels []string
+			want     string
+		}{{[]string{}, `alerts.channel: there is no channel "ops": none is configured`}, {nil, ""}} {
+			e := running(t, shell.Options{Store: inMemory(t), Tools: tools(&counting{}), Channels: row.channels})
+			r := everyMinute()
+			r.Alerts = core.AlertRules{Failing: 1, Channel: "ops"}
+			made, err := e.Recurring().Create(bg(), r)
+			if row.want != "" {
+				require.ErrorContains(t, err, row.want)
+				continue
+			}
+			require.NoError(t, err, "nobody said which there are")
+			_, err = e.Alerts().Silence(bg(), made.Ref(), shell.SilenceOptions{})
+			require.ErrorContains(t, err, "until: missing: give a time")
+		}
+	})
+}
+
 func TestAMessageAboutAlertsThatIsNotDeliveredHasALineAtTheLevelErrorEachTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &logLines{}

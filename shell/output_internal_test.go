@@ -83,3 +83,24 @@ func TestWhatIsReadOnBeginsAtItsOffset(t *testing.T) {
 		assert.Equal(t, want, strings.Join([]string{fmt.Sprint(o.Offset), string(o.Head) + "|" + string(o.Tail), fmt.Sprint(o.Dropped())}, " "), "from %d", offset)
 	}
 }
+
+// TestWhatIsCutIsCutAtLinesAndElseBetweenCharacters cuts before and behind what was dropped.
+func TestWhatIsCutIsCutAtLinesAndElseBetweenCharacters(t *testing.T) {
+	long := func(n int) string { return strings.Repeat("x", n) }
+	for head, want := range map[string]string{
+		"": "", "abc": "abc", "one\n": "one\n", "one\ntw": "one\n",
+		"one\n" + long(maxCut): "one\n", "one\n" + long(maxCut+1): "one\n" + long(maxCut+1), // a line that is long is not left out
+		"é": "é", "aé"[:2]: "a", "a€": "a€", "a€"[:2]: "a", "a€"[:3]: "a", "a😀": "a😀", "a😀"[:2]: "a", "a😀"[:3]: "a", "a😀"[:4]: "a",
+		"a\x80\x80\x80\x80\x80": "a\x80\x80\x80\x80\x80", // no text at all
+	} {
+		assert.Equal(t, want, string(headCut([]byte(head))), "the head %.20q of %d bytes", head, len(head))
+	}
+	for tail, want := range map[string]string{
+		"": "", "abc": "abc", "ne\ntwo\n": "two\n", "one\n": "one\n", // its only line
+		long(maxCut-1) + "\ntwo": "two", long(maxCut) + "\ntwo": long(maxCut) + "\ntwo",
+		"é": "é", "é"[1:] + "a": "a", "€"[1:] + "a": "a", "€"[2:] + "a": "a", "😀"[1:] + "a": "a", "😀"[2:] + "a": "a", "😀"[3:] + "a": "a", "😀a": "😀a",
+		"\x80\x80\x80\x80a": "\x80a", "\x80": "",
+	} {
+		assert.Equal(t, want, string(tailCut([]byte(tail))), "the tail %.20q of %d bytes", tail, len(tail))
+	}
+}

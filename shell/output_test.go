@@ -512,3 +512,83 @@ func TestTheOutputOfAPipelineIsThatOfItsPhasesAndTheirAttempts(t *testing.T) {
 		require.ErrorIs(t, followPipeline(e, uuid.New(), shell.PipelineOutputOptions{}).ended(t), shell.ErrNotFound)
 	})
 }
+
+// TestTheOutputOfAPipelineIsThatOfItsOwnActionsInTurn has others run beside it, and reads it as it comes and later.
+func TestTheOutputOfAPipelineIsThatOfItsOwnActionsInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWriting()
+		both := namedWriting(w)
+		both["noisy"] = shell.ToolFunc(func(_ context.Context, call shell.Call) (json.RawMessage, error) {
+			_, _ = io.WriteString(call.Output(), "noise\n")
+			return nil, errors.New("broken")
+		})
+		e := running(t, shell.Options{Store: inMemory(t), Tools: both})
+		approach := func(name, tool string) core.Approach {
+			return core.Approach{Name: name, Action: core.ApproachAction{Command: run(tool)}}
+		}
+		p := begin(t, e,
+			core.PhaseDef{Name: "build", Run: run("write")},
+			core.PhaseDef{Name: "build2", Run: run("write")},
+			core.PhaseDef{Name: "try", Strategy: &core.StrategyPhase{Approaches: []core.Approach{approach("plain", "write")}}},
+			core.PhaseDef{Name: "quiet", Run: run("silent")},
+		)
+		begin(t, e, core.PhaseDef{Name: "other", Run: run("noisy")})
+		begin(t, e, core.PhaseDef{Name: "elsewhere", Strategy: &core.StrategyPhase{Approaches: []core.Approach{approach("loud", "noisy")}}})
+		create(t, e, core.ActionSpec{ToolName: "noisy"})
+		all := followPipeline(e, p.ID, shell.PipelineOutputOptions{Follow: true})
+		want := ""
+		says := func(line, text string) {
+			t.Helper()
+			want += line + text
+			elapse(time.Millisecond) // what is made at the same one has no order
+			w.text <- text
+			synctest.Wait()
+			assert.Equal(t, want, all.text(), "at once: it is told, and does not look by itself")
+		}
+		says("==> build <==\n", "one\n")
+		says("", "two\n")
+		elapse(time.Millisecond)
+		w.end <- nil
+		says("==> build2 <==\n", "three\n")
+		elapse(time.Millisecond)
+		w.end <- nil
+		says("==> try: plain <==\n", "four\n")
+		w.end <- nil
+		require.NoError(t, all.ended(t))
+		for phase, want := range map[string]string{"": want, "build": "==> build <==\none\ntwo\n", "build2": "==> build2 <==\nthree\n"} {
+			later := followPipeline(e, p.ID, shell.PipelineOutputOptions{Phase: phase})
+			require.NoError(t, later.ended(t), "that the last phase writes nothing is no error")
+			assert.Equal(t, want, later.text())
+		}
+	})
+}
+
+func TestAnAttemptIsFollowedFromBeforeItBegins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWriting()
+		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(w)})
+		policy := core.RunPolicy{OnFailure: core.FailureRetry, MaxAttempts: 2, Backoff: &core.Backoff{InitialMS: 60_000}}
+		a := create(t, e, core.ActionSpec{ToolName: "count", Policy: policy})
+		var begun []uint32
+		all := follow(e, a.ID, shell.OutputOptions{Begun: func(o shell.Output) { begun = append(begun, o.Attempt) }})
+		second, third := follow(e, a.ID, shell.OutputOptions{Attempt: 2}), follow(e, a.ID, shell.OutputOptions{Attempt: 3})
+		synctest.Wait()
+		w.end <- errors.New("broken")
+		elapse(2 * time.Minute)
+		assert.Equal(t, "none: it has written nothing; its result says what came of it", said(t, e, a.ID, 1), "it has ended, although another one runs")
+		assert.Equal(t, "none: it has written nothing yet", said(t, e, a.ID, 2))
+		w.text <- "one\n"
+		w.text <- "two\n"
+		synctest.Wait()
+		assert.Equal(t, "one\ntwo\n", second.text())
+		w.end <- nil
+		require.NoError(t, second.ended(t))
+		require.NoError(t, all.ended(t))
+		assert.Equal(t, "one\ntwo\n", all.text(), "no line says that the attempt which wrote nothing is over")
+		assert.Equal(t, []uint32{2}, begun, "once for each that has written")
+		require.EqualError(t, third.ended(t), "there is no attempt 3: the latest is 2")
+		require.NoError(t, follow(e, a.ID, shell.OutputOptions{Attempt: 2, Offset: 8}).ended(t))
+		require.NoError(t, follow(e, a.ID, shell.OutputOptions{Attempt: 1, Offset: 5}).ended(t), "who has read something needs no reason")
+		require.ErrorIs(t, follow(e, a.ID, shell.OutputOptions{Attempt: 1}).ended(t), shell.ErrNoOutput)
+	})
+}

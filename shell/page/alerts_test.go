@@ -1,8 +1,10 @@
 package page_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -48,6 +50,43 @@ func TestAlertsAreSilencedFromThePage(t *testing.T) {
 	w = k.send("POST", "/recurring/"+id+"/unsilence", url.Values{"proof": {k.proof()}})
 	assert.Equal(t, http.StatusSeeOther, w.Code, w.Body.String())
 	assert.NotContains(t, words(k.read("/recurring/"+id)), "silenced until")
+}
+
+func TestTheOverviewShowsTheFirstOpenAlertsAndHowManyThereAre(t *testing.T) {
+	k := newKit(t)
+	fails := func(n int) {
+		id := k.make("/v1/recurring", fmt.Sprintf(`%s"cron_expr":"0 2 1 1 *","provider":"fail","action_type":"x","name":"books-%02d","alerts":{"failing":1}}`, bodyOfDefault, n))
+		k.write("POST", "/v1/recurring/"+id+"/trigger", "")
+		k.until("/v1/recurring/"+id+"/alerts", "status", core.AlertOpen)
+	}
+	for n := range 10 {
+		fails(n)
+	}
+	shown := k.read("/")
+	assert.Contains(t, words(shown), "10 alerts open")
+	assert.Equal(t, 10, strings.Count(section(shown, "Open alerts"), "books-"))
+	assert.NotContains(t, section(shown, "Open alerts"), "The first 10")
+	fails(10)
+	shown = k.read("/")
+	assert.Contains(t, words(shown), "11 alerts open")
+	assert.Equal(t, 10, strings.Count(section(shown, "Open alerts"), "books-"))
+	assert.Contains(t, section(shown, "Open alerts"), "The first 10; the number above leads to all.")
+}
+
+func TestTheAlertsOfWhatRestsAndOfWhatIsSilencedSaySo(t *testing.T) {
+	k := newKit(t)
+	id := k.make("/v1/recurring", bodyOfDefault+`"cron_expr":"0 2 1 1 *","provider":"fail","action_type":"x","name":"books","alerts":{"failing":1}}`)
+	k.write("POST", "/v1/recurring/"+id+"/trigger", "")
+	k.until("/v1/recurring/"+id+"/alerts", "status", core.AlertOpen)
+	assert.NotContains(t, section(k.read("/"), "Open alerts"), "silenced")
+	k.write("POST", "/v1/recurring/"+id+"/silence", `{"until":"2090-01-01T00:00:00Z"}`)
+	assert.Contains(t, section(k.read("/"), "Open alerts"), "failing silenced", "nobody is told of it")
+	page := k.read("/recurring/" + id)
+	assert.Less(t, strings.Index(page, "/"+id+"/unsilence"), strings.Index(page, "/"+id+"/delete"), "the act that deletes is the last one")
+	k.write("POST", "/v1/recurring/"+id+"/pause", `{"reason":"the weekend"}`)
+	alerts := section(k.read("/recurring/"+id), "Alerts")
+	assert.Contains(t, alerts, "They rest: ")
+	assert.Contains(t, alerts, "the weekend")
 }
 
 func TestTheFormOfARecurringActionHasItsRulesForAlertsOneALine(t *testing.T) {
