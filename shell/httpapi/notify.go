@@ -2,11 +2,16 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
 
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
@@ -47,12 +52,37 @@ func (s *Server) channels() ([]wire.Channel, error) {
 }
 
 // listChannels shows how people are told.
-func (s *Server) listChannels(w http.ResponseWriter, _ *http.Request, _ *call) error {
+func (s *Server) listChannels(w http.ResponseWriter, r *http.Request, _ *call) error {
 	all, err := s.channels()
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, wire.ChannelList{Channels: append([]wire.Channel{}, all...)})
+	all = append([]wire.Channel{}, all...)
+	for i := range all {
+		d, err := s.engine.Alerts().Digest(r.Context(), all[i].Name)
+		switch {
+		case errors.Is(err, shell.ErrNotFound):
+		case err != nil:
+			return err
+		case d.ID != uuid.Nil:
+			all[i].Alerts = channelAlerts(d)
+		}
+	}
+	return writeJSON(w, http.StatusOK, wire.ChannelList{Channels: all})
+}
+
+// channelAlerts is what alerts have to tell by a channel.
+func channelAlerts(d core.Digest) *wire.ChannelAlerts {
+	out := &wire.ChannelAlerts{
+		Since: d.Since, Raised: d.Raised.Counts, Cleared: d.Cleared.Counts, Names: make([]string, 0, len(d.Raised.First)), Sent: d.Sent, Lost: d.Lost, Error: d.LastError,
+	}
+	for _, e := range d.Raised.First {
+		out.Names = append(out.Names, e.Name)
+	}
+	if m := d.Message; m != nil {
+		out.Message, out.Tries, out.RetryAt = m.Title, m.Tries, m.RetryAt
+	}
+	return out
 }
 
 // testNotify has channels tell a test message, all at once, and says of each whether it has.

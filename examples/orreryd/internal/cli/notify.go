@@ -25,13 +25,14 @@ func (a *app) notifyList() *cobra.Command {
 		Short: "List the channels, and what became of what they were to tell",
 		Long: `List the channels: the events that each tells, how many it took, how many attempts failed
 (most are made again), what it was not to tell or will never take, and how often something
-else was put off as it could not be reached. The counts are those of the instance that
-answers, since it began; the default channel has a star.`,
+else was put off as it could not be reached; and what alerts still have to tell by it. The
+counts but the last are those of the instance that answers, since it began; the default
+channel has a star.`,
 		Args: noArgs,
 	}
 	l := listing[wire.Channel]{
 		none: "No channel", name: func(c wire.Channel) string { return c.Name },
-		header: []string{"CHANNEL", "TOLD", "FAILED", "DROPPED", "LATER", "EVENTS:120"}, row: channelRow,
+		header: []string{"CHANNEL", "TOLD", "FAILED", "DROPPED", "LATER", "ALERTS WAIT:60", "EVENTS:120"}, row: channelRow,
 	}
 	listWhole(a, cmd, l, "/v1/notify/channels", func(list wire.ChannelList) []wire.Channel { return list.Channels })
 	return cmd
@@ -42,7 +43,29 @@ func channelRow(c wire.Channel) []string {
 	if c.Default {
 		name += " *"
 	}
-	return []string{name, number(c.Told), number(c.Failed), number(c.Dropped), number(c.Later), text.OrDash(strings.Join(c.Events, ", "))}
+	return []string{name, number(c.Told), number(c.Failed), number(c.Dropped), number(c.Later), alertsWaiting(c.Alerts), text.OrDash(strings.Join(c.Events, ", "))}
+}
+
+// alertsWaiting says what alerts have still to tell by a channel, and why they have not.
+func alertsWaiting(w *wire.ChannelAlerts) string {
+	if w == nil {
+		return "-"
+	}
+	var says []string
+	if counts := w.Raised.String(); counts != "" {
+		says = append(says, counts)
+	}
+	if counts := w.Cleared.String(); counts != "" {
+		says = append(says, counts+" over")
+	}
+	if w.Message != "" {
+		message := text.Clean(w.Message)
+		if w.Error != "" {
+			message += " (not sent: " + text.Clean(w.Error) + ")"
+		}
+		says = append(says, message)
+	}
+	return text.OrDash(strings.Join(says, "; "))
 }
 
 func (a *app) notifyTest() *cobra.Command {
