@@ -588,3 +588,52 @@ func TestADigestNamesTheFirstAndMarksWhatIsOverAlready(t *testing.T) {
 	assert.EqualValues(t, 1, d.Over, "what was told by an earlier message is cleared by this one")
 	assert.EqualValues(t, 1, d.Cleared.Counts.Total())
 }
+
+// TestAMessageOfADigestSaysWhatIsOverAndWhose reads the messages of digests of a few alerts, and of more than have names.
+func TestAMessageOfADigestSaysWhatIsOverAndWhose(t *testing.T) {
+	digest := func(raised, cleared int, namespace, tenant string) (core.Digest, []effects.Effect) {
+		d := core.Digest{}
+		for n := range raised + cleared {
+			e := core.DigestTell{Channel: "ops", Kind: core.AlertLate, Schedule: effects.Ref{Kind: core.KindRecurring, ID: id(n)}, Namespace: namespace, Tenant: tenant, Name: fmt.Sprint("s", n), Reason: "why", Step: 1}
+			if n >= raised {
+				e.Cleared, e.Schedule.ID, e.Name = true, id(n-raised), fmt.Sprint("s", n-raised)
+			}
+			d, _ = d.Apply(e, core.Clock{Now: start, Step: 1})
+		}
+		return d.Apply(core.DigestDue{}, core.Clock{Now: start.Add(time.Minute), Step: 2})
+	}
+	over := func(effs []effects.Effect) (n float64) {
+		for _, e := range effs {
+			if emit, ok := e.(effects.Emit); ok {
+				var said map[string]any
+				require.NoError(t, json.Unmarshal(emit.Event.Data, &said))
+				n, _ = said["over"].(float64)
+			}
+		}
+		return n
+	}
+	d, effs := digest(2, 1, "", "eu")
+	assert.Equal(t, "late: s0 (/eu): why (over already)\nlate: s1 (/eu): why", d.Message.Text)
+	assert.InDelta(t, 1, over(effs), 0)
+	d, effs = digest(25, 1, "", "")
+	assert.Contains(t, d.Message.Text, "late: s19: why\n… and 5 more\n1 of these are over already")
+	assert.InDelta(t, 1, over(effs), 0)
+	d, effs = digest(25, 0, "shop", "")
+	assert.NotContains(t, d.Message.Text, "over already")
+	assert.Contains(t, d.Message.Text, "late: s0 (shop/): why")
+	assert.Zero(t, over(effs))
+}
+
+// TestAClockThatWasSetBackPutsNoMessageOffForLongerThanUsual has a digest that told something, as it seems, in a year.
+func TestAClockThatWasSetBackPutsNoMessageOffForLongerThanUsual(t *testing.T) {
+	tell := core.DigestTell{Kind: core.AlertLate, Schedule: watchedSchedule, Name: "nightly"}
+	ahead := start.Add(365 * 24 * time.Hour)
+	d, _ := core.Digest{}.Apply(tell, core.Clock{Now: ahead, Step: 1})
+	d, _ = d.Apply(core.DigestDue{}, core.Clock{Now: ahead.Add(time.Minute), Step: 2})
+	require.Equal(t, ahead.Add(time.Minute), d.ToldAt)
+	d, _ = d.Apply(tell, core.Clock{Now: start, Step: 3})
+	assert.Equal(t, start.Add(5*time.Minute), d.Deadline())
+
+	d, _ = core.Digest{}.Apply(tell, core.Clock{Now: 0, Step: 1})
+	assert.Equal(t, effects.MinTime, d.Since, "no clock is so wrong that nothing is told")
+}

@@ -133,6 +133,10 @@ func TestWhatIsDoneByHandOrForABackfillIsNoTimeOfTheSchedule(t *testing.T) {
 	require.Nil(t, refusal(effs))
 	_, effs = r.Apply(core.RecurringDue{}, core.Clock{Now: r.NextExecutionAt})
 	assert.Equal(t, core.AlertNews{Dispatched: true, DecidedAt: r.NextExecutionAt}, newsOf(t, effs))
+	skips, effs := r.Apply(core.RecurringSkipNext{}, core.Clock{Now: start})
+	require.Nil(t, refusal(effs))
+	_, effs = skips.Apply(core.RecurringDue{}, core.Clock{Now: r.NextExecutionAt})
+	assert.Zero(t, newsOf(t, effs), "what is skipped is not missed")
 	by, effs := r.Apply(core.RecurringTrigger{}, core.Clock{Now: start.Add(time.Minute)})
 	assert.Zero(t, newsOf(t, effs), "a time that was missed stays so")
 

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -17,6 +18,9 @@ type Declaration struct {
 	Set string `json:"set,omitempty"`
 	// File is where in the set it stands, for people, such as "backup.toml".
 	File string `json:"file,omitempty"`
+	// For is on whose behalf the set is applied, as those of the same name may be by several: such as "shop/acme" of who
+	// is bound to that tenant; empty: of nobody in particular. What was declared for one is removed by none of the others.
+	For string `json:"for,omitempty"`
 	// TakeOver lets it change what another set owns. It is then this one's.
 	TakeOver bool `json:"take_over,omitempty"`
 }
@@ -34,7 +38,8 @@ type Declared struct {
 	Name      string       `json:"name"`           // for the reader: what the set calls it
 	Set       string       `json:"set"`
 	File      string       `json:"file"`
-	Since     Time         `json:"since"` // when the set began to own it
+	For       string       `json:"for,omitempty"` // on whose behalf it was declared, see [Declaration]
+	Since     Time         `json:"since"`         // when the set began to own it
 }
 
 // DeclaredRef names the record of what owns a machine; part is the name of a subscriber where the
@@ -147,6 +152,9 @@ func (t *Batch) declare(to effects.Ref, before, after State, e Event) (refused *
 	if owned && (by == nil || by.Set != had.Set && !by.TakeOver) {
 		return &effects.Refused{To: to, Event: e.EventType(), Code: effects.CodeConflict, Reason: had.Refusal(by)}, nil
 	}
+	if owned && had.For != by.For && !by.TakeOver && ends(after, e) {
+		return &effects.Refused{To: to, Event: e.EventType(), Code: effects.CodeConflict, Reason: had.stays()}, nil
+	}
 	switch {
 	case ends(after, e) || by == nil || by.Set == "":
 		if known {
@@ -156,7 +164,7 @@ func (t *Batch) declare(to effects.Ref, before, after State, e Event) (refused *
 		of := ScopeOf(after)
 		is := Declared{
 			ID: ref.ID, Kind: to.Kind, Machine: to.ID, Part: partOf(e), Name: nameOf(after, e), Namespace: of.Namespace, Tenant: of.Tenant,
-			Set: by.Set, File: by.File, Since: t.clock.Now,
+			Set: by.Set, File: by.File, For: by.For, Since: t.clock.Now,
 		}
 		if owned && had.Set == is.Set {
 			is.Since = had.Since
@@ -182,12 +190,20 @@ func (d Declared) Refusal(by *Declaration) string {
 	return where + fmt.Sprintf(": take it out there, or let %q take it over", clip(by.Set))
 }
 
+// stays says why a set does not remove what it owns.
+func (d Declared) stays() string {
+	return fmt.Sprintf("the set %q was applied on behalf of %s when it declared it: it is removed only so", clip(d.Set), clip(cmp.Or(d.For, "no tenant in particular")))
+}
+
 // check refuses a declaration that the journal could not give back, or whose set has no name that could be typed.
 func (d Declaration) check() error {
 	if d.Set == "" && d.File != "" {
 		return errors.New("by_set.set: must not be empty where a file is named")
 	}
 	if err := checkGivenName("by_set.set", d.Set); err != nil {
+		return err
+	}
+	if err := checkText("by_set.for", d.For); err != nil {
 		return err
 	}
 	return checkText("by_set.file", d.File)

@@ -121,6 +121,9 @@ func TestWhatASetDeclaresIsChangedByThatSetAlone(t *testing.T) {
 			refused(d.drop, nil, `the set "ours" declares it, in all.toml: change it there and apply the set, or take it over`)
 			refused(d.change, theirs, `the set "ours" declares it, in all.toml: take it out there, or let "theirs" take it over`)
 			refused(d.drop, theirs, `the set "ours" declares it, in all.toml: take it out there, or let "theirs" take it over`)
+			if d.to.Kind == core.KindRecurring {
+				refused(core.RecurringUpdate{}, nil, `the set "ours" declares it, in all.toml: change it there and apply the set, or take it over`)
+			}
 			for _, e := range d.others {
 				assert.Nil(t, apply(e, nil), "anybody may %s", e.EventType())
 			}
@@ -132,6 +135,11 @@ func TestWhatASetDeclaresIsChangedByThatSetAlone(t *testing.T) {
 			taken(d.change, ours, "ours")
 			taken(d.drop, ours, "")
 			taken(d.make, ours, "ours")
+			oursToo := &core.Declaration{Set: "ours", File: "all.toml", For: "n/t"}
+			refused(d.drop, oursToo, `the set "ours" was applied on behalf of no tenant in particular when it declared it: it is removed only so`)
+			taken(d.change, oursToo, "ours")
+			refused(d.drop, ours, `the set "ours" was applied on behalf of n/t when it declared it: it is removed only so`)
+			taken(d.change, ours, "ours")
 			if d.part == "" { // its record is set aside
 				before := since
 				delete(w, d.to)

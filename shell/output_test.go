@@ -100,17 +100,83 @@ func TestWhatAToolWritesIsReadAtOnceAndStoredWithinASecond(t *testing.T) {
 		assert.EqualValues(t, 1, e.Actions().OutputStats().Writes)
 		elapse(time.Minute)
 		assert.EqualValues(t, 1, e.Actions().OutputStats().Writes, "who writes nothing costs nothing")
+		assert.Equal(t, 1, e.Actions().OutputStats().Held)
+		w.text <- "and\n"
+		elapse(time.Second)
+		assert.Equal(t, "one\ntwo\nand\n", storedOutput(t, st, a.ID, 1), "and so is what comes later")
 
 		w.text <- "three\n"
 		w.end <- nil
 		synctest.Wait()
 
-		assert.Equal(t, "one\ntwo\nthree\n", storedOutput(t, st, a.ID, 1), "the end is stored with the answer")
-		assert.Equal(t, "one\ntwo\nthree\n", said(t, e, a.ID, 1))
+		assert.Equal(t, "one\ntwo\nand\nthree\n", storedOutput(t, st, a.ID, 1), "the end is stored with the answer")
+		assert.Equal(t, "one\ntwo\nand\nthree\n", said(t, e, a.ID, 1))
 		stats := e.Actions().OutputStats()
 		assert.Zero(t, stats.Held)
-		assert.EqualValues(t, 14, stats.Bytes)
-		assert.EqualValues(t, 2, stats.Writes)
+		assert.EqualValues(t, 18, stats.Bytes)
+		assert.EqualValues(t, 3, stats.Writes)
+		const lines = 3 * len(`{"cycle":1,"run":1,"written":88,"head":88}`+"\n")
+		assert.InDelta(t, lines+8+12+18, stats.Stored, 6, "each time all of it, with a line before it")
+	})
+}
+
+func TestTheOutputsOfSeveralToolsAreAllStoredWithinASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st, text := inMemory(t), make(chan string)
+		writes := shell.ToolFunc(func(_ context.Context, call shell.Call) (json.RawMessage, error) {
+			_, _ = io.WriteString(call.Output(), call.Label)
+			<-text
+			return nil, nil
+		})
+		e := running(t, shell.Options{Store: st, Tools: tools(writes), OutputBytes: shell.MaxOutput}) // so that each is one commit
+		var made []core.Action
+		for _, label := range []string{"one", "two", "three", "four", "five"} {
+			made = append(made, create(t, e, core.ActionSpec{ToolName: "count", Label: label}))
+		}
+		elapse(time.Second)
+		for _, a := range made {
+			assert.Equal(t, a.Label, storedOutput(t, st, a.ID, 1))
+		}
+		close(text)
+	})
+}
+
+// TestAllWritersOfARunWriteIntoOneOutput has a tool that writes by two, as one that has a standard output and errors.
+func TestAllWritersOfARunWriteIntoOneOutput(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		both := shell.ToolFunc(func(_ context.Context, call shell.Call) (json.RawMessage, error) {
+			out, errs := call.Output(), call.Output()
+			for _, w := range []io.Writer{out, errs, out} {
+				_, _ = io.WriteString(w, "line\n")
+			}
+			return nil, nil
+		})
+		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(both)})
+		a := create(t, e, core.ActionSpec{ToolName: "count"})
+		assert.Equal(t, "line\nline\nline\n", said(t, e, a.ID, 0))
+		assert.EqualValues(t, 15, e.Actions().OutputStats().Bytes)
+	})
+}
+
+func TestOneOfTwoFollowersMayLeaveWithoutTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWriting()
+		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(w)})
+		a := create(t, e, core.ActionSpec{ToolName: "count"})
+		ctx, leave := context.WithCancel(t.Context())
+		left := make(chan error, 1)
+		go func() {
+			left <- e.Actions().CopyOutput(ctx, a.ID, shell.OutputOptions{Follow: true}, io.Discard)
+		}()
+		stays := follow(e, a.ID, shell.OutputOptions{})
+		synctest.Wait()
+		leave()
+		require.ErrorIs(t, <-left, context.Canceled)
+		w.text <- "one\n"
+		synctest.Wait()
+		assert.Equal(t, "one\n", stays.text(), "at once: it is told, and does not look by itself")
+		w.end <- nil
+		require.NoError(t, stays.ended(t))
 	})
 }
 
@@ -329,6 +395,40 @@ func TestAToolThatGoesOnAfterItWasLeftBehindIsNotHeard(t *testing.T) {
 		assert.Equal(t, "one\n", storedOutput(t, st, a.ID, 1))
 		assert.Zero(t, e.Actions().OutputStats().Held)
 	})
+}
+
+// TestAToolThatSpeaksFirstAfterItWasLeftBehindIsNotHeardEither has one that asked for its writer before, and one that
+// asks for it then.
+func TestAToolThatSpeaksFirstAfterItWasLeftBehindIsNotHeardEither(t *testing.T) {
+	for _, asksBefore := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			st, text := inMemory(t), make(chan string)
+			deaf := shell.ToolFunc(func(_ context.Context, call shell.Call) (json.RawMessage, error) {
+				var out io.Writer
+				if asksBefore {
+					out = call.Output()
+				}
+				for s := range text {
+					if out == nil {
+						out = call.Output()
+					}
+					_, _ = io.WriteString(out, s)
+				}
+				return nil, nil
+			})
+			e := running(t, shell.Options{Store: st, Tools: tools(deaf), DefaultTimeout: time.Minute, AbandonAfter: time.Second})
+			a := create(t, e, core.ActionSpec{ToolName: "count"})
+			elapse(2 * time.Minute)
+			require.Equal(t, core.StatusFailed, actionOf(t, e, a.ID).Status.Type)
+			text <- "two\n"
+			synctest.Wait()
+			assert.Zero(t, e.Actions().OutputStats().Held, "asks before: %t", asksBefore)
+			close(text)
+			elapse(time.Minute)
+			assert.Equal(t, "nothing", storedOutput(t, st, a.ID, 1))
+			assert.Zero(t, e.Actions().OutputStats())
+		})
+	}
 }
 
 // follower is somebody who follows the output of an action.

@@ -62,6 +62,10 @@ type SetOptions struct {
 	Prune    bool // remove what the set owns, and does not declare any more
 	Most     bool // although that is more than a third of what it owns
 	TakeOver bool // change what other sets own, which is then this one's
+	// For is on whose behalf the set is applied, where several apply sets that may have the same name, such as
+	// "shop/acme"; empty: of nobody in particular. What was declared for another one is not removed; what is
+	// declared again is this one's then.
+	For string
 	// Visible says of which tenants the caller may see and remove what the set owns; nil: of all. What belongs to no
 	// tenant is asked for with the zero Scope.
 	Visible func(Scope) bool

@@ -1,6 +1,7 @@
 package shell_test
 
 import (
+	"context"
 	"encoding/json"
 	"maps"
 	"testing"
@@ -181,6 +182,10 @@ func TestTheFieldsOfAChangeAreThoseThatDiffer(t *testing.T) {
 			got, err := json.Marshal(append([]shell.SetField{}, res.Changes[0].Fields...))
 			require.NoError(t, err)
 			assert.Equal(t, row.want, string(got), row.payload)
+			if res.Changes[0].Action == shell.SetUpdates {
+				assert.Empty(t, res.Changes[0].Before, "its times are as they were")
+				assert.Empty(t, res.Changes[0].After)
+			}
 		}
 	})
 }
@@ -199,10 +204,8 @@ func TestWhatAScheduleGetsIsSaidBeforeItIsMade(t *testing.T) {
 
 		past := recurringEntry("off", func(r *core.RecurringSpec) { r.EndsAt = effects.TimeOf(time.Now().Add(-time.Minute)) })
 		_, err = e.Sets().Apply(bg(), "ours", []shell.SetEntry{past}, shell.SetOptions{})
-		require.ErrorContains(t, err, "a.toml: recurring off: ends_at: ", "it exists: it would end for another reason than its file's")
-		require.ErrorContains(t, err, "is not in the future; it is "+effects.TimeOf(time.Now()).String())
+		require.EqualError(t, err, "a.toml: recurring off: ends_at: "+past.Recurring.EndsAt.String()+" is not in the future; it is "+effects.TimeOf(time.Now()).String())
 
-		// A job that ends is over only if it has a schedule.
 		job := setOf(1, 1)[1]
 		job.Job.Schedule, job.Job.EndsAt = "", 0
 		res, err = e.Sets().Apply(bg(), "ours", []shell.SetEntry{job}, shell.SetOptions{})
@@ -259,7 +262,7 @@ func TestNothingOwnsWhatIsNotThere(t *testing.T) {
 
 func TestWhatIsNoDeclarationIsRefusedWithWhatItShouldBe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(&counting{})})
+		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(&counting{}), Channels: []string{"ops"}})
 		was := func(name, was string) shell.SetEntry {
 			entry := recurringEntry(name, nil)
 			entry.Was = was
@@ -302,5 +305,126 @@ func TestWhatIsNoDeclarationIsRefusedWithWhatItShouldBe(t *testing.T) {
 
 		_, err = e.Sets().Apply(bg(), "a b", nil, shell.SetOptions{})
 		require.EqualError(t, err, `set: "a b" is no name: use letters, digits, ".", "_" and "-", at most 128 of them`)
+		var refused *shell.Refusal
+		require.ErrorAs(t, err, &refused)
+		assert.Equal(t, effects.CodeInvalid, refused.Code)
+
+		job := setOf(1, 1)[1]
+		job.Job.Alerts = core.AlertRules{Missed: true, Channel: "nobody"}
+		res, err = e.Sets().Apply(bg(), "ours", []shell.SetEntry{job}, shell.SetOptions{DryRun: true})
+		require.NoError(t, err)
+		assert.Contains(t, res.Refused, `f1.toml: job job-1: alerts.channel: there is no channel "nobody": use one of ops, or leave it out`)
+		assert.False(t, res.Changed(), "what is refused changes nothing")
+	})
+}
+
+// A set that finds things otherwise each time it is carried out gives up, and says why.
+func TestASetThatIsAlwaysOvertakenSaysByWhat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(&counting{})})
+		tries := 0
+		_, err := e.Sets().Apply(bg(), "ours", setOf(1, 1)[5:6], shell.SetOptions{Check: func([]shell.SetChange) error {
+			tries++
+			_, err := e.Semaphores().Send(bg(), shell.Scope{Namespace: "notifications", Tenant: "tenant-1"}, "semaphore-1", core.SemaphoreConfigure{
+				Namespace: "notifications", Tenant: "tenant-1", Name: "semaphore-1", Slots: uint32(10 + tries),
+			})
+			return err
+		}})
+		var refused *shell.Refusal
+		require.ErrorAs(t, err, &refused)
+		assert.Equal(t, effects.CodeConflict, refused.Code)
+		assert.ErrorContains(t, err, "set: others change what it declares at the same time: try again: f1.toml: semaphore semaphore-1: ")
+		assert.Greater(t, tries, 10)
+		assert.Empty(t, ownedBy(t, e, "ours"))
+	})
+}
+
+func TestASetWhoseCallerHasGoneIsNotApplied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(&counting{})})
+		ctx, cancel := context.WithCancel(bg())
+		res, err := e.Sets().Apply(ctx, "ours", setOf(1, 1), shell.SetOptions{Check: func([]shell.SetChange) error { cancel(); return nil }})
+		require.ErrorIs(t, err, context.Canceled)
+		assert.False(t, res.Applied)
+		_, err = e.Sets().Apply(ctx, "ours", setOf(1, 1), shell.SetOptions{DryRun: true})
+		require.ErrorIs(t, err, context.Canceled)
+	})
+}
+
+func TestWhatHasEndedIsNotMadeAgainNorRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(&counting{})})
+		job := setOf(1, 1)[1]
+		job.Job.Schedule, job.Job.EndsAt = "* * * * *", effects.TimeOf(time.Now().Add(time.Hour))
+		entries := []shell.SetEntry{job}
+		made, err := e.Sets().Apply(bg(), "ours", entries, shell.SetOptions{})
+		require.NoError(t, err)
+		elapse(2 * time.Hour)
+		res, err := e.Sets().Apply(bg(), "ours", entries, shell.SetOptions{Prune: true, Most: true})
+		require.NoError(t, err)
+		require.Len(t, res.Changes, 1, "it is still declared")
+		assert.Equal(t, shell.SetKeeps, res.Changes[0].Action)
+		assert.Equal(t, made.Changes[0].ID, res.Changes[0].ID)
+		assert.Empty(t, res.Changes[0].Notes)
+
+		other := setOf(2, 1)[1]
+		other.Job.EndsAt = job.Job.EndsAt
+		res, err = e.Sets().Apply(bg(), "ours", []shell.SetEntry{job, other}, shell.SetOptions{})
+		require.NoError(t, err)
+		assert.Equal(t, shell.SetKeeps, res.Changes[1].Action)
+		assert.Zero(t, res.Changes[1].ID, "nothing has that id")
+	})
+}
+
+func TestAScheduleThatHasEndedBeginsAnewIfItsEndMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(&counting{})})
+		r := everyMinute()
+		r.Name, r.EndsAt = "nightly", effects.TimeOf(time.Now().Add(5*time.Minute))
+		apply := func() (shell.SetChange, bool) {
+			t.Helper()
+			spec := r
+			res, err := e.Sets().Apply(bg(), "ours", []shell.SetEntry{{File: "a.toml", Recurring: &spec}}, shell.SetOptions{})
+			require.NoError(t, err)
+			is, err := e.Recurring().Named(bg(), r.Namespace, r.Tenant, r.Name)
+			require.NoError(t, err)
+			return res.Changes[0], is.Enabled
+		}
+		apply()
+		elapse(time.Hour)
+		c, enabled := apply()
+		assert.Equal(t, shell.SetKeeps, c.Action)
+		assert.Len(t, c.Notes, 1)
+		assert.False(t, enabled)
+		r.EndsAt = effects.TimeOf(time.Now().Add(5 * time.Minute))
+		c, enabled = apply()
+		assert.Equal(t, shell.SetUpdates, c.Action)
+		assert.Empty(t, c.Notes)
+		assert.True(t, enabled)
+		elapse(time.Hour)
+		_, enabled = apply()
+		require.False(t, enabled)
+		r.Enabled = false
+		c, _ = apply()
+		assert.Empty(t, c.Notes, "its file disables it, too")
+	})
+}
+
+func TestWhatTwoNamesOfARenamingHaveIsNotRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(&counting{})})
+		both := []shell.SetEntry{recurringEntry("old", nil), recurringEntry("new", nil)}
+		_, err := e.Sets().Apply(bg(), "ours", both, shell.SetOptions{})
+		require.NoError(t, err)
+		renamed := both[1]
+		renamed.Was = "old"
+		res, err := e.Sets().Apply(bg(), "ours", []shell.SetEntry{renamed}, shell.SetOptions{Prune: true, Most: true, DryRun: true})
+		require.NoError(t, err)
+		assert.Equal(t, []shell.SetAction{shell.SetRefuses}, actions(res))
+
+		renamed.Was = "older"
+		changes, err := shell.CheckSet([]shell.SetEntry{renamed}, effects.TimeOf(time.Now()))
+		require.NoError(t, err)
+		assert.Empty(t, changes[0].Notes, "whether there is one only an engine knows")
 	})
 }

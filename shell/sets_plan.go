@@ -147,7 +147,7 @@ func (p *setPlan) entry(i int, e *SetEntry, c *SetChange, of Scope) error {
 	if err != nil {
 		return err
 	}
-	in := core.Input{To: c.Ref, Actor: p.actor, Event: ev, BySet: &core.Declaration{Set: p.set, File: e.File, TakeOver: p.o.TakeOver}}
+	in := core.Input{To: c.Ref, Actor: p.actor, Event: ev, BySet: &core.Declaration{Set: p.set, File: e.File, For: p.o.For, TakeOver: p.o.TakeOver}}
 	after, err := p.try(in)
 	if err != nil {
 		return err
@@ -157,13 +157,16 @@ func (p *setPlan) entry(i int, e *SetEntry, c *SetChange, of Scope) error {
 		c.Action = SetCreates
 	case core.RevisionBefore(after, ev) != revision && !sameJSON(core.Definition(before, ev), core.Definition(after, ev)):
 		c.Action = SetUpdates
-	case !owned || owner.Set != p.set:
+	case !owned || owner.Set != p.set || owner.For != p.o.For:
 		c.Action = SetAdopts
 	default:
 		c.Action = SetKeeps
 	}
 	if owned && owner.Set != p.set {
 		c.Notes = append(c.Notes, fmt.Sprintf("taken over from the set %q", owner.Set))
+	}
+	if owned && owner.Set == p.set && owner.For != p.o.For {
+		c.Notes = append(c.Notes, "the set was applied on behalf of "+onBehalf(owner.For)+" until now")
 	}
 	if c.Action == SetUpdates {
 		c.Fields = changedFields(core.Definition(before, ev), core.Definition(after, ev))

@@ -25,7 +25,9 @@ func (p *setPlan) leave(tx store.ReadTx, entries []SetEntry) error {
 		if !ok || p.o.Visible != nil && !p.o.Visible(Scope{Namespace: d.Namespace, Tenant: d.Tenant}) {
 			continue
 		}
-		owned++
+		if d.For == p.o.For {
+			owned++
+		}
 		if !p.declared[d.Ref()] {
 			gone = append(gone, d)
 		}
@@ -86,8 +88,10 @@ func (p *setPlan) remove(d core.Declared) error {
 	if revision == core.NoRevision {
 		return nil // what it was about is gone
 	}
-	if p.o.Prune {
-		in := core.Input{To: c.Ref, Actor: p.actor, Event: e, BySet: &core.Declaration{Set: p.set, File: d.File}}
+	if d.For != p.o.For {
+		c.Notes = append(c.Notes, "the set was applied on behalf of "+onBehalf(d.For)+" when it declared it: it is removed only so")
+	} else if p.o.Prune {
+		in := core.Input{To: c.Ref, Actor: p.actor, Event: e, BySet: &core.Declaration{Set: p.set, File: d.File, For: p.o.For}}
 		if _, err := p.try(in); err != nil {
 			if err := p.refuse(len(p.changes), &c, err); err != nil {
 				return err
@@ -100,3 +104,6 @@ func (p *setPlan) remove(d core.Declared) error {
 	p.changes = append(p.changes, c)
 	return nil
 }
+
+// onBehalf says for people on whose behalf a set was applied.
+func onBehalf(of string) string { return cmp.Or(of, "no tenant in particular") }

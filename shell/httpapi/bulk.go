@@ -98,7 +98,7 @@ func (b bulk) serve(s *Server, w http.ResponseWriter, r *http.Request, c *call) 
 	}
 	slots := &s.heldBy(c.token).bulks
 	if !slots.take() {
-		return tooMany(1, "token: %d bulk acts of %s are under way: wait for the answer to one", slots.most, s.heldBy(c.token).whose)
+		return tooMany(1, "token: %d bulk acts of %s are under way: wait for the answer to one", slots.most, s.heldBy(c.token).of())
 	}
 	defer slots.leave()
 	c.leaveLarge()

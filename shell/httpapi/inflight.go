@@ -2,11 +2,11 @@ package httpapi
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"runtime"
 	"strconv"
 	"sync"
+	"sync/atomic"
 )
 
 // slots bounds how many of something are under way at a time.
@@ -82,20 +82,20 @@ func (s *share) full() bool {
 // tenant together, so that what one holder does not read or does not end is nothing that
 // another one misses.
 type inFlight struct {
-	whose    string           // in errors
-	requests slots            // of every sort
-	lists    slots            // lists
-	wide     slots            // lists with members that are left out unless they are asked for
-	streams  slots            // streams of events
-	live     slots            // pages that show changes
-	tails    slots            // logs that are followed
-	reads    slots            // logs that are read
-	audits   slots            // lists of the log of requests
-	bulks    slots            // acts on many things
-	bodies   share            // bytes of bodies that were read
-	answers  share            // bytes of large answers that are being sent
-	large    chan struct{}    // a place for each request with a large body that is worked on
-	turns    [2]chan struct{} // places for what pages wait for, see Server.Turn
+	whose    atomic.Pointer[string] // in errors
+	requests slots                  // of every sort
+	lists    slots                  // lists
+	wide     slots                  // lists with members that are left out unless they are asked for
+	streams  slots                  // streams of events
+	live     slots                  // pages that show changes
+	tails    slots                  // logs that are followed
+	reads    slots                  // logs that are read
+	audits   slots                  // lists of the log of requests
+	bulks    slots                  // acts on many things
+	bodies   share                  // bytes of bodies that were read
+	answers  share                  // bytes of large answers that are being sent
+	large    chan struct{}          // a place for each request with a large body that is worked on
+	turns    [2]chan struct{}       // places for what pages wait for, see Server.Turn
 }
 
 // largeBody is from how many bytes on a body takes so long to read that requests with one are
@@ -120,15 +120,7 @@ func (f *inFlight) workOn(ctx context.Context, body int) (leave func(), err erro
 const maxWideLists = 2
 
 func (s *Server) initInFlight() {
-	s.inFlight = map[string]*inFlight{}
-	for _, t := range append([]Token{loopback}, s.o.Tokens...) {
-		name, of := bucketOf(&t)
-		if shared := s.inFlight[name]; shared != nil {
-			shared.whose = fmt.Sprintf("the tokens of tenant %q", of.Tenant)
-			continue
-		}
-		s.inFlight[name] = s.newInFlight(&t)
-	}
+	s.tokens.use(s.o.Tokens, s.newInFlight)
 	s.live.most = maxLive
 	s.streams.most, s.tails.most, s.reads.most, s.audits.most = maxStreams, maxTails, maxReads, maxAuditReads
 }
@@ -138,8 +130,7 @@ func (s *Server) newInFlight(t *Token) *inFlight {
 	if t.Admin {
 		most = maxStreams
 	}
-	return &inFlight{
-		whose:    strconv.Quote(t.Name),
+	f := &inFlight{
 		requests: slots{most: s.o.MaxRequestsPerToken}, lists: slots{most: s.o.MaxListsPerToken},
 		wide:    slots{most: min(maxWideLists, s.o.MaxListsPerToken)},
 		streams: slots{most: most}, live: slots{most: maxLiveEach}, tails: slots{most: most}, reads: slots{most: most},
@@ -151,12 +142,16 @@ func (s *Server) newInFlight(t *Token) *inFlight {
 			TurnToSend: make(chan struct{}, maxFormsSent),
 		},
 	}
+	f.whose.Store(new(strconv.Quote(t.Name)))
+	return f
 }
+
+// of says whose it is, in errors.
+func (f *inFlight) of() string { return *f.whose.Load() }
 
 // heldBy gives what the requests of a token hold.
 func (s *Server) heldBy(t *Token) *inFlight {
-	name, _ := bucketOf(t)
-	return s.inFlight[name]
+	return s.tokens.heldBy(t)
 }
 
 // tooMany refuses what somebody has too much of at a time.
@@ -171,13 +166,13 @@ func (s *Server) enter(rt route, w http.ResponseWriter, r *http.Request, c *call
 	}
 	f := s.heldBy(c.token)
 	if !f.requests.take() {
-		return nil, tooMany(1, "token: %d requests of %s are under way: wait for the answer to one", f.requests.most, f.whose)
+		return nil, tooMany(1, "token: %d requests of %s are under way: wait for the answer to one", f.requests.most, f.of())
 	}
 	leave := f.requests.leave
 	c.body.of = &f.bodies
 	if f.answers.full() {
 		leave()
-		return nil, tooMany(5, "token: the large answers of %s are not read yet: read them", f.whose)
+		return nil, tooMany(5, "token: the large answers of %s are not read yet: read them", f.of())
 	}
 	if sw, ok := w.(*statusWriter); ok {
 		sw.answers, sw.refuses = &f.answers, r.Method == http.MethodGet || r.Method == http.MethodHead
@@ -187,7 +182,7 @@ func (s *Server) enter(rt route, w http.ResponseWriter, r *http.Request, c *call
 	}
 	if !f.lists.take() {
 		leave()
-		return nil, tooMany(1, "token: %d lists of %s are under way: wait for the answer to one", f.lists.most, f.whose)
+		return nil, tooMany(1, "token: %d lists of %s are under way: wait for the answer to one", f.lists.most, f.of())
 	}
 	return func() { f.lists.leave(); leave() }, nil
 }
@@ -197,7 +192,7 @@ func (s *Server) takeStream(all *slots, own func(*inFlight) *slots, c *call, wha
 	f := s.heldBy(c.token)
 	mine := own(f)
 	if !mine.take() {
-		return nil, tooMany(retrySeconds, "token: %d %s by %s: %s", mine.most, what, f.whose, hint)
+		return nil, tooMany(retrySeconds, "token: %d %s by %s: %s", mine.most, what, f.of(), hint)
 	}
 	if !all.take() {
 		mine.leave()

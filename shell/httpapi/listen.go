@@ -57,7 +57,7 @@ func lookup(host string) ([]netip.Addr, error) {
 // site whose name was pointed at 127.0.0.1 (DNS rebinding) still sends its own
 // name.
 func (s *Server) checkLocal(r *http.Request) error {
-	if len(s.o.Tokens) > 0 {
+	if s.NeedsSignIn() {
 		return nil
 	}
 	// A peer without an IP address came by a unix socket.

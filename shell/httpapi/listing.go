@@ -180,7 +180,7 @@ func (l listing[S, Out]) answer(s *Server, w http.ResponseWriter, r *http.Reques
 		mine := s.heldBy(c.token)
 		wide := &mine.wide
 		if !wide.take() {
-			return tooMany(1, "include: %d lists of %s with it are under way: wait for the answer to one", wide.most, mine.whose)
+			return tooMany(1, "include: %d lists of %s with it are under way: wait for the answer to one", wide.most, mine.of())
 		}
 		defer wide.leave()
 	}

@@ -151,7 +151,7 @@ func (s *Server) admit(r *http.Request, sites *http.CrossOriginProtection) error
 	// Without tokens the way to this machine is all that a browser needs, so that
 	// reading, too, is not for other sites: they could not see a backup, but start it.
 	site := r.Header.Get("Sec-Fetch-Site")
-	if sites.Check(r) != nil || len(s.o.Tokens) == 0 && (site == "cross-site" || site == "same-site") {
+	if sites.Check(r) != nil || !s.NeedsSignIn() && (site == "cross-site" || site == "same-site") {
 		return failf(http.StatusForbidden, "origin: requests of other sites are refused")
 	}
 	// net/http would answer with a redirection that no client of an API wants. It

@@ -29,7 +29,7 @@ const readyTimeout = 5 * time.Second
 // readyz says whether the engine takes requests: its loop runs, its last commit succeeded,
 // and the store can be read. That a cluster is away makes nothing here less ready: who
 // applies, reads and cancels must go on, and a restart would not bring it back. So runners
-// are told beside it; and so is a file that the log cannot be brought into, as long as the log has room.
+// are told beside it, as is that the engine is paused, which takes requests like any other; and so is a file that the log cannot be brought into, as long as the log has room.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request, _ *call) error {
 	if s.o.Ready != nil {
 		if err := s.o.Ready(); err != nil {
@@ -41,7 +41,11 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request, _ *call) error {
 	if err := s.probe(ctx); err != nil {
 		return &failure{status: http.StatusServiceUnavailable, text: "not ready: " + s.whyNotReady(err), cause: err}
 	}
-	return writeJSON(w, http.StatusOK, wire.Health{Status: "ready", Runners: s.ailing(), Database: s.whyNotInFile()})
+	out := wire.Health{Status: "ready", Runners: s.ailing(), Database: s.whyNotInFile(), PausedSince: s.pausedSince()}
+	if !out.PausedSince.IsZero() {
+		out.Status = "paused"
+	}
+	return writeJSON(w, http.StatusOK, out)
 }
 
 // salvageIt is what to do with a database file of which a part is damaged.

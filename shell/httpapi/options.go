@@ -156,9 +156,9 @@ type Server struct {
 	reads    slots         // of logs, that are not
 	audits   slots         // of the log of requests, that is read
 
-	singles    map[string]route     // by method and path
-	inFlight   map[string]*inFlight // by bucketOf the token
-	pageReads  chan struct{}        // holds one element for each chunk of a list that is being read
+	singles    map[string]route // by method and path
+	tokens     tokens
+	pageReads  chan struct{} // holds one element for each chunk of a list that is being read
 	pageTokens pageTokens
 	recent     recentEvents
 	rates      rates

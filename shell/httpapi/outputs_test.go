@@ -111,6 +111,7 @@ func TestTheOutputOfAnActionSaysWhatIsMissingAndWhereItIsReadOn(t *testing.T) {
 			"?follow=perhaps":       `400 follow: "perhaps" is neither true nor false`,
 			"?container=main":       `400 query: "container" is unknown: use namespace, tenant, attempt, offset, follow`,
 			"?attempt=1&offset=999": `200 `,
+			"?offset=0":             `200 `,
 		} {
 			got := a.do("GET", path+query, nil)
 			text := ""
@@ -118,6 +119,30 @@ func TestTheOutputOfAnActionSaysWhatIsMissingAndWhereItIsReadOn(t *testing.T) {
 				text = strings.ReplaceAll(got.object()["error"].(string), strings.Split(path, "/")[3], "ID")
 			}
 			assert.Equal(t, want, fmt.Sprintf("%d %s", got.status, text), query)
+		}
+	})
+}
+
+func TestLogsThatWereReadMakeRoomForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := make(speaker)
+		a, path := withSpeaker(t, s)
+		s <- "said\n"
+		close(s)
+		synctest.Wait()
+		made := a.do("POST", "/v1/pipelines", `{"definition":{"name":"p","phases":[{"name":"one","run":{"tool":"speak"}}]}}`)
+		require.Equal(t, http.StatusCreated, made.status, made.body)
+		synctest.Wait()
+		for range 300 { // more than may be read at once
+			require.Equal(t, http.StatusOK, a.do("GET", path, nil).status)
+			require.Equal(t, http.StatusNotFound, a.do("GET", "/v1/pipelines/"+made.str("id")+"/logs", nil).status)
+		}
+		for _, of := range []string{path, "/v1/pipelines/" + made.str("id") + "/logs"} {
+			got := a.do("HEAD", of, nil)
+			assert.Equal(t, http.StatusOK, got.status)
+			assert.Equal(t, "text/plain; charset=utf-8", got.header.Get("Content-Type"))
+			assert.Empty(t, got.body)
+			assert.Empty(t, got.header.Get("X-Orrery-Attempt"), "nothing is read")
 		}
 	})
 }
@@ -219,6 +244,11 @@ func TestAReadOnlyTokenFromWhichResultsAreHiddenDoesNotReadWhatActionsWrite(t *t
 				assert.Equal(t, "logs: what actions write is hidden from read-only tokens here, as their results are ("+path+")", got.object()["error"])
 			}
 			assert.Equal(t, http.StatusOK, a.do("GET", logs, nil, bearer("a")).status)
+
+			made := a.do("POST", "/v1/pipelines", `{"definition":{"name":"p","phases":[{"name":"one","run":{"tool":"speak"}}]}}`, bearer("a"))
+			require.Equal(t, http.StatusCreated, made.status, made.body)
+			refused := a.do("GET", "/v1/pipelines/"+made.str("id")+"/logs", nil, bearer("v")).status == http.StatusForbidden
+			assert.Equal(t, want == http.StatusForbidden, refused, "of a pipeline, %s", path)
 		})
 	}
 }

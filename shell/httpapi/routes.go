@@ -95,6 +95,7 @@ func (s *Server) routes() []route {
 			{"GET", "/v1/limits", anyToken, s.showLimits},
 			{"GET", "/v1/runners", anyToken, s.listRunners},
 			{"GET", "/v1/system", unboundToken, noQuery(s.showSystem)},
+			{"POST", "/v1/system/resume", adminToken, noQuery(s.resumeSystem)},
 			{"GET", "/v1/notify/channels", adminToken, noQuery(s.listChannels)},
 			{"POST", "/v1/notify/test", adminToken, noQuery(s.testNotify)},
 			{"GET", "/v1/info", anyToken, noQuery(s.info)},
@@ -187,11 +188,19 @@ func (s *Server) endpoint(rt route) http.Handler {
 				ctx, cancel = context.WithTimeout(ctx, limit)
 				defer cancel()
 			}
+			if c.token != nil && rt.access&(streams|waitsForItems) != 0 {
+				var forget func()
+				ctx, forget = s.tokens.whileKnown(ctx, c.token)
+				defer forget()
+			}
 			if ctx, err = s.onRevision(ctx, rt, r); err == nil {
 				ctx, err = onTakeOver(ctx, rt, r)
 			}
 			if err == nil {
 				err = rt.serve(w, r.WithContext(ctx), c)
+			}
+			if err != nil && errors.Is(context.Cause(ctx), errTokenGone) {
+				err = unauthorized(`Bearer realm="orrery", error="invalid_token"`, "token: %q was removed or changed", c.token.Name)
 			}
 		}
 		if err != nil {

@@ -3,6 +3,8 @@ package httpapi
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -112,7 +114,7 @@ func shownWith[S, Out any](out func(context.Context, S) (Out, error), more func(
 
 func declaredOf(d core.Declared) wire.Declared {
 	return wire.Declared{
-		Set: d.Set, File: d.File, Kind: shell.SetKindOf(d), ID: d.Machine, Namespace: d.Namespace, Tenant: d.Tenant, Name: d.Name, Since: d.Since,
+		Set: d.Set, File: d.File, Kind: shell.SetKindOf(d), ID: d.Machine, Namespace: d.Namespace, Tenant: d.Tenant, Name: d.Name, For: d.For, Since: d.Since,
 	}
 }
 
@@ -164,7 +166,7 @@ func (s *Server) applyEntries(ctx context.Context, c *call, set string, body *wi
 	}
 	c.aboutEntries(entries)
 	res, err := s.engine.Sets().Apply(ctx, set, entries, shell.SetOptions{
-		DryRun: body.DryRun, Prune: body.Prune, Most: body.Most, TakeOver: body.TakeOver,
+		DryRun: body.DryRun, Prune: body.Prune, Most: body.Most, TakeOver: body.TakeOver, For: onBehalfOf(c.token),
 		Visible: func(of shell.Scope) bool {
 			if of == (shell.Scope{}) {
 				return c.token.unbound()
@@ -177,6 +179,28 @@ func (s *Server) applyEntries(ctx context.Context, c *call, set string, body *wi
 	})
 	return res, c.ofTheSet(err)
 }
+
+// onBehalfOf says on whose behalf a token applies sets: all that are bound to the same do. Empty: it is bound to nothing.
+func onBehalfOf(t *Token) string {
+	if len(t.Namespaces) == 0 && len(t.Tenants) == 0 {
+		return ""
+	}
+	said := func(names []string) string {
+		if len(names) == 0 {
+			return "*"
+		}
+		return strings.Join(slices.Compact(slices.Sorted(slices.Values(names))), ",")
+	}
+	of := said(t.Namespaces) + "/" + said(t.Tenants)
+	if len(of) > maxBehalf {
+		sum := sha256.Sum256([]byte(of))
+		of = "tenants " + hex.EncodeToString(sum[:16])
+	}
+	return of
+}
+
+// maxBehalf bounds what is stored with each thing.
+const maxBehalf = 600
 
 // maxSetErrors bounds how many refused declarations one answer names.
 const maxSetErrors = 20

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -132,6 +133,7 @@ func TestASetOfEachKindIsMadeOnceAndBelongsToItsFiles(t *testing.T) {
 		assert.Empty(t, declaredBy(t, a, "root", "set=theirs"))
 		id := core.QueueRef("default", "default", "mail").ID
 		assert.Equal(t, []string{"ours queue default/default mail b.toml"}, declaredBy(t, a, "root", "id="+id.String()))
+		assert.Contains(t, a.do("GET", "/v1/sets?id="+id.String(), nil, bearer("root")).body, `"id":"`+id.String()+`","namespace":"default","tenant":"default","name":"mail","since":"2000-01-01T00:00:00.000Z"`)
 		assert.Equal(t, `kind: "queues" is unknown: use calendar, job, queue, recurring, semaphore, subscriber, worker`,
 			a.do("GET", "/v1/sets?kind=queues", nil, bearer("root")).errorText())
 
@@ -175,10 +177,15 @@ func TestASetIsMadeWholeOrNotAtAllAndSaysWhatIsWrongWhere(t *testing.T) {
 			{400, "root", `{"file":"w.toml","worker":{"name":"w","queue":"q","do":{"run":{"tool":"none","input":{}}}}}`, `w.toml: worker w: do.run.tool: "none" is unknown`},
 			{403, "ann", nightly("worse", `,"tenant":"t2"`), `a.toml: recurring worse: tenant: "t2" is not one of the token's: use t1`},
 			{403, "ann", `{"file":"b.toml","queue":{"name":"q","namespace":"other"}}`, `b.toml: queue q: namespace: "other" is not one of the token's: use ns`},
+			{403, "ann", `{"file":"m.toml","semaphore":{"name":"s","tenant":"t2","slots":1}}`, `m.toml: semaphore s: tenant: "t2" is not one of the token's`},
 			{403, "ann", `{"file":"c.toml","calendar":{"name":"c","tenant":"t2"}}`, `c.toml: calendar c: tenant: "t2" is not one of the token's`},
 			{403, "ann", `{"file":"w.toml","worker":{"name":"w","tenant":"t2","queue":"q","do":{"run":{"tool":"echo","input":{}}}}}`, `w.toml: worker w: tenant: "t2" is not`},
 			{403, "ann", `{"file":"w.toml","worker":{"name":"w","queue":"q","do":{"task":{"prompt":"p"}}}}`, `w.toml: worker w: do.task: the token "ann" may not start a terminal session`},
 			{403, "ann", `{"file":"j.toml","job":{"id":"report","runner":"kubernetes","pod_spec":{"containers":[{"name":"c"}]}}}`, `j.toml: job report: runner: the token "ann" may not use the runner "kubernetes"`},
+			{
+				403, "ann", `{"file":"k.toml","recurring":{"name":"k","cron_expr":"0 3 * * *","provider":"kubernetes","payload":{"pod_spec":{"containers":[{"name":"c"}]},"runner":"kubernetes"}}}`,
+				`k.toml: recurring k: payload.runner: the token "ann" may not use the runner "kubernetes"`,
+			},
 			{403, "runs", `{"file":"j.toml","job":{"id":"report","tenant":"t2","runner":"kubernetes","pod_spec":{"containers":[{"name":"c"}]}}}`, `j.toml: job report: tenant: "t2" is not`},
 			{403, "ann", entryOfEach[6], `s.toml: subscriber on-failure: token: "ann" is bound to namespaces or tenants: subscribers of the bus belong to none`},
 			{
@@ -253,6 +260,30 @@ func TestAnotherTenantsThingsOfASetWithTheSameNameStayUnseen(t *testing.T) {
 	})
 }
 
+func TestWhatATenantDeclaredInASetIsRemovedByNobodyWhoAppliesOneWithTheSameName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := declaredSets(t, httpapi.TenantLimits{})
+		in := func(tenant, queue string) string {
+			return fmt.Sprintf(`{"file":"b.toml","queue":{"namespace":"ns","tenant":%q,"name":%q}}`, tenant, queue)
+		}
+		require.Equal(t, http.StatusOK, a.applySet("ann", "", someQueue("a"), someQueue("b")).status)
+		require.Equal(t, http.StatusOK, a.applySet("any", "", in("t1", "ops"), in("t2", "ops"), in("t1", "old")).status)
+
+		got := a.applySet("root", `"prune":true,"most":true,`, in("t1", "ops"))
+		assert.Equal(t, []string{"none queue ops", "leave queue a", "leave queue b", "remove queue old", "remove queue ops"}, changesOf(t, got), "root is bound to nothing, as any is")
+		assert.Contains(t, got.body, `"notes":["the set was applied on behalf of ns/t1 when it declared it: it is removed only so"]`)
+		got = a.applySet("ann", `"prune":true,"most":true,`, someQueue("a"))
+		assert.Equal(t, []string{"none queue a", "remove queue b", "leave queue ops"}, changesOf(t, got))
+		assert.Contains(t, got.body, `"notes":["the set was applied on behalf of no tenant in particular when it declared it: it is removed only so"]`)
+		assert.Contains(t, a.do("GET", "/v1/sets?limit=10", nil, bearer("ann")).body, `"for":"ns/t1"`)
+
+		got = a.applySet("ann", "", someQueue("a"), someQueue("ops"))
+		assert.Equal(t, []string{"none queue a", "adopt queue ops"}, changesOf(t, got))
+		assert.Contains(t, got.body, `"notes":["the set was applied on behalf of no tenant in particular until now"]`)
+		assert.Equal(t, []string{"none queue a", "remove queue ops"}, changesOf(t, a.applySet("ann", `"prune":true,"most":true,`, someQueue("a"))))
+	})
+}
+
 func TestTheChangesOfWhatASetMadeNameTheSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := declaredSets(t, httpapi.TenantLimits{})
@@ -263,6 +294,7 @@ func TestTheChangesOfWhatASetMadeNameTheSet(t *testing.T) {
 		require.NotNil(t, changes[0].Inputs[0].BySet)
 		assert.Equal(t, "ours", changes[0].Inputs[0].BySet.Set)
 		assert.Equal(t, "set ours, b.toml", changes[0].Inputs[0].BySet.Text())
+		assert.Equal(t, "api:ann", changes[0].Inputs[0].Actor)
 	})
 }
 
@@ -336,7 +368,7 @@ func TestASetIsWithinTheLimitsOfItsTenantInWhatItMakesAndChanges(t *testing.T) {
 		require.Equal(t, http.StatusOK, a.applySet("root", "", ofAnn.Replace(often)).status, "none for the operator")
 		synctest.Wait()
 
-		assert.Equal(t, []string{"none recurring often", "create recurring one", "create recurring two"},
+		assert.Equal(t, []string{"adopt recurring often", "create recurring one", "create recurring two"},
 			changesOf(t, a.applySet("ann", `"dry_run":true,`, often, nightly("one", ""), nightly("two", ""))))
 		got := a.applySet("ann", "", often, nightly("one", ""), nightly("two", ""), nightly("three", ""))
 		assert.Equal(t, http.StatusTooManyRequests, got.status)
@@ -352,6 +384,118 @@ func TestASetIsWithinTheLimitsOfItsTenantInWhatItMakesAndChanges(t *testing.T) {
 		assert.Contains(t, got.errorText(), "limits.min_schedule_seconds of the daemon asks for 1m0s at least")
 		got = a.applySet("ann", "", nightly("one", `,"policy":{"max_attempts":6}`))
 		assert.Contains(t, got.errorText(), "a.toml: recurring one: policy.max_attempts: 6 is more than 5: limits.max_attempts")
+	})
+}
+
+func TestAllThatADeclarationSaysIsMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := declaredSets(t, httpapi.TenantLimits{})
+		require.Equal(t, http.StatusOK, a.applySet("any", "",
+			`{"file":"c.toml","calendar":{"namespace":"ns","tenant":"t1","name":"c","timezone":"Europe/Berlin","description":"closed","exclude":{"dates":[{"date":"2026-12-25"}]},"include":{"weekly":[{"days":["mon"]}]}}}`,
+			`{"file":"w.toml","worker":{"namespace":"ns","tenant":"t1","name":"w","queue":"q","concurrency":3,"poll_ms":5000,"do":{"run":{"tool":"echo","input":{"a":1}}}}}`,
+			`{"file":"q.toml","queue":{"namespace":"ns","tenant":"t1","name":"q","config":{"concurrency":4}}}`,
+			`{"file":"m.toml","semaphore":{"namespace":"ns","tenant":"t1","name":"m","slots":5}}`,
+			entryOfEach[6],
+		).status)
+		of := shell.Scope{Namespace: "ns", Tenant: "t1"}
+		c, err := a.engine.Calendars().Get(t.Context(), of, "c")
+		require.NoError(t, err)
+		assert.Equal(t, core.CalendarSpec{
+			Namespace: "ns", Tenant: "t1", Name: "c", Timezone: "Europe/Berlin", Description: "closed",
+			Exclude: core.CalendarDays{Dates: []core.CalendarDate{{Date: "2026-12-25"}}}, Include: core.CalendarDays{Weekly: []core.CalendarWindow{{Days: []string{"mon"}}}},
+		}, c.CalendarSpec)
+		w, err := a.engine.Workers().Get(t.Context(), of, "w")
+		require.NoError(t, err)
+		assert.Equal(t, core.WorkerSpec{
+			Namespace: "ns", Tenant: "t1", Name: "w", Queue: "q", Concurrency: 3, PollMS: 5000, Do: core.WorkerDo{Run: &core.ToolRun{Tool: "echo", Input: json.RawMessage(`{"a":1}`)}},
+		}, w.WorkerSpec)
+		q, err := a.engine.Queues().Get(t.Context(), "ns", "t1", "q")
+		require.NoError(t, err)
+		assert.EqualValues(t, 4, q.Config.Concurrency)
+		m, err := a.engine.Semaphores().Get(t.Context(), of, "m")
+		require.NoError(t, err)
+		assert.EqualValues(t, 5, m.Total)
+		bus, err := a.engine.Subscribers().Get(t.Context())
+		require.NoError(t, err)
+		require.Len(t, bus.Subscribers, 1)
+		assert.Equal(t, core.EventMatch{Category: "action", Action: "failed"}, bus.Subscribers[0].Match)
+		assert.Equal(t, core.MachineName{Namespace: "ns", Tenant: "t1", Name: "mailer"}, *bus.Subscribers[0].Do.WakeWorker)
+	})
+}
+
+func TestEachKindOfASetIsWithinTheLimitsOfItsTenant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := declaredSets(t, httpapi.TenantLimits{Schedules: 2, MinScheduleInterval: time.Minute, MaxAttempts: 5, MaxTimeout: time.Minute})
+		job := func(id, schedule string) string {
+			return fmt.Sprintf(`{"file":"j.toml","job":{"id":%q,"runner":"kubernetes","schedule":%q,"pod_spec":{"containers":[{"name":"c"}]}}}`, id, schedule)
+		}
+		patient := nightly("patient", `,"policy":{"max_attempts":6}`)
+		ofAnn := strings.NewReplacer(`"name"`, `"namespace":"ns","tenant":"t1","name"`)
+		require.Equal(t, http.StatusOK, a.applySet("root", "", ofAnn.Replace(patient)).status, "none for the operator")
+		synctest.Wait()
+		assert.Equal(t, []string{"none recurring patient"}, changesOf(t, a.applySet("ann", "", patient)), "what it is stays")
+
+		for _, row := range []struct{ token, entry, want string }{
+			{"runs", job("report", "* * * * * *"), "j.toml: job report: schedule: "},
+			{"runs", job("report", "@every 30s"), "limits.min_schedule_seconds of the daemon asks for 1m0s at least"},
+			{"ann", `{"file":"w.toml","worker":{"name":"w","queue":"q","do":{"run":{"tool":"echo","input":{},"timeout_ms":60001}}}}`, "w.toml: worker w: do.run.timeout_ms: 60001 is more than 60000: limits.max_timeout_seconds"},
+		} {
+			got := a.applySet(row.token, "", row.entry)
+			assert.Contains(t, got.errorText(), row.want, row.entry)
+			assert.Equal(t, http.StatusBadRequest, got.status)
+		}
+		got := a.applySet("runs", "", job("one", "0 9 * * *"), someQueue("a"), job("two", "0 9 * * *"))
+		assert.Equal(t, http.StatusTooManyRequests, got.status)
+		assert.Equal(t, `j.toml: job two: tenant: "t1" of namespace "ns" has 1 recurring actions and jobs: limits.max_schedules of the daemon allows 2`, got.errorText())
+		require.Equal(t, http.StatusOK, a.applySet("runs", "", job("one", "0 9 * * *")).status)
+		synctest.Wait()
+		assert.Equal(t, []string{"create queue a", "update job one", "leave recurring patient"}, changesOf(t, a.applySet("runs", "", someQueue("a"), job("one", "0 10 * * *"))), "neither is one more")
+
+		large := func(name string) string {
+			return strings.Replace(nightly(name, ""), `{}`, `{"x":"`+strings.Repeat("x", 30_000)+`"}`, 1)
+		}
+		a = declaredSets(t, httpapi.TenantLimits{StoredBytes: 40_000})
+		assert.Equal(t, http.StatusOK, a.applySet("ann", `"dry_run":true,`, large("one"), large("two")).status, "what is stored may be just beyond")
+		got = a.applySet("ann", "", large("one"), large("two"), nightly("three", ""))
+		assert.Equal(t, http.StatusTooManyRequests, got.status)
+		assert.Contains(t, got.errorText(), "a.toml: recurring three: tenant: ")
+		assert.Contains(t, got.errorText(), "limits.max_stored_bytes")
+	})
+}
+
+func TestWhatASetDoesIsToldInFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := declaredSets(t, httpapi.TenantLimits{})
+		require.Equal(t, http.StatusOK, a.applySet("ann", "", nightly("old", "")).status)
+		renamed := `{"file":"b.toml","was":"old","recurring":{"name":"new","cron_expr":"0 4 * * *","provider":"echo","payload":{},"enabled":false}}`
+		got := a.applySet("ann", "", renamed)
+		var res wire.SetResult
+		require.Equal(t, http.StatusOK, got.status, got.body)
+		require.NoError(t, json.Unmarshal([]byte(got.body), &res))
+		assert.Equal(t, "ours", res.Set)
+		assert.True(t, res.Applied)
+		assert.Empty(t, res.Refused)
+		require.Len(t, res.Changes, 1)
+		c := res.Changes[0]
+		r, err := a.engine.Recurring().Named(t.Context(), "ns", "t1", "new")
+		require.NoError(t, err)
+		assert.Equal(t, r.ID, c.ID)
+		c.ID = uuid.Nil
+		fields := c.Fields
+		c.Fields = nil
+		require.Len(t, c.NextTimesBefore, 5)
+		assert.Equal(t, "2000-01-01T03:00:00.000Z", c.NextTimesBefore[0].String())
+		c.NextTimesBefore, c.NextTimes = nil, nil
+		assert.Equal(t, wire.SetChange{Action: "update", Kind: "recurring", Namespace: "ns", Tenant: "t1", Name: "new", Was: "old", File: "b.toml"}, c)
+		require.Len(t, fields, 3)
+		assert.Equal(t, wire.SetField{Field: "cron_expr", Before: json.RawMessage(`"0 3 * * *"`), After: json.RawMessage(`"0 4 * * *"`)}, fields[0])
+
+		got = a.applySet("ann", "", nightly("another", `,"enabled":false`))
+		require.NoError(t, json.Unmarshal([]byte(got.body), &res))
+		assert.Equal(t, []string{"it is disabled"}, res.Changes[0].Notes)
+		got = a.applySet("ann", "", nightly("third", ""))
+		require.NoError(t, json.Unmarshal([]byte(got.body), &res))
+		require.Len(t, res.Changes[0].NextTimes, 5)
 	})
 }
 

@@ -193,7 +193,8 @@ func home(name string, asked *string, bound []string) (string, error) {
 // whoever asks from this machine is the loopback admin: the middleware has checked where the
 // request came from, and no proxy may stand between. Routes that ask for no token are not refused to proxies.
 func (s *Server) authenticate(r *http.Request) (*Token, error) {
-	if len(s.o.Tokens) == 0 {
+	tokens := s.tokens.all()
+	if len(tokens) == 0 {
 		return &loopback, throughNoProxy(r)
 	}
 	if t := s.visiting(r); t != nil {
@@ -205,15 +206,15 @@ func (s *Server) authenticate(r *http.Request) (*Token, error) {
 	}
 	hash := HashToken(given)
 	found := -1
-	for i := range s.o.Tokens { // all of them, so that the time tells nothing
-		if subtle.ConstantTimeCompare(s.o.Tokens[i].SHA256[:], hash[:]) == 1 {
+	for i := range tokens { // all of them, so that the time tells nothing
+		if subtle.ConstantTimeCompare(tokens[i].SHA256[:], hash[:]) == 1 {
 			found = i
 		}
 	}
 	if found < 0 {
 		return nil, unauthorized(`Bearer realm="orrery", error="invalid_token"`, "token: is unknown")
 	}
-	t := &s.o.Tokens[found]
+	t := &tokens[found]
 	if t.expired(s.o.Clock.Now()) {
 		return nil, unauthorized(`Bearer realm="orrery", error="invalid_token"`, "token: %q expired at %s", t.Name, t.Expires.UTC().Format(time.RFC3339))
 	}

@@ -91,8 +91,9 @@ func (s *Server) Visitor(r *http.Request, sealed string) (*Visitor, error) {
 	if now.Sub(began) >= SessionTime {
 		return nil, ErrSignIn
 	}
-	for i := range s.o.Tokens {
-		if t := &s.o.Tokens[i]; hmac.Equal(t.SHA256[:], hash[:]) && !t.expired(now) {
+	tokens := s.tokens.all()
+	for i := range tokens {
+		if t := &tokens[i]; hmac.Equal(t.SHA256[:], hash[:]) && !t.expired(now) {
 			return s.visitor(r.Context(), t, sealed)
 		}
 	}
@@ -130,7 +131,7 @@ func (p *pageTokens) secret() []byte {
 }
 
 // NeedsSignIn reports whether tokens are configured.
-func (s *Server) NeedsSignIn() bool { return len(s.o.Tokens) > 0 }
+func (s *Server) NeedsSignIn() bool { return len(s.tokens.all()) > 0 }
 
 // Name is that of the visitor's token.
 func (v *Visitor) Name() string { return v.token.Name }
@@ -186,7 +187,7 @@ func (s *Server) Turn(ctx context.Context, v *Visitor, t Turn) (leave func(), er
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-late.C:
-		return nil, tooMany(1, "token: too many pages of %s are being loaded: load this one again later", s.heldBy(v.token).whose)
+		return nil, tooMany(1, "token: too many pages of %s are being loaded: load this one again later", s.heldBy(v.token).of())
 	}
 }
 
@@ -258,6 +259,9 @@ func (s *Server) StreamChanges(w http.ResponseWriter, r *http.Request, v *Visito
 		return err
 	}
 	defer leave()
+	ctx, forget := s.tokens.whileKnown(r.Context(), v.token)
+	defer forget()
+	r = r.WithContext(ctx)
 	var sees func(core.State) bool
 	if !v.token.unbound() {
 		sees = v.token.seesMachine

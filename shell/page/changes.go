@@ -8,6 +8,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
+	"github.com/orrery-go/orrery/shell/internal/plainjson"
 )
 
 // changesLink leads to what has changed a machine; of those that programs change all the time, to what somebody asked for.
@@ -92,7 +93,7 @@ func (q *visit) changeRow(c wire.Change) []cell {
 	}
 	var effs cell
 	for _, e := range c.Effects {
-		effs.Lines = append(effs.Lines, e.What+" "+strings.ReplaceAll(e.Effect, "_", " ")+": "+clip(string(readable(e.Data)), 200))
+		effs.Lines = append(effs.Lines, e.What+" "+strings.ReplaceAll(e.Effect, "_", " ")+": "+clip(string(plainjson.Readable(e.Data)), 200))
 	}
 	return []cell{q.at(c.At), by, came.wide(), fields.wide(), effs.wide(), number(c.Batch)}
 }

@@ -64,7 +64,7 @@ func jsonValue(raw json.RawMessage) cell {
 	if len(raw) == 0 {
 		return cell{}
 	}
-	return codeOf(clip(string(readable(raw)), 300))
+	return codeOf(clip(string(plainjson.Readable(raw)), 300))
 }
 
 // asJSON shows what the API has as an object.
@@ -74,33 +74,6 @@ func asJSON(title string, v any) block {
 		return block{Title: title, Empty: "It cannot be shown."}
 	}
 	return block{Title: title, Text: jsonText(raw)}
-}
-
-// readable gives JSON in which <, > and & stand as they are: what is stored has them escaped, and the templates escape what
-// they write.
-func readable(raw json.RawMessage) json.RawMessage {
-	for _, c := range []struct{ code, char string }{{`\u003c`, "<"}, {`\u003e`, ">"}, {`\u0026`, "&"}} {
-		raw = escapedChar(raw, c.code, c.char)
-	}
-	return raw
-}
-
-// escapedChar puts a character in the place of its code, unless the code's backslash is escaped itself.
-func escapedChar(raw []byte, code, char string) []byte {
-	out := make([]byte, 0, len(raw))
-	for i := 0; i < len(raw); i++ {
-		switch {
-		case raw[i] != '\\' || i+1 == len(raw):
-			out = append(out, raw[i])
-		case bytes.HasPrefix(raw[i:], []byte(code)):
-			out = append(out, char...)
-			i += len(code) - 1
-		default: // an escape of two characters, or one that stays
-			out = append(out, raw[i], raw[i+1])
-			i++
-		}
-	}
-	return out
 }
 
 // indented gives a value as the text of a JSON field.
@@ -118,7 +91,7 @@ const maxIndented = 50
 
 // indentedJSON writes JSON with an indent, or as it is if it is too deep for one.
 func indentedJSON(raw json.RawMessage) string {
-	raw = readable(raw)
+	raw = plainjson.Readable(raw)
 	var b bytes.Buffer
 	if depthOf(raw) > maxIndented || json.Indent(&b, raw, "", "  ") != nil {
 		return string(raw)

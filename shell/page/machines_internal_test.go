@@ -1,7 +1,6 @@
 package page
 
 import (
-	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -9,23 +8,6 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 )
-
-func TestReadableJSONHasTheSameValue(t *testing.T) {
-	for raw, want := range map[string]string{
-		`"\u003cb\u003e \u0026 x"`:   `"<b> & x"`,
-		`"a \\u003c b"`:              `"a \\u003c b"`,
-		`"a \\\u003c b"`:             `"a \\< b"`,
-		`"\"\u003c\" \n \u00e9"`:     `"\"<\" \n \u00e9"`,
-		`{"a":[1.50,null,"\u003e"]}`: `{"a":[1.50,null,">"]}`,
-		`\`:                          `\`,
-	} {
-		got := string(readable(json.RawMessage(raw)))
-		assert.Equal(t, want, got)
-		if json.Valid([]byte(raw)) {
-			assert.JSONEq(t, raw, got)
-		}
-	}
-}
 
 func TestTheLinesOfACalendarReadBackAsItsDays(t *testing.T) {
 	days := core.CalendarDays{

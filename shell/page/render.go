@@ -67,6 +67,7 @@ type frame struct {
 	Zone   string
 	Here   string // the address, to come back to
 	Done   string
+	Paused *link // what to do about a daemon that is paused; nil: it is not
 	Ver    string
 }
 
@@ -75,7 +76,7 @@ func (p *Page) render(w http.ResponseWriter, q *visit, status int, v view) {
 	f := frame{view: v, Base: p.base, Zone: q.zone.String(), Ver: p.o.Version, Here: q.URL.RequestURI()}
 	if q.who != nil {
 		f.Nav, f.Who, f.Proof, f.Signed = navFor(q), q.who.Name(), q.who.Proof(), p.o.API.NeedsSignIn()
-		f.Rights = rightsOf(q)
+		f.Rights, f.Paused = rightsOf(q), q.paused()
 	}
 	f.Done = p.doneText(q.URL.Query().Get("done"))
 	var b bytes.Buffer

@@ -253,6 +253,7 @@ func tableOf(s core.RecurringSpec) recurringTable {
 		t.Backoff, t.BackoffFactor, t.BackoffMax = ofMillis(b.InitialMS), b.FactorPercent, ofMillis(b.MaxMS)
 		t.BackoffJitter, t.NoRetry = b.JitterPercent, b.NoRetry
 	}
+	a.Payload = plainjson.Readable(a.Payload)
 	var c commandInput
 	if t.Tool == commandTool && decodeStrictly(a.Payload, &c) == nil && len(c.Argv) > 0 && bytes.Equal(encoded(c), a.Payload) {
 		t.Tool, t.Command = "", c.Argv

@@ -23,8 +23,8 @@
 // A file that has a table "variables" may name them in its texts: "${region}" stands for the variable region. All other
 // "${…}" stay as they are, and so do those of files that declare no variables.
 //
-//   - setfile.go: [Load]; files.go: [Read], and where stands what is refused; lines.go: where each key stands; variables.go;
-//     check.go: [CheckFiles]
+//   - setfile.go: [Load]; files.go: [Read], and where stands what is refused; lines.go: where each key stands; wrong.go: what
+//     the decoder refuses; variables.go; check.go: [CheckFiles]
 //   - kinds.go: the tables of a file, each to and from its definition; values.go: durations, rates, JSON; days.go: dates
 //     and weekly windows
 //   - write.go: [Marshal]; schema.go: [Schema]
@@ -40,7 +40,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -286,7 +285,7 @@ func (l *loader) parse(f file, data []byte) {
 	d := &document{file: f, lines: linesOf(data)}
 	dec := toml.NewDecoder(bytes.NewReader(data)).DisallowUnknownFields()
 	if err := dec.Decode(&d.body); err != nil {
-		l.wrong(d, err)
+		l.wrong(d, data, err)
 		return
 	}
 	l.declare(d)
@@ -329,49 +328,6 @@ func checkRegular(path string) error {
 		return fmt.Errorf("%s is no regular file: it is a pipe, a device or the like", path)
 	}
 	return nil
-}
-
-// wrong notes what the decoder says.
-func (l *loader) wrong(d *document, err error) {
-	if unknown, ok := errors.AsType[*toml.StrictMissingError](err); ok {
-		for _, e := range unknown.Errors {
-			row, column := e.Position()
-			key := e.Key()
-			l.errs = append(l.errs, Error{File: d.file.name, Line: row, Column: column, Field: strings.Join(key, "."), Problem: unknownKey(key)})
-		}
-		return
-	}
-	e := Error{File: d.file.name, Line: 1, Column: 1, Problem: inWords(strings.TrimPrefix(err.Error(), "toml: "))}
-	if bad, ok := errors.AsType[*toml.DecodeError](err); ok {
-		e.Line, e.Column = bad.Position()
-		e.Field = strings.Join(bad.Key(), ".")
-	}
-	l.errs = append(l.errs, e)
-}
-
-// mismatch matches what the decoder says of a value of another type.
-var mismatch = regexp.MustCompile(`^cannot decode TOML (\S+) into (?:a )?(?:struct field \S+ of type |Go value of type )?(.+)$`)
-
-// inWords says what is wrong with a value in words of its file, without types of Go.
-func inWords(problem string) string {
-	m := mismatch.FindStringSubmatch(problem)
-	if m == nil {
-		return problem
-	}
-	var want string
-	switch t := strings.TrimPrefix(m[2], "setfile."); {
-	case t == "string", t == "duration", t == "rate":
-		want = "a text, in quotes"
-	case strings.HasPrefix(t, "uint"):
-		want = "a whole number"
-	case t == "bool":
-		want = "true or false"
-	case strings.HasPrefix(t, "[]"):
-		want = "a list of texts"
-	default:
-		want = "a table"
-	}
-	return fmt.Sprintf("it is a TOML %s, want %s", m[1], want)
 }
 
 // runbooksOf notes which files a file names as runbooks.

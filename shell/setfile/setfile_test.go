@@ -71,6 +71,7 @@ disabled = true
 [queues.mail]
 max_attempts = 5
 backoff = "10s"
+key_rate = "5/m"
 rate = "100/1s"
 rate_burst = 10
 dead_letter_queue = "mail-dead"
@@ -145,6 +146,7 @@ func TestAFolderIsReadWhole(t *testing.T) {
 	assert.False(t, ping.Recurring.Enabled)
 	assert.JSONEq(t, `{"method":"GET","url":"https://example.com/health","retries":3,"ratio":0.5,"deep":{"list":[1,"two",true]}}`, string(ping.Recurring.ActionTemplate.Payload))
 	assert.Equal(t, core.QueueRate{Limit: 100, PerMS: 1000, Burst: 10}, got["queue mail"].Queue.Config.Rate)
+	assert.Equal(t, core.QueueRate{Limit: 5, PerMS: 60_000}, got["queue mail"].Queue.Config.KeyRate)
 	assert.Equal(t, "books/release.toml", got["queue merge"].File)
 	assert.Equal(t, "ops", got["queue merge"].Queue.Namespace)
 	assert.Equal(t, "elsewhere", got["job nightly-report"].Job.Tenant)
@@ -152,8 +154,26 @@ func TestAFolderIsReadWhole(t *testing.T) {
 	assert.Equal(t, "${item.data}", argv(t, got["worker mailer"].Worker.Do.Run.Input)[1], "what is no variable stays")
 	assert.Equal(t, []core.CalendarDate{{Date: "2026-12-25", To: "2026-12-26", Name: "Christmas"}, {Date: "2027-01-01"}}, got["calendar office"].Calendar.Exclude.Dates)
 	assert.Equal(t, core.CalendarWindow{Days: []string{"sat"}, Name: "half a day"}, got["calendar office"].Calendar.Include.Weekly[1])
+	assert.Equal(t, core.CalendarWindow{Days: []string{"mon", "tue", "wed", "thu", "fri"}, From: "08:00", To: "18:00"}, got["calendar office"].Calendar.Include.Weekly[0])
 	_, err = shell.CheckSet(entries, now)
 	require.NoError(t, err)
+}
+
+func TestAWindowIsReadAsPeopleWriteIt(t *testing.T) {
+	for text, want := range map[string]core.CalendarWindow{
+		"daily":                    {},
+		"daily=night":              {Name: "night"},
+		"daily 22:00-06:00":        {From: "22:00", To: "06:00"},
+		"Sat-Mon":                  {Days: []string{"sat", "sun", "mon"}},
+		" mon,WED-thu =half a day": {Days: []string{"mon", "wed", "thu"}, Name: "half a day"},
+		"fri 09:00-17:00 = a = b":  {Days: []string{"fri"}, From: "09:00", To: "17:00", Name: " a = b"},
+		"sun-sun 09:00-17:00":      {Days: []string{"sun"}, From: "09:00", To: "17:00"},
+		"tue-mon 00:00-24:00=week": {Days: []string{"tue", "wed", "thu", "fri", "sat", "sun", "mon"}, From: "00:00", To: "24:00", Name: "week"},
+	} {
+		got, err := setfile.ParseWindow(text)
+		require.NoError(t, err, text)
+		assert.Equal(t, want, got, text)
+	}
 }
 
 func argv(t testing.TB, input json.RawMessage) []string {
@@ -171,14 +191,24 @@ func TestAWrongFileIsToldWithLineAndKeyAndNothingIsRead(t *testing.T) {
 		{"an unknown key", "[recurring.a]\ncron = \"@daily\"\ncomand = [\"x\"]\n", `a.toml:3:1: recurring.a.comand: unknown key "comand": did you mean "command"?`},
 		{"an unknown table", "[recurringg.a]\n", `unknown key "recurringg": did you mean "recurring"?`},
 		{"a key of its own", "[recurring.a]\nschedule = \"@daily\"\n", `unknown key "schedule": use was, cron, tz,`},
-		{"a number for a text", "[recurring.a]\ncron = 5\n", "a.toml:2:8: recurring.a.cron: it is a TOML integer, want a text, in quotes"},
-		{"a text for a number", "[semaphores.a]\nslots = \"5\"\n", "a.toml:2:9: semaphores.a.slots: it is a TOML string, want a whole number"},
-		{"a number below 0", "[semaphores.a]\nslots = -5\n", "a.toml:2:"},
-		{"a number for a duration", "[recurring.a]\njitter = 5\n", "a.toml:2:10: recurring.a.jitter: it is a TOML integer, want a text, in quotes"},
-		{"a text for true or false", "[recurring.a]\ndisabled = \"no\"\n", "a.toml:2:12: recurring.a.disabled: it is a TOML string, want true or false"},
-		{"a text for a list", "[recurring.a]\ncommand = \"echo hi\"\n", "a.toml:2:11: recurring.a.command: it is a TOML string, want a list of texts"},
-		{"a text for a table", "[recurring]\na = \"echo hi\"\n", "a.toml:2:5: recurring.a: it is a TOML string, want a table"},
-		{"a text for an input", "[recurring.a]\ninput = \"{}\"\n", "a.toml:2:9: recurring.a.input: it is a TOML string, want a table"},
+		{"a number for a text", "[recurring.a]\ncron = 5\n", "a.toml:2:8: recurring.a.cron: 5 is a TOML integer, want a text, in quotes"},
+		{"a text for a number", "[semaphores.a]\nslots = \"5\"\n", "a.toml:2:9: semaphores.a.slots: \"5\" is a TOML string, want a whole number"},
+		{"a number below 0", "[semaphores.a]\nslots = -5\n", "a.toml:2:9: semaphores.a.slots: -5 is not between 0 and 4294967295"},
+		{"a number that is too large", "[semaphores.a]\nslots = 99999999999999999999\n", "a.toml:2:9: semaphores.a.slots: 99999999999999999999 is too large: want a whole number of at most 19 digits"},
+		{"a part of a number", "[recurring.a]\nmax_executions = 1.5 # times\n", "a.toml:2:18: recurring.a.max_executions: 1.5 is a TOML float, want a whole number"},
+		{"a date for a text", "[recurring.a]\ncron = 2026-01-01\n", "a.toml:2:8: recurring.a.cron: 2026-01-01 is a TOML local date, want a text, in quotes"},
+		{"a number in a list", "[recurring.a]\ncommand = [\"x\", 7]\n", "a.toml:2:17: recurring.a.command: 7 is a TOML integer, want a text, in quotes"},
+		{"a list in a list", "[recurring.a]\ncommand = [\"x\", [\"y\"]]\n", "a.toml:2:1: recurring.a.command: it is a TOML array, want a text, in quotes"},
+		{"a list of tables", "[[recurring.a]]\ncron = \"@daily\"\n", "a.toml:1:3: recurring.a: it is a list of tables, want one table: write [NAME], not [[NAME]]"},
+		{"a rule below 0", "[recurring.a.alerts]\nfailing = -3\n", "a.toml:2:11: recurring.a.alerts.failing: -3 is not between 0 and 4294967295"},
+		{"a zero in front", "[queues.a]\nmax_attempts = 07\n", "a.toml:2:16: queues.a.max_attempts: integers cannot have leading zeroes"},
+		{"a key twice", "[recurring.a]\ncron = \"@daily\"\ncron = \"@hourly\"\n", "a.toml:3:1: recurring.a.cron: key cron is already defined"},
+		{"an open text", "[recurring.'a']\ncron = \"@daily\n", "a.toml:2:15: recurring.a.cron: basic strings cannot have new lines"},
+		{"a number for a duration", "[recurring.a]\njitter = 5\n", "a.toml:2:10: recurring.a.jitter: 5 is a TOML integer, want a text such as \"90s\" or \"10m\""},
+		{"a text for true or false", "[recurring.a]\ndisabled = \"no\"\n", "a.toml:2:12: recurring.a.disabled: \"no\" is a TOML string, want true or false"},
+		{"a text for a list", "[recurring.a]\ncommand = \"echo hi\"\n", "a.toml:2:11: recurring.a.command: \"echo hi\" is a TOML string, want a list of texts"},
+		{"a text for a table", "[recurring]\na = \"echo hi\"\n", "a.toml:2:5: recurring.a: \"echo hi\" is a TOML string, want a table"},
+		{"a text for an input", "[recurring.a]\ninput = \"{}\"\n", "a.toml:2:9: recurring.a.input: \"{}\" is a TOML string, want a table"},
 		{"no cron", "[recurring.a]\ncommand = [\"x\"]\n", `a.toml:1:12: recurring.a.cron: is missing: say when, as in cron = "0 9 * * MON-FRI"`},
 		{"nothing to do", "[recurring.a]\ncron = \"@daily\"\n", `a.toml:1:12: recurring.a.command: is missing`},
 		{"a word", "[recurring.a]\ncron = \"@daily\"\ncommand = [\"x\"]\noverlap = \"drop\"\n", `a.toml:4:1: recurring.a.overlap: "drop" is unknown: use allow, skip, buffer_one,`},
@@ -474,6 +504,9 @@ func normal(s *core.RecurringSpec) {
 	if len(s.ActionTemplate.Payload) == 0 {
 		s.ActionTemplate.Payload = json.RawMessage(`{}`)
 	}
+	if stored, err := json.Marshal(s.ActionTemplate.Payload); err == nil {
+		s.ActionTemplate.Payload = stored
+	}
 }
 
 func TestAllKindsAreWrittenAndReadAgain(t *testing.T) {
@@ -679,4 +712,21 @@ failing = 2
 
 	_, err = setfile.Load([]string{dir}, setfile.Options{Variables: map[string]string{"region": "us"}})
 	require.EqualError(t, err, `no file declares a variable "region": use a, b`)
+}
+
+func TestWhatIsWrittenIsReadableWhereAShellsSignsAreInIt(t *testing.T) {
+	of := func(payload string) string {
+		text, err := setfile.MarshalOne(shell.SetEntry{Recurring: &core.RecurringSpec{
+			Name: "r", CronExpr: "@daily", Enabled: true, ActionTemplate: core.RecurringActionTemplate{Provider: "command", ActionType: "command", Payload: json.RawMessage(payload)},
+		}})
+		require.NoError(t, err)
+		return string(text)
+	}
+	assert.Contains(t, of(`{"argv":["sh","-c","a \u0026\u0026 b \u003e c \u003C d"]}`), "command = ['sh', '-c', 'a && b > c < d']", "as the kernel stores it")
+	assert.Contains(t, of(`{"argv":["sh"],"stdin":"a \u0026 b","ratio":1.0}`), `input_json = '{"argv":["sh"],"stdin":"a & b","ratio":1.0}'`)
+	assert.Contains(t, of(`{"argv":["printf","\\u0026"]}`), `command = ['printf', '\u0026']`, "a backslash that is meant stays")
+	worker, err := setfile.MarshalOne(shell.SetEntry{Worker: &core.WorkerSpec{Name: "w", Queue: "q", Do: core.WorkerDo{Run: &core.ToolRun{Tool: "command", Input: json.RawMessage(`{"argv":["sh","-c","a \u0026 b"]}`)}}}})
+	require.NoError(t, err)
+	assert.Contains(t, string(worker), "a & b")
+	assert.NotContains(t, string(worker), "json")
 }

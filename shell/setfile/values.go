@@ -13,6 +13,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/internal/plainjson"
 	"github.com/orrery-go/orrery/shell/internal/spans"
 )
 
@@ -162,7 +163,7 @@ func notJSON(v any, at string) string {
 
 // tableOrJSON gives a JSON object as a table, or, where that would not give it back byte for byte, as a text.
 func tableOrJSON(data json.RawMessage) (table map[string]any, text string) {
-	if len(data) == 0 || string(data) == "{}" {
+	if data = plainjson.Readable(data); len(data) == 0 || string(data) == "{}" {
 		return nil, ""
 	}
 	if table, ok := exactTable(data); ok && string(encoded(table)) == string(data) {
@@ -174,10 +175,10 @@ func tableOrJSON(data json.RawMessage) (table map[string]any, text string) {
 // tableOrJSONOf is tableOrJSON of a value whose JSON is read back into one of its type: the order of its members does not
 // matter, as long as the texts within stay.
 func tableOrJSONOf[T any](v T) (table map[string]any, text string) {
-	data := encoded(v)
+	data := plainjson.Readable(encoded(v))
 	table, ok := exactTable(data)
 	var again T
-	if ok && decodeStrictly(encoded(table), &again) == nil && string(encoded(again)) == string(data) {
+	if ok && decodeStrictly(encoded(table), &again) == nil && string(plainjson.Readable(encoded(again))) == string(data) {
 		return table, ""
 	}
 	return nil, string(data)

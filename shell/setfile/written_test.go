@@ -2,6 +2,8 @@ package setfile_test
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/uuid"
@@ -131,13 +133,15 @@ func defaults(e *shell.SetEntry) {
 func TestEachKeyOfEachKindIsWrittenAndReadAsTheSame(test *testing.T) {
 	for kind, draw := range map[string]func(*rapid.T) shell.SetEntry{"queue": drawQueue, "worker": drawWorker, "calendar": drawCalendar, "subscriber": drawSubscriber} {
 		test.Run(kind, func(test *testing.T) {
+			path := filepath.Join(test.TempDir(), "a.toml")
 			rapid.Check(test, func(t *rapid.T) {
 				want := draw(t)
 				data, err := setfile.MarshalOne(want)
 				if err != nil {
 					t.Fatalf("write: %s", err)
 				}
-				read, err := setfile.Load([]string{folder(test, map[string]string{"a.toml": string(data)})}, setfile.Options{Namespace: "ops", Tenant: "reports"})
+				require.NoError(test, os.WriteFile(path, data, 0o600))
+				read, err := setfile.Load([]string{path}, setfile.Options{Namespace: "ops", Tenant: "reports"})
 				if err != nil {
 					t.Fatalf("%s\n%s", err, data)
 				}
@@ -197,6 +201,10 @@ func TestWhatHasItsDefaultIsNotWritten(t *testing.T) {
 			"[workers.a]\nqueue = 'q'\n\n[workers.a.do]\n[workers.a.do.run]\ntool = 'http'\n\n[workers.a.do.run.input]\nurl = 'https://example.com/?a&b'\n",
 		},
 		{"a calendar", shell.SetEntry{Calendar: &core.CalendarSpec{Name: "a", Timezone: "UTC", Exclude: core.CalendarDays{Weekly: []core.CalendarWindow{{Name: "never"}}}}}, "[calendars.a]\nexclude_weekly = [\n  'daily=never'\n]\n"},
+		{"dates and windows", shell.SetEntry{Calendar: &core.CalendarSpec{Name: "a", Include: core.CalendarDays{
+			Dates:  []core.CalendarDate{{Date: "2026-12-24", Name: "Eve"}, {Date: "2026-12-25", To: "2026-12-26"}},
+			Weekly: []core.CalendarWindow{{Days: []string{"mon"}, From: "09:00"}, {To: "06:00", Name: "night"}, {Days: []string{"sat", "sun"}}},
+		}}}, "[calendars.a]\ninclude = [\n  '2026-12-24=Eve',\n  '2026-12-25..2026-12-26'\n]\ninclude_weekly = [\n  'mon 09:00-24:00',\n  'daily 00:00-06:00=night',\n  'sat,sun'\n]\n"},
 		{
 			"a subscriber", shell.SetEntry{Subscriber: &core.Subscription{Name: "a", Match: core.EventMatch{Category: "queue"}, Do: core.Reaction{WakeWorker: &core.MachineName{Name: "w"}}}},
 			"[subscribers.a]\n[subscribers.a.match]\ncategory = 'queue'\n\n[subscribers.a.do]\n[subscribers.a.do.wake_worker]\nname = 'w'\n",

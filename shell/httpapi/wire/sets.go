@@ -120,7 +120,8 @@ type Declared struct {
 	Namespace string       `json:"namespace"`
 	Tenant    string       `json:"tenant"`
 	Name      string       `json:"name"`
-	Since     effects.Time `json:"since"` // when the set began to own it
+	For       string       `json:"for,omitempty"` // what the token was bound to that applied it, such as "shop/acme"; left out: nothing
+	Since     effects.Time `json:"since"`         // when the set began to own it
 }
 
 // DeclaredBy says in a thing's detail which set owns it.

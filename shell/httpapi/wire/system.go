@@ -11,6 +11,8 @@ type System struct {
 	Instance  string     `json:"instance"` // that answers
 	Instances []Instance `json:"instances"`
 	Running   int64      `json:"running"` // executions of tools under way in this instance
+	// PausedSince is since when this instance is paused, as it was started so, and begins nothing by itself.
+	PausedSince effects.Time `json:"paused_since,omitzero"`
 	// Batches, CommitErrors and Refused count since this instance began: committed batches, commits that failed, inputs
 	// that machines refused.
 	Batches      uint64 `json:"batches"`
@@ -34,6 +36,12 @@ type System struct {
 	Quarantine []SetAside `json:"quarantine"`
 	// Settings are those in force, without secrets, as text; empty unless the token is an admin's.
 	Settings string `json:"settings"`
+}
+
+// Resumed is the answer to POST /v1/system/resume.
+type Resumed struct {
+	// Resumed is false if the engine was not paused.
+	Resumed bool `json:"resumed"`
 }
 
 // Instance is an engine that works on the database, or did.

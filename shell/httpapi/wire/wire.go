@@ -6,6 +6,8 @@
 // has all of its fields.
 package wire
 
+import "github.com/orrery-go/orrery/effects"
+
 // Health is the answer to GET /healthz and GET /readyz.
 type Health struct {
 	Status string `json:"status"`
@@ -14,6 +16,9 @@ type Health struct {
 	// Database is with GET /readyz what keeps the log from being brought into the database file, and what to
 	// do. All is stored nonetheless, until the log is full.
 	Database string `json:"database,omitempty"`
+	// PausedSince is with GET /readyz since when the engine is paused: the status is paused then. Requests are taken,
+	// and nothing happens by itself.
+	PausedSince effects.Time `json:"paused_since,omitzero"`
 }
 
 // Info is the answer to GET /v1/info: what runs here, and what the token may use of it.

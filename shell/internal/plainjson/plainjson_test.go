@@ -30,3 +30,22 @@ func TestCompactIsWhatMarshalWrites(t *testing.T) {
 	}
 	assert.Equal(t, `{ "a"`, string(plainjson.Compact([]byte(`{ "a"`))), "what is no JSON stays as it is")
 }
+
+func TestReadableJSONHasTheSameValue(t *testing.T) {
+	for raw, want := range map[string]string{
+		`"\u003cb\u003e \u0026 x"`:   `"<b> & x"`,
+		`"a \\u003c b"`:              `"a \\u003c b"`,
+		`"a \\\u003c b"`:             `"a \\< b"`,
+		`"\"\u003c\" \n \u00e9"`:     `"\"<\" \n \u00e9"`,
+		`{"a":[1.50,null,"\u003e"]}`: `{"a":[1.50,null,">"]}`,
+		`\`:                          `\`,
+		`"\u003`:                     `"\u003`,
+		`"\u003C \u0000"`:            `"< \u0000"`,
+	} {
+		got := string(plainjson.Readable(json.RawMessage(raw)))
+		assert.Equal(t, want, got)
+		if json.Valid([]byte(raw)) {
+			assert.JSONEq(t, raw, got)
+		}
+	}
+}

@@ -1,17 +1,21 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/daemon"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/version"
+	"github.com/orrery-go/orrery/shell/setfile"
 )
 
 // orchestrateCommand is the daemon (B5).
@@ -28,17 +32,21 @@ either. What comes within 300 ms of the first one is taken for the same signal:
 programs such as timeout send it to the process and to its group.
 
 On SIGHUP it goes on, and reads again the certificate of [http.tls], the set of files of
---apply and, of the settings, the level of the log; which others have changed, and need a
-restart, the log says. What cannot be read stays as it was. If its terminal is closed, SIGHUP stops it.
+--apply and, of the settings, the tokens, the secrets of tools and the level of the log;
+which others have changed, and need a restart, the log says. What cannot be read stays as it was. If its terminal is closed, SIGHUP stops it.
+
+With --start-paused it takes every request, and fires and begins nothing before "orreryd system
+resume": so a database that was restored, or copied, can be looked at and changed first.
 
 Settings come from flags, else from the environment (ORRERY_DB, ORRERY_LISTEN,
 ORRERY_TICK_RATE, ORRERY_STRICT_TICK, ORRERY_LOG_LEVEL, ORRERY_LOG_FORMAT,
-ORRERY_WORKSPACE, ORRERY_APPLY, ORRERY_CONFIG), else from the configuration file, else they have their defaults.
+ORRERY_WORKSPACE, ORRERY_APPLY, ORRERY_START_PAUSED, ORRERY_CONFIG), else from the configuration file, else they have their defaults.
 Show them with: orreryd config show
 
 Without tokens in the configuration the daemon listens on loopback only.`,
 		Example: `  orreryd orchestrate --demo
   orreryd orchestrate --tick-rate 60 --db /var/lib/orrery/orrery.db --config /etc/orrery.toml
+  orreryd orchestrate --db restored.db --start-paused
   ORRERY_LISTEN=127.0.0.1:8000 orreryd orchestrate`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -53,6 +61,9 @@ Without tokens in the configuration the daemon listens on loopback only.`,
 			c, err := load()
 			if err != nil {
 				return err
+			}
+			if demo && c.Engine.StartPaused {
+				return usagef("--demo shows what fires, and with --start-paused (engine.start_paused) nothing does: leave one of them out")
 			}
 			return daemon.Orchestrate(cmd.Context(), c, daemon.Terminal{
 				Out: a.out, Err: a.err, Demo: demo, Command: a.command(), NotifySocket: a.env("NOTIFY_SOCKET"),
@@ -70,7 +81,7 @@ func (a *app) configCommand() *cobra.Command {
 	check := &cobra.Command{
 		Use:     "check FILE",
 		Short:   "Check a configuration file, and say what is wrong with it",
-		Long:    "Check a configuration file as the daemon does at its start: every key, every value,\nthat secrets are where they are said to be, and that each base_dir is a folder. The\nenvironment and flags are not looked at.",
+		Long:    "Check a configuration file as the daemon does at its start: every key, every value,\nthat secrets are where they are said to be, and that each base_dir is a folder. The\nfiles of apply.dir are checked as \"orreryd sets check\" does. The environment and\nflags are not looked at.",
 		Example: "  orreryd config check /etc/orrery.toml",
 		Args:    oneArg("FILE"),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -93,6 +104,9 @@ func (a *app) configCommand() *cobra.Command {
 				if at, _ := t.Expiry(""); !at.IsZero() && !at.After(time.Now()) {
 					text.Sayf(a.err, "orreryd: warning: tokens[%d] %q expired at %s: nobody can use it\n", i, t.Name, at.Format(time.RFC3339))
 				}
+			}
+			if err := a.checkApplied(c.Apply.Dir); err != nil {
+				return err
 			}
 			_, err = fmt.Fprintf(a.out, "%s is right: %d tools, %d webhooks, %d tokens\n", text.Clean(args[0]), len(c.Tools), len(c.Webhooks), len(c.Tokens))
 			return err
@@ -122,6 +136,28 @@ func (a *app) configCommand() *cobra.Command {
 	config.AddFlags(show.Flags())
 	completeConfigFlags(show)
 	return group("config", "Check or show the configuration", "", check, show)
+}
+
+// checkApplied checks the files that the daemon would apply by itself; there may be none.
+func (a *app) checkApplied(dir string) error {
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return nil // which a warning says
+	}
+	o, err := setOptions(scoped{config.DefaultScope, config.DefaultScope}, nil)
+	if err != nil {
+		return err
+	}
+	_, warnings, err := setfile.CheckFiles([]string{dir}, o, effects.TimeOf(time.Now()))
+	for _, w := range warnings {
+		text.Sayf(a.err, "orreryd: warning: %s\n", text.Clean(w))
+	}
+	if wrong, ok := errors.AsType[setfile.Errors](err); ok {
+		return fmt.Errorf("apply.dir: %s in the files that the daemon would apply:\n%s", counted(len(wrong), "error"), text.CleanLines(wrong.Error()))
+	}
+	if err != nil {
+		return fmt.Errorf("apply.dir: %w", err)
+	}
+	return nil
 }
 
 // completeConfigFlags completes the flags of the configuration that have few values.

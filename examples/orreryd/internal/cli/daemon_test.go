@@ -5,6 +5,7 @@ package cli
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"os/signal"
@@ -150,7 +151,7 @@ func TestTheDaemonAppliesItsFilesAtTheStartAndOnAHangup(t *testing.T) {
 
 	say(two + "[semaphores.v]\nslots = \"many\"\n")
 	p.signal(syscall.SIGHUP)
-	await(t, p.errs, `level=ERROR msg="could not be reloaded: .*" what=set error="\S+/ops\.toml:9:9: semaphores\.v\.slots: it is a TOML string, want a whole number"`)
+	await(t, p.errs, `level=ERROR msg="could not be reloaded: .*" what=set error="\S+/ops\.toml:9:9: semaphores\.v\.slots: \\"many\\" is a TOML string, want a whole number"`)
 	assert.Equal(t, "a s u", names(), "what was there goes on")
 	assert.Contains(t, p.metrics(), `orrery_reload_successful{what="set"} 0`)
 
@@ -481,4 +482,53 @@ func TestWhatAFailedCommandPrintedIsShown(t *testing.T) {
 	shown := p.ok("actions", "show", id)
 	assert.Contains(t, shown, `echo \"a > b & c\"`, "the input as it was typed")
 	assert.Contains(t, shown, `"exit_code":3,"stdout":"a > b & c\n","stderr":"FATAL\n"`)
+}
+
+func TestTokensAndSecretsAreReadAgainOnAHangup(t *testing.T) {
+	t.Parallel()
+	const (
+		root  = "[engine]\nheartbeat_seconds = 1\n[[tokens]]\nname = 'root'\nadmin = true\ntoken = 'root-0123456789-0123456789'\n"
+		reads = "[[tokens]]\nname = 'reads'\nread_only = true\ntoken = 'reads-0123456789-0123456789'\n"
+		fresh = "[[tokens]]\nname = 'fresh'\nread_only = true\ntoken = 'fresh-0123456789-0123456789'\n"
+		first = "[[tokens]]\nname = 'first'\ntoken = 'first-0123456789-0123456789'\n"
+	)
+	one, two := write(t, "one", "value-of-one"), write(t, "two", "value-of-two")
+	secret := func(file string) string { return fmt.Sprintf("[secrets.key]\nsecret_file = %q\n", file) }
+	db, c := database(t), write(t, "orrery.toml", root+reads+secret(one))
+	p := start(t, "--db", db, "--config", c)
+	as := func(name string, args ...string) result {
+		return cli(t, []string{"ORRERY_SERVER=" + p.url, "ORRERY_TOKEN=" + name + "-0123456789-0123456789"}, "", args...)
+	}
+	reload := func(config, want string) {
+		require.NoError(t, os.WriteFile(c, []byte(config), 0o600))
+		p.signal(syscall.SIGHUP)
+		await(t, p.errs, want)
+	}
+	length := func() string {
+		r := as("root", "actions", "add", "--wait", "--", "sh", "-c", `printf %s "$0" | tail -c 3`, `{{secret "key"}}`)
+		return strings.TrimSpace(strings.Join(strings.Split(r.out, "\n")[1:], "\n"))
+	}
+	require.Zero(t, as("reads", "actions", "list").code)
+	follows := begin(t, []string{"ORRERY_SERVER=" + p.url, "ORRERY_TOKEN=reads-0123456789-0123456789"}, "events", "follow")
+	await(t, follows.out, "system:heartbeat") // it is connected
+	require.Equal(t, "one", length())
+
+	reload(root+fresh+secret(two)+"no_such_key = 1\n", `level=ERROR msg="could not be reloaded: .*" what=configuration error=.*no_such_key`)
+	assert.Zero(t, as("reads", "actions", "list").code, "a bad file changes nothing")
+	assert.NotZero(t, as("fresh", "actions", "list").code)
+	assert.Equal(t, "one", length())
+
+	reload(root+fresh+first+secret(two), `level=WARN msg="tokens are new that may change something .*" tokens=\[first\]`)
+	await(t, p.errs, `level=WARN msg="settings have changed .*" keys=\[tokens\]`)
+	await(t, p.errs, `msg=reloaded what=configuration log_level=info tokens_added=\[fresh\] tokens_removed=\[reads\] need_restart=1`)
+	r := as("reads", "actions", "list")
+	assert.NotZero(t, r.code)
+	assert.Contains(t, r.err, "token: is unknown")
+	assert.NotZero(t, follows.code(), "its stream has ended, and it is not let in again")
+	assert.Zero(t, as("fresh", "actions", "list").code)
+	assert.NotZero(t, as("first", "actions", "list").code)
+	assert.Equal(t, "two", length())
+	p.signal(syscall.SIGTERM)
+	assert.Zero(t, p.code())
+	verified(t, db)
 }

@@ -41,10 +41,11 @@ func (a *app) exportCommand() *cobra.Command {
 		Long: `Print what a tenant has as files that "orreryd apply" takes: schedules, jobs, queues,
 semaphores, workers and calendars, and the subscribers of the bus if the token is
 bound to nothing. With --set it is what that set owns, of all tenants. With --dir the
-files are written into a folder, none of which may be there already; else they are
-printed to be read, one after the other, each below a line with its name. Secrets are not
-in them: what refers to one does so there, too. To apply what was exported changes nothing.`,
-		Example: "  orreryd export --dir orrery/\n  orreryd export --tenant reports\n  orreryd export --set ops --dir ops/",
+files are written into a folder, none of which may be there already. Without it the file
+is printed, if it is one: several, such as one of each job and one of the rest, need
+a folder. Secrets are not in them: what refers to one does so there, too. To apply what
+was exported changes nothing.`,
+		Example: "  orreryd export --dir orrery/\n  orreryd export --tenant reports > reports.toml\n  orreryd export --set ops --dir ops/",
 		Args:    noArgs,
 	}
 	cmd.RunE = a.withClient(func(ctx context.Context, c *client, _ []string) error {
@@ -59,23 +60,33 @@ in them: what refers to one does so there, too. To apply what was exported chang
 		if folder != "" {
 			return e.write(folder, files)
 		}
-		for i, f := range files {
-			sep := ""
-			if i > 0 {
-				sep = "\n"
-			}
-			if _, err := fmt.Fprintf(a.out, "%s# %s\n%s", sep, f.Name, f.Data); err != nil {
-				return err
-			}
+		switch len(files) {
+		case 0:
+			text.Sayf(a.err, "orreryd: there is nothing to export\n")
+			return nil
+		case 1:
+			_, err = a.out.Write(files[0].Data)
+			return err
 		}
-		if len(files) > 1 {
-			text.Sayf(a.err, "orreryd: %d files, one after the other: --dir writes each into a folder\n", len(files))
-		}
-		return nil
+		return usagef("these are %d files, %s: one after the other they cannot be applied. Name a folder to write them into, as in --dir orrery/", len(files), namesOf(files))
 	})
 	cmd.Flags().StringVar(&set, "set", "", "`name` of the set whose things are exported")
 	cmd.Flags().StringVar(&folder, "dir", "", "`FOLDER` to write the files into")
 	return a.addClientFlags(s.addFlags(a, cmd))
+}
+
+// namesOf gives the first names of files.
+func namesOf(files []setfile.File) string {
+	const most = 3
+	var names []string
+	for _, f := range files[:min(len(files), most)] {
+		names = append(names, f.Name)
+	}
+	says := strings.Join(names, ", ")
+	if len(files) > most {
+		says += " and so on"
+	}
+	return text.Clean(says)
 }
 
 // write writes the files into a folder, none of which may be there.

@@ -340,7 +340,9 @@ func setText(r wire.SetResult, files *setfile.Files) string {
 			continue
 		}
 		where := text.Clean(c.File)
-		if c.Action == "leave" {
+		if c.Action == "leave" && len(c.Notes) > 0 {
+			where = "was declared in " + where
+		} else if c.Action == "leave" {
 			where = "was declared in " + where + "; --prune removes it"
 		}
 		fmt.Fprintf(&says, "%s %s %s  (%s)\n", word, c.Kind, text.Clean(setName(c)), where)

@@ -78,6 +78,7 @@ type engineConfig struct {
 	ScrubRecordsPerSecond int     `toml:"scrub_records_per_second"` // 0: none
 	HeartbeatSeconds      float64 `toml:"heartbeat_seconds"`        // 0: never
 	OutputBytes           int     `toml:"output_bytes"`             // 0: none
+	StartPaused           bool    `toml:"start_paused"`             // nothing happens by itself before orreryd system resume
 }
 
 // redactConfig is what read-only tokens do not see.
@@ -214,10 +215,13 @@ var overrides = []override{
 		check: (*Config).checkTick},
 	{flag: "strict-tick", env: "ORRERY_STRICT_TICK", boolean: true, usage: "fire at ticks only, not between them",
 		set: func(c *Config, v string) (err error) {
-			if c.StrictTick, err = strconv.ParseBool(v); err != nil {
-				return fmt.Errorf("%q is neither true nor false", v)
-			}
-			return nil
+			c.StrictTick, err = parseBool(v)
+			return err
+		}},
+	{flag: "start-paused", env: "ORRERY_START_PAUSED", boolean: true, usage: "take every request, and fire and begin nothing before: orreryd system resume",
+		set: func(c *Config, v string) (err error) {
+			c.Engine.StartPaused, err = parseBool(v)
+			return err
 		}},
 	{flag: "log-level", env: "ORRERY_LOG_LEVEL", usage: "`level`: debug, info, warn or error (default info; warn with --demo)",
 		set: func(c *Config, v string) error { c.LogLevel = v; return nil }, check: (*Config).checkLogLevel},
@@ -239,6 +243,15 @@ func AddFlags(flags *pflag.FlagSet) {
 			flags.String(o.flag, "", o.usage)
 		}
 	}
+}
+
+// parseBool takes what strconv does, such as true and 1.
+func parseBool(v string) (bool, error) {
+	b, err := strconv.ParseBool(v)
+	if err != nil {
+		return false, fmt.Errorf("%q is neither true nor false", v)
+	}
+	return b, nil
 }
 
 // parseSeconds takes a number of seconds, as 001 has it, or a duration of Go.

@@ -35,7 +35,7 @@ func (d *daemon) addServers() error {
 		MaxWebhookBytesInFlight: c.HTTP.MaxWebhookBytesInFlight, MaxBodyBytesInFlight: c.HTTP.MaxBodyBytesInFlight,
 		MaxRequestsPerToken: c.HTTP.MaxRequestsPerToken, MaxListsPerToken: c.HTTP.MaxListsPerToken,
 		MaxStreamsPerToken: c.HTTP.MaxStreamsPerToken, MaxConnections: maxConnections(c.HTTP.MaxConnections, descriptors()),
-		Settings: c.Shown, Metrics: d.metrics(),
+		Settings: func() string { return d.settings().Shown() }, Metrics: d.metrics(),
 		Notify: notifier{d},
 		Jobs:   d.jobs, OpenRunners: c.OpenRunners(), JobUses: func(spec core.JobSpec) (jobs.Reach, error) { return constraints.Uses(&spec) },
 		ParsePodSpec: func(text []byte) (json.RawMessage, error) {
@@ -46,6 +46,7 @@ func (d *daemon) addServers() error {
 	if err != nil {
 		return err
 	}
+	d.server = api
 	d.api.listen(api, api.Handler())
 	if c.Page.Enabled {
 		if err := d.addPage(api); err != nil {

@@ -13,6 +13,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -21,9 +22,11 @@ import (
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/audit"
 	"github.com/orrery-go/orrery/shell/constraints"
+	"github.com/orrery-go/orrery/shell/httpapi"
 	"github.com/orrery-go/orrery/shell/jobs"
 	"github.com/orrery-go/orrery/shell/notify"
 	"github.com/orrery-go/orrery/shell/notify/relay"
+	"github.com/orrery-go/orrery/shell/secrets"
 	"github.com/orrery-go/orrery/shell/session"
 	"github.com/orrery-go/orrery/shell/watchdog"
 	"github.com/orrery-go/orrery/store/bolt"
@@ -48,7 +51,10 @@ type daemon struct {
 	api      endpoint
 	page     endpoint // of the page, if it has an address of its own
 	reloads  *reloads
-	hangups  <-chan struct{} // tells to read all of reloads again; nil: nothing does
+	inForce  atomic.Pointer[config.Config] // the settings, once they were read again; nil: they are c
+	server   *httpapi.Server               // the API; its tokens, and
+	secrets  *secrets.Replaceable          // of tools, are replaced then; nil: there were none at the start
+	hangups  <-chan struct{}               // tells to read all of reloads again; nil: nothing does
 }
 
 // newLogger writes to w as the configuration says; its level may be changed.
@@ -99,6 +105,7 @@ func openDaemon(ctx context.Context, c config.Config, program string, log *slog.
 		Limits:                 c.EngineLimits(),
 		TickRate:               config.Seconds(c.TickRateSeconds),
 		StrictTick:             c.StrictTick,
+		StartPaused:            c.Engine.StartPaused,
 		DisableRecurring:       !c.Background.EnableRecurringActions,
 		RecurringCheckInterval: config.Seconds(c.Background.RecurringCheckIntervalSeconds),
 		LeaseTTL:               config.Seconds(c.Engine.LeaseTTLSeconds),
@@ -120,8 +127,13 @@ func openDaemon(ctx context.Context, c config.Config, program string, log *slog.
 		ApproveCommand:         d.hints.approve,
 		Logger:                 log,
 	}
-	if o.Secrets, err = c.NamedSecrets(); err != nil {
+	source, err := c.NamedSecrets()
+	if err != nil {
 		return nil, err
+	}
+	if source != nil {
+		d.secrets = secrets.NewReplaceable(source)
+		o.Secrets = d.secrets
 	}
 	if err := d.runJobs(&o); err != nil {
 		return nil, err
@@ -129,7 +141,7 @@ func openDaemon(ctx context.Context, c config.Config, program string, log *slog.
 	if d.engine, err = shell.New(o); err != nil {
 		return nil, err
 	}
-	if d.watchdog, err = c.Watchdog.Make(d.engine.Health, log); err != nil {
+	if d.watchdog, err = c.Watchdog.Make(d.works, log); err != nil {
 		return nil, fmt.Errorf("watchdog: %w", err)
 	}
 	if d.audit, err = openAudit(d.c, d.log); err != nil {
@@ -215,10 +227,18 @@ func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
 		wg.Go(func() {
 			defer cancel()
 			defer relayed.Done()
-			relayErr = d.runRelay(ctx)
+			if d.awaitResume(ctx) {
+				relayErr = d.runRelay(ctx)
+			}
 		})
-		if err := d.sweepSessions(ctx); err != nil {
-			d.log.Warn("could not end the sessions that no task wants: they may go on", "error", err)
+		if d.paused() {
+			wg.Go(func() {
+				if d.awaitResume(ctx) {
+					d.endSessions(ctx)
+				}
+			})
+		} else {
+			d.endSessions(ctx)
 		}
 		d.warnOfJobs(ctx)
 		if d.c.Apply.Dir != "" {

@@ -70,6 +70,9 @@ func Orchestrate(ctx context.Context, c config.Config, t Terminal) (err error) {
 			if page != "" {
 				text.Sayf(t.Out, "The page is at %s\n", page)
 			}
+			if d.paused() {
+				text.Sayf(t.Out, "%s\n", d.pausedText())
+			}
 		}
 		notify("READY=1")
 	}

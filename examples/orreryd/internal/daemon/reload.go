@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
+	"github.com/orrery-go/orrery/shell/secrets"
 )
 
 // reloader is something that the daemon reads again while it runs.
@@ -74,13 +75,7 @@ func (r *reloads) all(ctx context.Context) {
 	r.mu.Unlock()
 	r.log.Info("reloading", "count", len(list))
 	for _, l := range list {
-		says, err := l.reload(ctx)
-		if err != nil {
-			r.log.LogAttrs(ctx, slog.LevelError, "could not be reloaded: what was read before stays in force", wrongWith(l.what, err, says)...)
-		} else {
-			r.log.LogAttrs(ctx, slog.LevelInfo, "reloaded", append([]slog.Attr{slog.String("what", l.what)}, says...)...)
-		}
-		r.note(l.what, err == nil)
+		r.read(ctx, l, "reloaded", "could not be reloaded: what was read before stays in force")
 	}
 }
 
@@ -88,17 +83,18 @@ func (r *reloads) all(ctx context.Context) {
 func (r *reloads) first(ctx context.Context, what string, reload func(context.Context) ([]slog.Attr, error)) {
 	l := reloader{what, reload}
 	r.enlist(l, time.Time{})
-	says, err := reload(ctx)
-	if err != nil {
-		r.log.LogAttrs(ctx, slog.LevelError, "could not be read: what the database has goes on", wrongWith(what, err, says)...)
-	} else {
-		r.log.LogAttrs(ctx, slog.LevelInfo, "read", append([]slog.Attr{slog.String("what", what)}, says...)...)
-	}
-	r.note(what, err == nil)
+	r.read(ctx, l, "read", "could not be read: what the database has goes on")
 }
 
-func wrongWith(what string, err error, says []slog.Attr) []slog.Attr {
-	return append([]slog.Attr{slog.String("what", what), slog.Any("error", err)}, says...)
+// read reads something, says what became of it, and counts it.
+func (r *reloads) read(ctx context.Context, l reloader, done, failed string) {
+	says, err := l.reload(ctx)
+	if err != nil {
+		r.log.LogAttrs(ctx, slog.LevelError, failed, append([]slog.Attr{slog.String("what", l.what), slog.Any("error", err)}, says...)...)
+	} else {
+		r.log.LogAttrs(ctx, slog.LevelInfo, done, append([]slog.Attr{slog.String("what", l.what)}, says...)...)
+	}
+	r.note(l.what, err == nil)
 }
 
 func (r *reloads) note(what string, succeeded bool) {
@@ -115,7 +111,7 @@ func (r *reloads) note(what string, succeeded bool) {
 
 // The metrics of reloads.
 var (
-	descReloads         = prometheus.NewDesc("orrery_reload_total", "How often something was read again, on SIGHUP: done, or failed.", []string{"what", "outcome"}, nil)
+	descReloads         = prometheus.NewDesc("orrery_reload_total", "How often something was read, at the start or again on SIGHUP: done, or failed.", []string{"what", "outcome"}, nil)
 	descReloadSucceeded = prometheus.NewDesc("orrery_reload_successful", "1 if the last reload succeeded, or there was none yet; 0: what was read before is still in force.", []string{"what"}, nil)
 	descReloadTime      = prometheus.NewDesc("orrery_reload_success_timestamp_seconds", "When what is in force was read; absent until something was read.", []string{"what"}, nil)
 )
@@ -146,8 +142,8 @@ func (r *reloads) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// reloadConfig reads the settings again. The level of the log changes at once; which other settings have changed, the
-// log says: they need a restart.
+// reloadConfig reads the settings again. The level of the log, the tokens and the secrets of tools hold at once; which
+// other settings have changed, the log says: they need a restart. If anything of the new ones is wrong, nothing changes.
 func (d *daemon) reloadConfig(load func() (config.Config, error), level *slog.LevelVar) func(context.Context) ([]slog.Attr, error) {
 	return func(context.Context) ([]slog.Attr, error) {
 		c, err := load()
@@ -161,14 +157,69 @@ func (d *daemon) reloadConfig(load func() (config.Config, error), level *slog.Le
 		if err != nil {
 			return nil, err
 		}
+		r := config.Reload(d.c, *d.settings(), c)
+		source, err := r.InForce.NamedSecrets()
+		if err != nil {
+			return nil, err
+		}
+		tokens, err := d.replaceTokens(r)
+		if err != nil {
+			return nil, err
+		}
 		level.Set(l)
-		says := []slog.Attr{slog.String("log_level", c.LogLevel)}
-		began := d.c
-		began.LogLevel = c.LogLevel
-		if changed := config.Changed(began, c); len(changed) > 0 {
+		d.replaceSecrets(source)
+		d.inForce.Store(&r.InForce)
+		says := append([]slog.Attr{slog.String("log_level", c.LogLevel)}, tokens...)
+		if len(r.Withheld) > 0 {
+			d.log.Warn("tokens are new that may change something where no token of the start may: restart the daemon for them", "tokens", r.Withheld)
+		}
+		if changed := config.Changed(r.InForce, c); len(changed) > 0 {
 			d.log.Warn("settings have changed that are read at the start alone: restart the daemon for them", "keys", changed)
 			says = append(says, slog.Int("need_restart", len(changed)))
 		}
 		return says, nil
 	}
+}
+
+// settings are those in force.
+func (d *daemon) settings() *config.Config {
+	if c := d.inForce.Load(); c != nil {
+		return c
+	}
+	return &d.c
+}
+
+// replaceTokens has the API take the tokens that were read again, if they can be replaced, and gives what the log says of it.
+func (d *daemon) replaceTokens(r config.Reloaded) (says []slog.Attr, err error) {
+	if !r.Tokens || d.server == nil {
+		return nil, nil
+	}
+	tokens, err := r.InForce.APITokens()
+	if err != nil {
+		return nil, err
+	}
+	changes, err := d.server.SetTokens(tokens)
+	if err != nil {
+		return nil, err
+	}
+	for _, of := range []struct {
+		what  string
+		names []string
+	}{{"tokens_added", changes.Added}, {"tokens_removed", changes.Removed}, {"tokens_changed", changes.Changed}} {
+		if len(of.names) > 0 {
+			says = append(says, slog.Any(of.what, of.names))
+		}
+	}
+	return says, nil
+}
+
+// replaceSecrets has tools get these secrets from now on; nil: none of them.
+func (d *daemon) replaceSecrets(s secrets.Source) {
+	if d.secrets == nil {
+		return
+	}
+	if s == nil {
+		s = secrets.Set{}
+	}
+	d.secrets.Replace(s)
 }

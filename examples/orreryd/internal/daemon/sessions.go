@@ -17,6 +17,13 @@ func (d *daemon) observer() shell.SessionObserver {
 	return d.sessions.Observer(nil).ForEngine()
 }
 
+// endSessions is [daemon.sweepSessions], and says if it cannot.
+func (d *daemon) endSessions(ctx context.Context) {
+	if err := d.sweepSessions(ctx); err != nil && ctx.Err() == nil {
+		d.log.Warn("could not end the sessions that no task wants: they may go on", "error", err)
+	}
+}
+
 // sweepSessions ends the sessions that no task wants any more: a crash may have
 // left them behind.
 func (d *daemon) sweepSessions(ctx context.Context) error {

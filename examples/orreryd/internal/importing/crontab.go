@@ -267,7 +267,7 @@ func (c *crontab) set(name, value string) {
 		c.note("CRON_TZ="+value, "the lines below have this time zone, as in cronie; Debian's cron does not know it, and has that of the machine")
 	case "RANDOM_DELAY":
 		minutes, err := strconv.Atoi(value)
-		if err != nil || minutes < 0 || minutes*60 > core.MaxJitterSeconds {
+		if err != nil || minutes < 0 || minutes > core.MaxJitterSeconds/60 {
 			c.say("RANDOM_DELAY", "%q is no number of minutes from 0 to %d", clip(value), core.MaxJitterSeconds/60)
 			return
 		}

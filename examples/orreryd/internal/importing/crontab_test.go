@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -210,4 +211,28 @@ func TestWhatCannotBeReadIsRefused(t *testing.T) {
 	require.ErrorAs(t, err, &all)
 	assert.Len(t, all, 101)
 	assert.Contains(t, all[100].Problem, "not said any more")
+}
+
+func TestTheDelayOfALineIsWithinThatOfASchedule(t *testing.T) {
+	read := func(delay string) (map[string]recurringAction, error) {
+		r, err := importing.Crontab([]importing.Source{{Name: "tab", Text: []byte("RANDOM_DELAY=" + delay + "\n0 3 * * * /bin/true\n")}}, importing.CrontabOptions{Now: now})
+		if err != nil {
+			return nil, err
+		}
+		return readRecurring(t, r.Files[0].Text), nil
+	}
+	most := core.MaxJitterSeconds / 60
+	for delay, seconds := range map[string]string{"0": "", "1": "1m", strconv.Itoa(most): strconv.Itoa(most) + "m"} {
+		got, err := read(delay)
+		require.NoError(t, err, delay)
+		require.Len(t, got, 1)
+		for _, r := range got {
+			assert.Equal(t, seconds, r.Jitter, delay)
+		}
+	}
+	for _, delay := range []string{"-1", "x", strconv.Itoa(most + 1), "200000000000000000"} {
+		_, err := read(delay)
+		assert.ErrorContains(t, err, "RANDOM_DELAY", delay)
+		assert.ErrorContains(t, err, "is no number of minutes from 0 to "+strconv.Itoa(most), delay)
+	}
 }

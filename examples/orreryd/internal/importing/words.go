@@ -72,7 +72,9 @@ func (l *lexer) next() {
 		for l.i < len(l.in) && l.peek() != c {
 			l.add(l.take())
 		}
-		l.add(l.take())
+		if l.i < len(l.in) { // else nothing closes it
+			l.add(l.take())
+		}
 	case '#':
 		if l.inWord {
 			l.add(c)

@@ -29,6 +29,12 @@ func TestCommandLinesAreTakenApart(t *testing.T) {
 		``:                                ``,
 		`a|`:                              `a |`,
 		`\`:                               ``,
+		"a `b":                            "a `b",
+		`a>f b<g`:                         `a b`,
+		`a >`:                             `a`,
+		`a $(b`:                           `a $(b`,
+		`A-B=1 c`:                         `A-B=1 c`,
+		`=1 c`:                            `=1 c`,
 		`a "b\"c"`:                        `a b"c`,
 	} {
 		var parts []string

@@ -272,7 +272,7 @@ var states = []any{
 var bodies = []any{
 	wire.AcquireRequest{}, wire.AcquireSlotsRequest{}, wire.ActionBatch{}, wire.ActionBatchRequest{}, wire.ActionList{}, wire.ActionRequest{}, wire.ActionResult{}, wire.ActionSummary{}, wire.Alert{}, wire.AlertList{}, wire.SilenceRequest{}, wire.ItemSummary{}, wire.ApprovalRequest{},
 	wire.AuditList{}, wire.BackfillList{}, wire.BackfillPlan{}, wire.BackfillRequest{}, wire.BackfillSummary{}, wire.BreakSlotsRequest{}, wire.Bulk{}, wire.BulkRequest{}, wire.BulkResult{}, wire.Calendar{}, wire.CalendarChanged{}, wire.CalendarList{}, wire.CalendarPatch{}, wire.CalendarRequest{}, wire.CancelActionRequest{}, wire.CheckpointRequest{}, wire.CompleteRequest{}, wire.Error{}, wire.EvaluateRequest{},
-	wire.Channel{}, wire.ChannelList{}, wire.NotifyResult{}, wire.NotifyTestRequest{}, wire.NotifyTested{},
+	wire.Channel{}, wire.ChannelList{}, wire.NotifyResult{}, wire.NotifyTestRequest{}, wire.NotifyTested{}, wire.Resumed{},
 	wire.EventAccepted{}, wire.Found{}, wire.FoundList{}, wire.EventRequest{}, wire.ExtendRequest{}, wire.FailRequest{}, wire.Health{},
 	wire.HeartbeatRequest{}, wire.HistoryList{}, wire.HoldRequest{}, wire.HolderRequest{}, wire.Info{},
 	wire.InputRequest{}, wire.ItemList{}, wire.Job{}, wire.JobApplied{}, wire.JobList{}, wire.JobPauseRequest{}, wire.JobPlanned{}, wire.JobRequest{},
