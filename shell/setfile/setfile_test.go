@@ -234,7 +234,7 @@ func TestAWrongFileIsToldWithLineAndKeyAndNothingIsRead(t *testing.T) {
 		{"a rate in less than a millisecond", "[queues.a]\nrate = \"5/-1s\"\n", `"5/-1s" is no rate such as "100/1s"`},
 		{"a rate in a part of a millisecond", "[queues.a]\nrate = \"5/1500us\"\n", `"5/1500us" is no rate such as "100/1s"`},
 		{"a rate of no number", "[queues.a]\nrate = \"many/1s\"\n", `"many/1s" is no rate such as "100/1s"`},
-		{"a number for a rate", "[queues.a]\nrate = 5\n", "a.toml:2:8: queues.a.rate: it is a TOML integer, want a text, in quotes"},
+		{"a number for a rate", "[queues.a]\nrate = 5\n", "a.toml:2:8: queues.a.rate: 5 is a TOML integer, want a text such as \"100/1s\""},
 		{"a time that is negative", "[recurring.a]\ncron = \"@daily\"\ncommand = [\"x\"]\njitter = \"-5s\"\n", "a.toml:4:1: recurring.a.jitter: -5s is not a whole number of seconds, at least 0"},
 		{"an empty name", "[semaphores.\"\"]\nslots = 1\n", "a.toml:1:13: semaphores: the name is empty"},
 		{"what a worker does, twice", "[workers.a]\nqueue = \"q\"\ndo.run = { tool = \"x\" }\ndo_json = \"{}\"\n", "a.toml:4:1: workers.a.do_json: stands beside do: give one of them"},
