@@ -71,6 +71,8 @@ type SetOptions struct {
 	// "shop/acme"; empty: of nobody in particular. What was declared for another one is not removed; what is
 	// declared again is this one's then.
 	For string
+	// Within is the only tenant that the caller sees, so that what sets of this name own of others is not even read; nil: several.
+	Within *Scope
 	// Visible says of which tenants the caller may see and remove what the set owns; nil: of all. What belongs to no
 	// tenant is asked for with the zero Scope.
 	Visible func(Scope) bool
@@ -762,7 +764,11 @@ func (p *setPlan) calendars(namespace, tenant string, names []string) (core.Cale
 // leave plans what becomes of what the set owns, and does not declare any more.
 func (p *setPlan) leave(tx store.ReadTx, entries []SetEntry) error {
 	owned, gone := 0, []core.Declared(nil)
-	for c, err := range cursors(tx, core.KindDeclared, core.SetTerm(p.set), false) {
+	term := core.SetTerm(p.set)
+	if p.o.Within != nil {
+		term = core.TermWithin(term, *p.o.Within)
+	}
+	for c, err := range cursors(tx, core.KindDeclared, term, false) {
 		if err != nil {
 			return err
 		}
