@@ -66,6 +66,8 @@ type SetOptions struct {
 	// "shop/acme"; empty: of nobody in particular. What was declared for another one is not removed; what is
 	// declared again is this one's then.
 	For string
+	// Within is the only tenant that the caller sees, so that what sets of this name own of others is not even read; nil: several.
+	Within *Scope
 	// Visible says of which tenants the caller may see and remove what the set owns; nil: of all. What belongs to no
 	// tenant is asked for with the zero Scope.
 	Visible func(Scope) bool

@@ -13,7 +13,11 @@ import (
 // leave plans what becomes of what the set owns, and does not declare any more.
 func (p *setPlan) leave(tx store.ReadTx, entries []SetEntry) error {
 	owned, gone := 0, []core.Declared(nil)
-	for c, err := range cursors(tx, core.KindDeclared, core.SetTerm(p.set), false) {
+	term := core.SetTerm(p.set)
+	if p.o.Within != nil {
+		term = core.TermWithin(term, *p.o.Within)
+	}
+	for c, err := range cursors(tx, core.KindDeclared, term, false) {
 		if err != nil {
 			return err
 		}

@@ -496,3 +496,23 @@ func TestSetsThatAreAppliedAtOnceAreEachMadeWhole(t *testing.T) {
 	}
 	assert.Contains(t, last, is, "it is one of them, not a part of two")
 }
+
+func TestWhoSeesOneTenantReadsNothingOfWhatSetsOfThatNameOwnOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(&counting{})})
+		queue := func(tenant, name string) shell.SetEntry {
+			return shell.SetEntry{Queue: &shell.QueueSpec{Namespace: "n", Tenant: tenant, Name: name}}
+		}
+		_, err := e.Sets().Apply(bg(), "ours", []shell.SetEntry{queue("a", "one"), queue("a", "two"), queue("b", "one")}, shell.SetOptions{})
+		require.NoError(t, err)
+		asked := map[string]int{}
+		visible := func(of shell.Scope) bool {
+			asked[of.Tenant]++
+			return true
+		}
+		res, err := e.Sets().Apply(bg(), "ours", []shell.SetEntry{queue("a", "one")}, shell.SetOptions{Prune: true, Most: true, Within: &shell.Scope{Namespace: "n", Tenant: "a"}, Visible: visible})
+		require.NoError(t, err)
+		assert.Equal(t, []shell.SetAction{shell.SetKeeps, shell.SetRemoves}, actions(res))
+		assert.Equal(t, map[string]int{"a": 2}, asked)
+	})
+}

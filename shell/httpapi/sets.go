@@ -166,7 +166,7 @@ func (s *Server) applyEntries(ctx context.Context, c *call, set string, body *wi
 	}
 	c.aboutEntries(entries)
 	res, err := s.engine.Sets().Apply(ctx, set, entries, shell.SetOptions{
-		DryRun: body.DryRun, Prune: body.Prune, Most: body.Most, TakeOver: body.TakeOver, For: onBehalfOf(c.token),
+		DryRun: body.DryRun, Prune: body.Prune, Most: body.Most, TakeOver: body.TakeOver, For: onBehalfOf(c.token), Within: c.token.scope(nil, nil),
 		Visible: func(of shell.Scope) bool {
 			if of == (shell.Scope{}) {
 				return c.token.unbound()
