@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/internal/headtail"
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/memory"
 )
@@ -93,7 +94,7 @@ func TestWhatIsCutIsCutAtLinesAndElseBetweenCharacters(t *testing.T) {
 		"é": "é", "aé"[:2]: "a", "a€": "a€", "a€"[:2]: "a", "a€"[:3]: "a", "a😀": "a😀", "a😀"[:2]: "a", "a😀"[:3]: "a", "a😀"[:4]: "a",
 		"a\x80\x80\x80\x80\x80": "a\x80\x80\x80\x80\x80", // no text at all
 	} {
-		assert.Equal(t, want, string(headCut([]byte(head))), "the head %.20q of %d bytes", head, len(head))
+		assert.Equal(t, want, string(headtail.CutHead([]byte(head), maxCut)), "the head %.20q of %d bytes", head, len(head))
 	}
 	for tail, want := range map[string]string{
 		"": "", "abc": "abc", "ne\ntwo\n": "two\n", "one\n": "one\n", // its only line
@@ -101,6 +102,6 @@ func TestWhatIsCutIsCutAtLinesAndElseBetweenCharacters(t *testing.T) {
 		"é": "é", "é"[1:] + "a": "a", "€"[1:] + "a": "a", "€"[2:] + "a": "a", "😀"[1:] + "a": "a", "😀"[2:] + "a": "a", "😀"[3:] + "a": "a", "😀a": "😀a",
 		"\x80\x80\x80\x80a": "\x80a", "\x80": "",
 	} {
-		assert.Equal(t, want, string(tailCut([]byte(tail))), "the tail %.20q of %d bytes", tail, len(tail))
+		assert.Equal(t, want, string(headtail.CutTail([]byte(tail), maxCut)), "the tail %.20q of %d bytes", tail, len(tail))
 	}
 }
