@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/orrery-go/orrery/shell/internal/plainjson"
 )
 
 // changedFields compares two definitions: which of their fields differ, in the order of their names.
@@ -24,7 +26,7 @@ func changedFields(before, after json.RawMessage) []SetField {
 	for _, name := range all {
 		a, b := was[name], is[name]
 		if !sameJSON(a, b) && !opened(name, a, b) && !opened(name, b, a) {
-			out = append(out, SetField{Field: name, Before: a, After: b})
+			out = append(out, SetField{Field: name, Before: plainjson.Readable(a), After: plainjson.Readable(b)})
 		}
 	}
 	return out
