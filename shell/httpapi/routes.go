@@ -193,11 +193,12 @@ func (s *Server) endpoint(rt route) http.Handler {
 				ctx, forget = s.tokens.whileKnown(ctx, c.token)
 				defer forget()
 			}
-			if ctx, err = s.onRevision(ctx, rt, r); err == nil {
-				ctx, err = onTakeOver(ctx, rt, r)
+			edit, err2 := s.onRevision(ctx, rt, r)
+			if err2 == nil {
+				edit, err2 = onTakeOver(edit, rt, r)
 			}
-			if err == nil {
-				err = rt.serve(w, r.WithContext(ctx), c)
+			if err = err2; err == nil {
+				err = rt.serve(w, r.WithContext(edit), c)
 			}
 			if err != nil && errors.Is(context.Cause(ctx), errTokenGone) {
 				err = unauthorized(`Bearer realm="orrery", error="invalid_token"`, "token: %q was removed or changed", c.token.Name)

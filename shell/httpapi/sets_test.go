@@ -146,7 +146,7 @@ func TestASetOfEachKindIsMadeOnceAndBelongsToItsFiles(t *testing.T) {
 		require.Equal(t, http.StatusOK, a.do("PUT", "/v1/queues/other", `{}`, bearer("root")).status)
 		assert.NotContains(t, a.do("GET", "/v1/queues/other", nil, bearer("root")).body, "declared")
 
-		got = a.do("PUT", "/v1/queues/mail", `{}`, bearer("root"))
+		got = a.do("PUT", "/v1/queues/mail", `{"concurrency":9}`, bearer("root"))
 		assert.Equal(t, http.StatusConflict, got.status)
 		assert.Equal(t, `the set "ours" declares it, in b.toml: change it there and apply the set, or take it over`, got.errorText())
 		assert.Less(t, a.do("POST", "/v1/queues/mail/pause", `{}`, bearer("root")).status, 300, "operations stay")
@@ -433,7 +433,7 @@ func TestEachKindOfASetIsWithinTheLimitsOfItsTenant(t *testing.T) {
 		ofAnn := strings.NewReplacer(`"name"`, `"namespace":"ns","tenant":"t1","name"`)
 		require.Equal(t, http.StatusOK, a.applySet("root", "", ofAnn.Replace(patient)).status, "none for the operator")
 		synctest.Wait()
-		assert.Equal(t, []string{"none recurring patient"}, changesOf(t, a.applySet("ann", "", patient)), "what it is stays")
+		assert.Equal(t, []string{"adopt recurring patient"}, changesOf(t, a.applySet("ann", "", patient)), "what it is stays")
 
 		for _, row := range []struct{ token, entry, want string }{
 			{"runs", job("report", "* * * * * *"), "j.toml: job report: schedule: "},

@@ -294,7 +294,7 @@ func (n *Notice) sayCleared(raised []alert) {
 	for i, list := range [][]alert{raised, cleared} {
 		for _, a := range list[:min(len(list), maxNames)] {
 			sign := [2]string{"", "no longer "}[i]
-			n.Names = append(n.Names, texts.Bound(sign+spelled(line(a.Kind))+": "+a.line(scoped)+": "+line(a.why()), maxName))
+			n.Names = append(n.Names, texts.Bound(sign+spelled(line(a.Kind))+": "+a.line(scoped)+": "+line(a.why()), maxMention))
 		}
 	}
 }
@@ -323,7 +323,7 @@ func (n *Notice) sayAlerts(list []alert) {
 		if reason == "" {
 			name = spelled(line(a.Kind)) + ": " + name + ": " + line(a.why())
 		}
-		n.Names = append(n.Names, texts.Bound(name, maxName))
+		n.Names = append(n.Names, texts.Bound(name, maxMention))
 	}
 	var kinds map[string]int
 	if json.Unmarshal(n.members["kinds"], &kinds) != nil || len(kinds) == 0 {

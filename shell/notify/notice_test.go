@@ -49,7 +49,7 @@ func TestTheTextsOfANoticeAreBounded(t *testing.T) {
 	assert.Len(t, notice("action", "failed", `{"error":"`+long+`"}`).Why, 2000)
 	assert.Len(t, notice("alert", "raised", alerts("late", 1, "a: "+long)).Why, 2000)
 	assert.Len(t, notice("deploy", "done", `{"names":["`+long+`"]}`).Names[0], 120)
-	assert.Len(t, notice("alert", "raised", alerts("late", 2, "a: x", long+": y")).Names[1], 120)
+	assert.Len(t, notice("alert", "raised", alerts("late", 2, "a: x", long+": y")).Names[1], 300)
 	assert.Len(t, notice("deploy", "done", `{"version":"`+strings.Repeat("v w", 100)+strings.Repeat("x", 200)+`"}`).Facts[0].Value, 300)
 }
 

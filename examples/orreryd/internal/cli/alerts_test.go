@@ -53,10 +53,10 @@ command = ["sh", "-c", 'echo "== $ORRERY_TITLE" >>"$0"; echo "$ORRERY_MESSAGE" >
 	}
 	require.Eventually(t, func() bool { return read() != "" }, patience, 100*time.Millisecond)
 	assert.Equal(t, 1, strings.Count(read(), "=="), read())
-	assert.Contains(t, read(), "2 alerts: 2 failing")
+	assert.Contains(t, read(), "2 schedules keep failing")
 	assert.Contains(t, read(), "alerts list --status=open")
-	assert.Regexp(t, `failing: copy .*exited with code 3`, read())
-	assert.Regexp(t, `failing: sweep .*exited with code 3`, read())
+	assert.Regexp(t, `failing: copy: .*exited with code 3`, read())
+	assert.Regexp(t, `failing: sweep: .*exited with code 3`, read())
 	assert.Positive(t, heard.Load())
 	var metrics string
 	require.Eventually(t, func() bool { // the channel has it before the daemon has stored that

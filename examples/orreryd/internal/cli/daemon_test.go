@@ -156,7 +156,7 @@ func TestTheDaemonAppliesItsFilesAtTheStartAndOnAHangup(t *testing.T) {
 	job := filepath.Join(dir, "report.yaml")
 	require.NoError(t, os.WriteFile(job, []byte("id: report\npodSpec: {containers: [{name: c, image: i}]}\n"), 0o600))
 	p.signal(syscall.SIGHUP)
-	await(t, p.errs, `level=ERROR msg="could not be reloaded: .*" what=set error="report\.yaml: job report: pod_spec\.containers\[0\]\.command: missing: what the image would run is not known here"`)
+	await(t, p.errs, `level=ERROR msg="could not be reloaded: .*" what=set error="\S+report\.yaml:2:24: podSpec\.containers\[0\]\.command: missing: what the image would run is not known here"`)
 	assert.Equal(t, "a s u", names(), "what cannot run here is not declared")
 	require.NoError(t, os.Remove(job))
 	say(two)
