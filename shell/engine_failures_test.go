@@ -200,7 +200,7 @@ func TestOfACommandThatHasPrintedNothingNoOutputIsTold(t *testing.T) {
 			assert.Empty(t, output("silent", p))
 			assert.Empty(t, output("silent too", p))
 			assert.Equal(t, "x", output("heard", p))
-			assert.Equal(t, `{"stdout":""}`, output("other", p), "the result of another tool")
+			assert.JSONEq(t, `{"stdout":""}`, output("other", p), "the result of another tool")
 		}
 	})
 }
@@ -218,7 +218,7 @@ func TestTheDetailOfAnEventOfARunSaysWhoseItIs(t *testing.T) {
 		require.NoError(t, err)
 		var data struct{ Namespace, Tenant string }
 		require.NoError(t, json.Unmarshal(ev.Data, &data))
-		assert.Equal(t, tenant, shell.Scope{Namespace: data.Namespace, Tenant: data.Tenant}, "or else channels of this tenant were not told")
+		assert.Equal(t, shell.Scope{Namespace: data.Namespace, Tenant: data.Tenant}, tenant, "or else channels of this tenant were not told")
 		require.IsType(t, core.Orchestrator{}, s)
 		assert.Equal(t, run, s.Ref().ID)
 	})

@@ -232,11 +232,11 @@ func (c *colours) write(d *markup, line string) {
 }
 
 // endLine ends a line of a log, and says how much of it was cut off.
-func (d *markup) endLine(l logLine) {
+func (m *markup) endLine(l logLine) {
 	if l.cut > 0 {
-		d.add(`<span class="ansi-faint"> … %s</span>`, howMany(uint64(l.cut), "more byte"))
+		m.add(`<span class="ansi-faint"> … %s</span>`, howMany(uint64(l.cut), "more byte"))
 	}
-	d.WriteByte('\n')
+	m.WriteByte('\n')
 }
 
 // marked writes a text with the places marked that have another one in them.

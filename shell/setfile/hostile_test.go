@@ -127,6 +127,6 @@ func TestFilesOfTenantsWithNamesThatAreNoneOfFilesStayInTheirFolder(t *testing.T
 		for _, e := range again {
 			found = found || e.Queue.Namespace == s[0] && e.Queue.Tenant == s[1]
 		}
-		assert.True(t, found, fmt.Sprintf("%q", s))
+		assert.True(t, found, "%q", s)
 	}
 }

@@ -75,7 +75,7 @@ func (r *reloads) all(ctx context.Context) {
 	r.mu.Unlock()
 	r.log.Info("reloading", "count", len(list))
 	for _, l := range list {
-		r.read(ctx, l, "reloaded", "could not be reloaded: what was read before stays in force")
+		r.read(ctx, l, true)
 	}
 }
 
@@ -83,16 +83,26 @@ func (r *reloads) all(ctx context.Context) {
 func (r *reloads) first(ctx context.Context, what string, reload func(context.Context) ([]slog.Attr, error)) {
 	l := reloader{what, reload}
 	r.enlist(l, time.Time{})
-	r.read(ctx, l, "read", "could not be read: what the database has goes on")
+	r.read(ctx, l, false)
 }
 
-// read reads something, says what became of it, and counts it.
-func (r *reloads) read(ctx context.Context, l reloader, done, failed string) {
+// read reads something, says what became of it, and counts it. again: it was read before.
+func (r *reloads) read(ctx context.Context, l reloader, again bool) {
 	says, err := l.reload(ctx)
+	attrs := []slog.Attr{slog.String("what", l.what)}
 	if err != nil {
-		r.log.LogAttrs(ctx, slog.LevelError, failed, append([]slog.Attr{slog.String("what", l.what), slog.Any("error", err)}, says...)...)
-	} else {
-		r.log.LogAttrs(ctx, slog.LevelInfo, done, append([]slog.Attr{slog.String("what", l.what)}, says...)...)
+		attrs = append(attrs, slog.Any("error", err))
+	}
+	attrs = append(attrs, says...)
+	switch {
+	case err != nil && again:
+		r.log.LogAttrs(ctx, slog.LevelError, "could not be reloaded: what was read before stays in force", attrs...)
+	case err != nil:
+		r.log.LogAttrs(ctx, slog.LevelError, "could not be read: what the database has goes on", attrs...)
+	case again:
+		r.log.LogAttrs(ctx, slog.LevelInfo, "reloaded", attrs...)
+	default:
+		r.log.LogAttrs(ctx, slog.LevelInfo, "read", attrs...)
 	}
 	r.note(l.what, err == nil)
 }
