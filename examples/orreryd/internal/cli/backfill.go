@@ -2,7 +2,10 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/google/uuid"
@@ -48,7 +51,7 @@ func (b *backfills) create() *cobra.Command {
 		short: "Dispatch the past times of a schedule that were not dispatched",
 		long: `Dispatch the times of a schedule in a range that were not dispatched when they were
 due: those that passed in an outage or a pause, and those from before it was made.
-SCHEDULE is the id of a recurring action, or of a job.
+SCHEDULE is the id or the name of a recurring action, or the id of a job.
 
 What was dispatched is left out, so the same range can be asked for again. The live
 times of the schedule go on beside it, and the history keeps what it says of them.`,
@@ -57,6 +60,9 @@ times of the schedule go on beside it, and the history keeps what it says of the
 		args: scheduleArg, makes: true, fields: backfillFields(),
 	}, func(ctx context.Context, c *client, r request, args []string) error {
 		r.fields["namespace"], r.fields["tenant"] = b.scope.namespace, b.scope.tenant
+		if err := b.byName(ctx, c, args, r.fields); err != nil {
+			return err
+		}
 		switch {
 		case dry:
 			return b.plan(ctx, c, r)
@@ -99,6 +105,28 @@ func backfillFields() []field {
 		boolField("include-forgotten", "dispatch also the times of which the history does not know any more whether they were dispatched"),
 		reasonField(),
 	}
+}
+
+// byName has the body name a recurring action where what it takes for a job is the name of one. What is both is refused.
+func (b *backfills) byName(ctx context.Context, c *client, args []string, body map[string]any) error {
+	if len(args) == 0 || body["recurring_id"] != nil || !core.IsGivenName(args[0]) {
+		return nil
+	}
+	name := args[0]
+	id, err := finder{path: "/v1/recurring", scope: &b.scope}.byName(ctx, c, name)
+	if coded, ok := errors.AsType[*exitError](err); ok && coded.code == exitNotFound {
+		return nil
+	}
+	if err != nil || id == "" {
+		return err
+	}
+	_, err = c.json(ctx, request{method: http.MethodGet, path: "/v1/jobs/" + url.PathEscape(name), query: b.scope.query()}, nil)
+	if err == nil {
+		return usagef("%q is a recurring action and a job: give --job %s, or the id of the recurring action, %s", name, name, id)
+	}
+	delete(body, "job")
+	body["recurring_id"] = id
+	return nil
 }
 
 // scheduleArg wants either SCHEDULE or --job.

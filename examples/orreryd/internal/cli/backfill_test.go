@@ -47,6 +47,24 @@ func TestABackfillIsPlannedMadeShownAndListed(t *testing.T) {
 	assert.Equal(t, exitFailed, p.do("backfill", "cancel", made.ID.String()).code, "it has ended")
 }
 
+func TestABackfillNamesARecurringActionAsAllElseDoes(t *testing.T) {
+	t.Parallel()
+	p := start(t, "--db", database(t))
+	p.ok("recurring", "add", "--name", "report", "--cron", "0 9 * * *", "--", "true")
+	assert.Contains(t, p.ok("recurring", "preview", "report", "-n", "2"), " 09:00:00 UTC")
+	day := time.Now().UTC().AddDate(0, 0, -2).Format("2006-01-02")
+	plan := p.ok("backfill", "report", "--from", day+"T00:00:00Z", "--dry-run")
+	assert.Contains(t, plan, day+"T09:00:00.000Z")
+	assert.Equal(t, exitNotFound, p.do("backfill", "nosuch", "--from", day+"T00:00:00Z", "--dry-run").code)
+
+	job := write(t, "job.yaml", "id: report\nschedule: '0 10 * * *'\npodSpec: {containers: [{name: c, image: none, command: [\"true\"]}]}\n")
+	p.ok("job", "apply", "-f", job)
+	r := p.do("backfill", "report", "--from", day+"T00:00:00Z", "--dry-run")
+	assert.Equal(t, exitUsage, r.code)
+	assert.Contains(t, r.err, `"report" is a recurring action and a job: give --job report, or the id of the recurring action`)
+	assert.Contains(t, p.ok("backfill", "--job", "report", "--from", day+"T00:00:00Z", "--dry-run"), day+"T10:00:00.000Z")
+}
+
 func TestABackfillThatIsNotMeantSoIsRefused(t *testing.T) {
 	t.Parallel()
 	p := start(t, "--db", database(t))

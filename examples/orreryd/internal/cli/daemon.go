@@ -105,7 +105,7 @@ func (a *app) configCommand() *cobra.Command {
 					text.Sayf(a.err, "orreryd: warning: tokens[%d] %q expired at %s: nobody can use it\n", i, t.Name, at.Format(time.RFC3339))
 				}
 			}
-			if err := a.checkApplied(c.Apply.Dir); err != nil {
+			if err := a.checkApplied(c.Apply.Dir, c.Apply.Variables); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintf(a.out, "%s is right: %d tools, %d webhooks, %d tokens\n", text.Clean(args[0]), len(c.Tools), len(c.Webhooks), len(c.Tokens))
@@ -139,11 +139,11 @@ func (a *app) configCommand() *cobra.Command {
 }
 
 // checkApplied checks the files that the daemon would apply by itself; there may be none.
-func (a *app) checkApplied(dir string) error {
+func (a *app) checkApplied(dir string, variables map[string]string) error {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return nil // which a warning says
 	}
-	o, err := setOptions(scoped{config.DefaultScope, config.DefaultScope}, nil)
+	o, err := setOptions(scoped{config.DefaultScope, config.DefaultScope}, variables)
 	if err != nil {
 		return err
 	}
@@ -153,6 +153,9 @@ func (a *app) checkApplied(dir string) error {
 	}
 	if wrong, ok := errors.AsType[setfile.Errors](err); ok {
 		return fmt.Errorf("apply.dir: %s in the files that the daemon would apply:\n%s", counted(len(wrong), "error"), text.CleanLines(wrong.Error()))
+	}
+	if unknown, ok := errors.AsType[*setfile.UnknownVariableError](err); ok {
+		return fmt.Errorf("apply.variables: %w", unknown)
 	}
 	if err != nil {
 		return fmt.Errorf("apply.dir: %w", err)

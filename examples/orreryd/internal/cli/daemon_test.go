@@ -132,6 +132,21 @@ func TestTheDaemonReadsAgainOnAHangup(t *testing.T) {
 	verified(t, db)
 }
 
+func TestTheDaemonAppliesItsFilesWithTheVariablesOfItsConfiguration(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "ops.toml"), []byte("[variables]\nregion = \"eu\"\n[recurring.a]\ncron = \"@daily\"\ndescription = \"of ${region}\"\ncommand = [\"true\"]\n"), 0o600))
+	config := func(variables string) string {
+		return write(t, "orrery.toml", "[apply]\ndir = '"+dir+"'\n"+variables)
+	}
+	p := start(t, "--db", database(t), "--config", config("variables = { region = 'us' }\n"))
+	assert.Regexp(t, `(?m)^description +of us$`, p.ok("recurring", "show", "a"))
+	assert.Zero(t, cli(t, nil, "", "config", "check", config("variables = { region = 'us' }\n")).code)
+	r := cli(t, nil, "", "config", "check", config("variables = { regoin = 'us' }\n"))
+	assert.Equal(t, exitFailed, r.code)
+	assert.Contains(t, r.err, `apply.variables: no file declares a variable "regoin": did you mean "region"?`)
+}
+
 func TestTheDaemonAppliesItsFilesAtTheStartAndOnAHangup(t *testing.T) {
 	t.Parallel()
 	db, dir := database(t), t.TempDir()

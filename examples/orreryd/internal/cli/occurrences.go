@@ -34,7 +34,7 @@ func (a *app) occurrencesList() *cobra.Command {
 		filters: []filter{
 			words("schedule", "only those of that `kind` of schedule", wordsOf(core.OccurrenceSchedules()...)),
 			{flag: "schedule-id", param: "schedule_id", usage: "only those of the recurring action or action with that `id`, or the job with that key", check: checkID},
-			{flag: "name", usage: "only those of schedules of that `name`: a job's id, the description of a recurring action, the label of an action"},
+			{flag: "name", usage: "only those of schedules of that `name`: a job's id, the name or else the description of a recurring action, the label of an action"},
 			words("verdict", "only those with that `verdict`", wordsOf(core.Verdicts()...)),
 			words("outcome", "only those that were dispatched and ended with that `outcome`", wordsOf(core.OccurrenceOutcomes("")...)),
 			{flag: "manual", boolean: true, usage: "only those that were triggered by hand, or with --manual=false only the others; both without the flag"},

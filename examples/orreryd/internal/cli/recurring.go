@@ -377,25 +377,25 @@ func (r *recurring) preview() *cobra.Command {
 	var cron, tz, dst, days string
 	var n int
 	cmd := &cobra.Command{
-		Use:   "preview [ID]",
+		Use:   "preview [ID|NAME]",
 		Short: "Show the next times of a recurring action, or of a cron expression",
 		Long: `Show the next times of a recurring action, or, with --cron and without a daemon,
 those of an expression.`,
-		Example: "  orreryd recurring preview --cron \"0 9 * * MON-FRI\" --tz US/Eastern -n 10\n  orreryd recurring preview ID",
+		Example: "  orreryd recurring preview --cron \"0 9 * * MON-FRI\" --tz US/Eastern -n 10\n  orreryd recurring preview nightly",
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch byCron := cmd.Flags().Changed("cron"); {
 			case byCron && len(args) > 0:
-				return usagef("give either an ID or --cron, not both")
+				return usagef("give either an ID, or a NAME, or --cron, not both")
 			case byCron:
 				return nil
 			case len(args) == 0:
-				return usagef("give an ID, or an expression with --cron")
+				return usagef("give an ID or a NAME, or an expression with --cron")
 			case cmd.Flags().Changed("tz"):
 				return usagef("--tz belongs to --cron: a recurring action has its own time zone")
 			case cmd.Flags().Changed("dst") || cmd.Flags().Changed("day-match"):
 				return usagef("--dst and --day-match belong to --cron: a recurring action has its own")
 			}
-			return oneID(cmd, args)
+			return oneIDOrName(cmd, args)
 		},
 		ValidArgsFunction: r.complete,
 	}

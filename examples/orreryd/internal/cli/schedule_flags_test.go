@@ -82,8 +82,7 @@ func TestEachFlagAboutASchedulesTimesReachesTheDaemon(t *testing.T) {
 			`{"job":"nightly","namespace":"default","tenant":"default","from":"2026-02-01T00:00:00Z","max_active":1,"limit":1000,"dry_run":true}`,
 		},
 		{
-			"backfill nightly --from 2026-02-01T00:00:00Z", "POST /v1/backfills" + inScope,
-			`{"job":"nightly","namespace":"default","tenant":"default","from":"2026-02-01T00:00:00Z","max_active":1,"limit":1000}`,
+			"backfill nightly --from 2026-02-01T00:00:00Z", "GET /v1/recurring/nightly" + inScope, "",
 		},
 		{"backfill list --schedule-id " + someID + " --status running --namespace n --tenant u", "GET /v1/backfills?limit=50&namespace=n&schedule=" + someID + "&status=running&tenant=u", ""},
 		{"backfill cancel " + someID + " --reason why", "POST /v1/backfills/" + someID + "/cancel" + inScope, `{"reason":"why"}`},

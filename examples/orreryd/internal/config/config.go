@@ -149,6 +149,8 @@ type applyConfig struct {
 	Dir   string `toml:"dir"` // empty: none
 	Set   string `toml:"set"`
 	Prune bool   `toml:"prune"`
+	// Variables are values of what the files declare as variables, instead of those that stand there.
+	Variables map[string]string `toml:"variables,omitempty"`
 }
 
 func (a *applyConfig) validate() error {

@@ -19,7 +19,7 @@ func (d *daemon) applySet(ctx context.Context) ([]slog.Attr, error) {
 	if d.checker != nil {
 		o.Validate = d.checker.ValidateAnywhere
 	}
-	files, err := setfile.Read([]string{d.c.Apply.Dir}, setfile.Options{Jobs: o, Paths: true})
+	files, err := setfile.Read([]string{d.c.Apply.Dir}, setfile.Options{Jobs: o, Paths: true, Variables: d.c.Apply.Variables})
 	if err != nil {
 		return nil, err
 	}
