@@ -144,22 +144,6 @@ func defaultHTTP() httpConfig {
 	}
 }
 
-// applyConfig is the set of files that the daemon applies by itself, at its start and on SIGHUP.
-type applyConfig struct {
-	Dir   string `toml:"dir"` // empty: none
-	Set   string `toml:"set"`
-	Prune bool   `toml:"prune"`
-	// Variables are values of what the files declare as variables, instead of those that stand there.
-	Variables map[string]string `toml:"variables,omitempty"`
-}
-
-func (a *applyConfig) validate() error {
-	if !core.IsGivenName(a.Set) {
-		return fmt.Errorf("apply.set: %q is no name: use letters, digits, \".\", \"_\" and \"-\"", text.Clip(a.Set, 60))
-	}
-	return nil
-}
-
 // DefaultServer is where a daemon answers that was not told to listen elsewhere.
 const DefaultServer = "http://127.0.0.1:7460"
 

@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -32,17 +31,6 @@ func isShell(program string) bool {
 // Warnings say what is allowed, and restricts less than it seems to.
 func (c *Config) Warnings() []string {
 	return slices.Concat(c.warnTools(), c.warnRunners(), c.warnSessions(), c.Apply.warn())
-}
-
-// warn says that there is no folder to apply: the daemon starts nevertheless, with what its database has.
-func (a *applyConfig) warn() []string {
-	if a.Dir == "" {
-		return nil
-	}
-	if info, err := os.Stat(a.Dir); err != nil || !info.IsDir() {
-		return []string{fmt.Sprintf("apply.dir: %s is no folder: nothing will be applied", a.Dir)}
-	}
-	return nil
 }
 
 // writes reports whether a token is a tenant's, and may change something.
