@@ -193,11 +193,11 @@ func (s *Server) endpoint(rt route) http.Handler {
 				ctx, forget = s.tokens.whileKnown(ctx, c.token)
 				defer forget()
 			}
-			edit, err2 := s.onRevision(ctx, rt, r)
-			if err2 == nil {
-				edit, err2 = onTakeOver(edit, rt, r)
+			edit, wrong := s.onRevision(ctx, rt, r)
+			if wrong == nil {
+				edit, wrong = onTakeOver(edit, rt, r)
 			}
-			if err = err2; err == nil {
+			if err = wrong; err == nil {
 				err = rt.serve(w, r.WithContext(edit), c)
 			}
 			if err != nil && errors.Is(context.Cause(ctx), errTokenGone) {

@@ -26,8 +26,10 @@ type exporting struct {
 	a     *app
 	c     *client
 	scope scoped
-	owned map[uuid.UUID]bool // what the set owns; nil: all is exported
-	parts map[string]bool    // subscribers that it owns
+	// ofTenant: a tenant is named, so that what belongs to none is left out: a set may own it that is another's.
+	ofTenant bool
+	owned    map[uuid.UUID]bool // what the set owns; nil: all is exported
+	parts    map[string]bool    // subscribers that it owns
 
 	entries []shell.SetEntry
 }
@@ -39,9 +41,9 @@ func (a *app) exportCommand() *cobra.Command {
 		Use:   "export",
 		Short: "Print what a tenant has, or a set owns, as files that apply takes",
 		Long: `Print what a tenant has as files that "orreryd apply" takes: schedules, jobs, queues,
-semaphores, workers and calendars, and the subscribers of the bus if the token is
-bound to nothing. With --set it is what that set owns, of all tenants. With --dir the
-files are written into a folder, none of which may be there already. Without it the file
+semaphores, workers and calendars, and the subscribers of the bus, which belong to no
+tenant, if none is named and the token is bound to nothing. With --set it is what that
+set owns, of all tenants. With --dir the files are written into a folder, none of which may be there already. Without it the file
 is printed, if it is one: several, such as one of each job and one of the rest, need
 a folder. Secrets are not in them: what refers to one does so there, too. To apply what
 was exported changes nothing.`,
@@ -49,7 +51,7 @@ was exported changes nothing.`,
 		Args:    noArgs,
 	}
 	cmd.RunE = a.withClient(func(ctx context.Context, c *client, _ []string) error {
-		e := &exporting{a: a, c: c, scope: s}
+		e := &exporting{a: a, c: c, scope: s, ofTenant: cmd.Flags().Changed("tenant") || cmd.Flags().Changed("namespace")}
 		if err := e.all(ctx, set); err != nil {
 			return err
 		}
@@ -257,7 +259,7 @@ func (e *exporting) jobs(ctx context.Context, of scoped) error {
 
 // subscribers exports those of the bus; a token that is bound sees none.
 func (e *exporting) subscribers(ctx context.Context) error {
-	if e.owned != nil && len(e.parts) == 0 {
+	if e.owned == nil && e.ofTenant || e.owned != nil && len(e.parts) == 0 {
 		return nil
 	}
 	_, list, err := subscribers(ctx, e.c)
