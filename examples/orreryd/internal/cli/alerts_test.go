@@ -51,10 +51,9 @@ command = ["sh", "-c", 'echo "== $ORRERY_TITLE" >>"$0"; echo "$ORRERY_MESSAGE" >
 		b, _ := os.ReadFile(told)
 		return string(b)
 	}
-	require.Eventually(t, func() bool { return read() != "" }, patience, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(read(), "alerts list --status=open") }, patience, 100*time.Millisecond, "the whole message, which the program writes bit by bit")
 	assert.Equal(t, 1, strings.Count(read(), "=="), read())
 	assert.Contains(t, read(), "2 schedules keep failing")
-	assert.Contains(t, read(), "alerts list --status=open")
 	assert.Regexp(t, `failing: copy: .*exited with code 3`, read())
 	assert.Regexp(t, `failing: sweep: .*exited with code 3`, read())
 	assert.Positive(t, heard.Load())
