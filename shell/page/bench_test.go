@@ -85,7 +85,7 @@ func BenchmarkTheLoopBesideThePage(b *testing.B) {
 					each := time.NewTicker(100 * time.Millisecond)
 					defer each.Stop()
 					for i := v; ctx.Err() == nil; i++ {
-						visited(ctx, p, paths[i%len(paths)])
+						visited(b.Context(), p, paths[i%len(paths)]) // the last one is loaded to its end
 						select {
 						case <-each.C:
 						case <-ctx.Done():
