@@ -347,7 +347,7 @@ func TestWhatIsWrongOnTheCommandLineIsSaidWithoutAskingTheDaemon(t *testing.T) {
 		{"recurring preview --cron @hourly --tz PST", "--tz: "},
 		{"recurring preview " + id + " --tz UTC", "--tz belongs to --cron: a recurring action has its own time zone"},
 		{"recurring preview --cron @hourly -n x", `--number: "x" is not a whole number in range`},
-		{"recurring preview " + id + " extra", "want one ID, got 2 arguments"},
+		{"recurring preview " + id + " extra", "want one ID|NAME, got 2 arguments"},
 		{"recurring list extra", `orreryd recurring list takes no arguments: "extra" is one too many`},
 		{"recurring show", "ID|NAME is missing, as in: orreryd recurring show ID|NAME"},
 		{"recurring show a/b", "\"a/b\" is not an id: want a UUID such as 0193f2a4-5b6c-7d8e-9f01-23456789abcd, or its first 8 characters or more, or its name"},
