@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
@@ -142,8 +143,9 @@ func keyOn(data []byte, line int) string {
 		return ""
 	}
 	bare := strings.NewReplacer(`"`, "", "'", "", " ", "")
-	for at := line - 1; at > 0; at-- {
-		if table := tableLine.FindStringSubmatch(lineOf(data, at)); table != nil {
+	lines := bytes.Split(data, []byte("\n"))
+	for _, before := range slices.Backward(lines[:line-1]) {
+		if table := tableLine.FindStringSubmatch(string(before)); table != nil {
 			return join(bare.Replace(table[1]), bare.Replace(m[1]))
 		}
 	}
