@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/google/uuid"
@@ -42,7 +41,10 @@ type setPlan struct {
 // refusal says why the plan cannot be carried out; nil: it can. That too much would be removed comes before what keeps
 // one of the things from being removed: whoever names the wrong folder must not be told to empty a queue first.
 func (p *setPlan) refusal() error {
-	declared := slices.ContainsFunc(slices.Collect(maps.Keys(p.wrong)), func(i int) bool { return i < p.entries })
+	declared := false
+	for i := range p.wrong { // order-free: is there one?
+		declared = declared || i < p.entries
+	}
 	if len(p.wrong) > 0 && (declared || p.whole == nil) {
 		return inOrder(p.wrong)
 	}
@@ -209,9 +211,8 @@ func (p *setPlan) event(e *SetEntry, c *SetChange) (core.Event, error) {
 		if s == nil && e.Job.Schedule != "" && p.over(e.Job.EndsAt, c) {
 			return nil, err
 		}
-		if j, ok := s.(core.Job); ok && j.Paused {
-			c.Notes = append(c.Notes, "it is paused, and stays so")
-		}
+		j, _ := s.(core.Job)
+		c.notePaused(j.Paused)
 		return core.JobApply{Spec: *e.Job}, err
 	case e.Queue != nil:
 		q := e.Queue
@@ -219,9 +220,8 @@ func (p *setPlan) event(e *SetEntry, c *SetChange) (core.Event, error) {
 		if s == nil {
 			return core.QueueCreate{Namespace: q.Namespace, Tenant: q.Tenant, Name: q.Name, Config: q.Config}, err
 		}
-		if was, ok := s.(core.Queue); ok && was.Paused {
-			c.Notes = append(c.Notes, "it is paused, and stays so")
-		}
+		was, _ := s.(core.Queue)
+		c.notePaused(was.Paused)
 		return core.QueueConfigure{Config: q.Config}, err
 	case e.Semaphore != nil:
 		m := e.Semaphore
@@ -232,9 +232,8 @@ func (p *setPlan) event(e *SetEntry, c *SetChange) (core.Event, error) {
 		return core.SemaphoreConfigure{Namespace: m.Namespace, Tenant: m.Tenant, Name: m.Name, Slots: m.Slots}, err
 	case e.Worker != nil:
 		s, err := at(core.WorkerRef(e.Worker.Namespace, e.Worker.Tenant, e.Worker.Name))
-		if w, ok := s.(core.Worker); ok && w.Paused {
-			c.Notes = append(c.Notes, "it is paused, and stays so")
-		}
+		w, _ := s.(core.Worker)
+		c.notePaused(w.Paused)
 		return core.WorkerConfigure{Spec: *e.Worker}, err
 	case e.Calendar != nil:
 		spec := *e.Calendar
@@ -247,6 +246,13 @@ func (p *setPlan) event(e *SetEntry, c *SetChange) (core.Event, error) {
 	default:
 		_, err := at(core.BusRef())
 		return core.BusSubscribe{Subscriber: *e.Subscriber}, err
+	}
+}
+
+// notePaused notes that a pause by hand stays, if there is one.
+func (c *SetChange) notePaused(paused bool) {
+	if paused {
+		c.Notes = append(c.Notes, "it is paused, and stays so")
 	}
 }
 
