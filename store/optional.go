@@ -73,3 +73,13 @@ type Walker interface {
 	// no record.
 	RecordPage(after effects.Ref, limit int, fn func(Record) error) (last effects.Ref, err error)
 }
+
+// Fetcher is a [Tx] that wants to be told beforehand what is going to be read: that of a store behind
+// a network, where each read that is made alone is a round trip. What is read as usual afterwards then costs
+// none. A store that has all at hand does not implement it, since looking twice costs more there
+// than it saves.
+type Fetcher interface {
+	// Fetch has these records and these entries of the outbox ready, in one go; those that are not there or
+	// cannot be read are no error, whoever reads them is told. It is no promise that they are read.
+	Fetch(refs []effects.Ref, outbox []EffectKey) error
+}

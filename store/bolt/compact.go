@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/orrery-go/orrery/store/bolt/internal/kv"
+	"github.com/orrery-go/orrery/store/internal/tables"
 )
 
 // Sizes tells what a compaction gained, in bytes.
@@ -184,28 +185,28 @@ func (c *copier) copy(from *kv.Tx) (err error) {
 
 // beginAnew leaves one epoch, which begins behind the last batch.
 func (c *copier) beginAnew(from *kv.Tx) error {
-	t := &readTx{ctx: c.ctx, tx: from}
-	epochs, err := t.readEpochs()
+	t := tables.NewReadTx(c.ctx, backing{from})
+	epochs, err := t.Epochs()
 	if err != nil {
 		return err
 	}
-	seq, err := t.lastSeq()
+	seq, err := t.Seq()
 	if err != nil {
 		return err
 	}
-	into, err := c.bucket([]byte(bucketNames[bucketEpochs]))
+	into, err := c.bucket([]byte(tables.NameEpochs))
 	if err != nil {
 		return err
 	}
 	for _, e := range epochs {
-		key := seqKey(e.Number)
+		key := tables.SeqKey(e.Number)
 		if err := into.Delete(key[:]); err != nil {
 			return err
 		}
 	}
 	last := epochs[len(epochs)-1]
-	key := seqKey(last.Number + 1)
-	return putSealed(into, key[:], epochValue{First: seq + 1, Started: last.Started})
+	key := tables.SeqKey(last.Number + 1)
+	return putSealed(into, key[:], tables.EpochValue{First: seq + 1, Started: last.Started})
 }
 
 // copyState copies how the file and its archive belong together.

@@ -2,7 +2,6 @@ package bolt_test
 
 import (
 	"errors"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -70,32 +69,4 @@ func TestTheDueIndexOfAFileOfFormat4HasNoSharesAndTakesNewOnes(t *testing.T) {
 
 func TestAFileWithSharesIsOfAFormatThatEarlierBuildsRefuse(t *testing.T) {
 	assert.GreaterOrEqual(t, bolt.Format, 5, "format 4 takes a share for a part of the kind")
-}
-
-// Behind a kind stands nothing, or a slash and six digits of 6 bits. All else is a kind as it
-// stands, so that what is damaged can still be named and taken away.
-func TestAWordOfTheDueIndexIsTakenApartOnlyIfItIsOne(t *testing.T) {
-	for _, c := range []struct {
-		word  string
-		kind  effects.Kind
-		share uint32
-	}{
-		{"action", "action", 0},
-		{"action/?????@", "action", 1},
-		{"action/B~~~~~", "action", 1<<32 - 1},
-		{"action/C?????", "action/C?????", 0}, // beyond 32 bits
-		{"action/??????", "action/??????", 0}, // a share of 0 is left out
-		{"action/????@", "action/????@", 0},
-		{"action/???????@", "action/???????@", 0},
-		{"action/????>@", "action/????>@", 0},
-		{"/?????@", "/?????@", 0},
-	} {
-		kind, share, others := bolt.CutDueWord(c.word + " next")
-		assert.Equal(t, c.kind, kind, c.word)
-		assert.Equal(t, c.share, share, c.word)
-		assert.Equal(t, "next", others)
-		if !strings.Contains(string(c.kind), "/") {
-			assert.Equal(t, c.word, bolt.DueWord(c.kind, c.share))
-		}
-	}
 }

@@ -1,257 +1,72 @@
 package bolt
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 
-	"github.com/google/uuid"
-
-	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/bolt/internal/kv"
+	"github.com/orrery-go/orrery/store/internal/tables"
 )
-
-// Export implements [store.Exporter]: with all that was committed before the call. Readers
-// and writers go on; the space that they free meanwhile is used again afterwards.
-func (s *Store) Export(ctx context.Context, to store.Sink) error {
-	return s.View(ctx, func(tx store.ReadTx) error {
-		x := &exporter{readTx: tx.(*readTx), to: to, bad: make(map[effects.Ref]struct{})}
-		if s.db.ReadOnly() {
-			x.lost = s.db.PastLost() // else the journal was begun anew when the file was opened
-		}
-		if err := x.all(); err != nil {
-			return fmt.Errorf("export: %w", err)
-		}
-		return nil
-	})
-}
-
-// exporter gives all of one View.
-type exporter struct {
-	*readTx
-	to      store.Sink
-	epoch   store.Epoch              // the current one
-	bad     map[effects.Ref]struct{} // records that were passed over
-	room    texts                    // for the text of one entry
-	refused error                    // of the sink
-	lost    error                    // why the whole journal is left out; nil: it is not
-}
-
-func (x *exporter) all() error {
-	for _, part := range []func() error{
-		x.head, x.records, x.due, x.terms, x.outboxEntries, x.webhooks, x.runLogs, x.claimed, x.setAsides, x.metas,
-		func() error { return x.journal(x.lost) },
-	} {
-		if err := part(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // pastRatio is how many times longer the entries of the archive are than its blocks, about.
 const pastRatio = 6
 
-func (x *exporter) head() (err error) {
-	if x.epoch, err = x.current(); err != nil {
-		return err
-	}
-	h := store.Head{Bytes: x.tx.Base().Size() + pastRatio*x.tx.PastBytes(0, 0)}
-	if h.Seq, err = x.lastSeq(); err != nil {
-		return err
-	}
-	if h.Token, err = x.token(); err != nil {
-		return err
-	}
-	if h.Place, err = json.Marshal(x.tx.Position()); err != nil {
-		return err
-	}
-	return x.to.Begin(h)
+// Export implements [store.Exporter]: with all that was committed before the call. Readers
+// and writers go on; the space that they free meanwhile is used again afterwards.
+func (s *Store) Export(ctx context.Context, to store.Sink) error {
+	return s.View(ctx, func(tx store.ReadTx) (err error) {
+		t := tx.(*tables.ReadTx)
+		ktx := t.Backing().(backing).Tx
+		o := tables.ExportOptions{Bytes: ktx.Base().Size() + pastRatio*ktx.PastBytes(0, 0)}
+		if o.Place, err = json.Marshal(ktx.Position()); err != nil {
+			return fmt.Errorf("export: %w", err)
+		}
+		if s.db.ReadOnly() {
+			o.Lost = s.db.PastLost() // else the journal was begun anew when the file was opened
+		}
+		return tables.Export(t, to, o)
+	})
 }
 
-// omit tells that something is left out.
-func (x *exporter) omit(what, name string, err error) error {
-	return x.give(x.to.Omitted(store.Omission{What: what, Name: name, Reason: err.Error()}))
-}
-
-// give notes an error of the sink.
-func (x *exporter) give(err error) error {
-	if err != nil {
-		x.refused = err
+// Import implements [store.Importer].
+func (s *Store) Import(ctx context.Context, from store.Exporter) error {
+	if err := s.lockWriter(ctx); err != nil {
+		return fmt.Errorf("import: %w", err)
 	}
-	return err
+	defer s.unlockWriter()
+	return tables.Import(ctx, &portions{ctx: ctx, s: s}, from)
 }
 
-// setAside gives what cannot be read as what was set aside, and tells of it.
-func (x *exporter) setAside(q store.Quarantined, what string, err error) error {
-	q.At, q.Reason, q.Raw = x.epoch.Started, err.Error(), bytes.Clone(q.Raw)
-	name := q.ID.String()
-	if q.Kind == store.KindOutbox {
-		name = store.EffectKey{ID: q.ID, N: q.N}.String()
+// portions are the transactions of an Import. After each of them a checkpoint brings it into the file and
+// the archive.
+type portions struct {
+	ctx context.Context // of the one call of Import
+	s   *Store
+	tx  *kv.Tx
+}
+
+// Begin implements [tables.Portions].
+func (p *portions) Begin() (_ tables.Backing, err error) {
+	if p.tx, err = p.s.begin(p.ctx, "write", true); err != nil {
+		return nil, err
 	}
-	if err := x.omit(what, name, err); err != nil {
-		return err
-	}
-	return x.give(x.to.Quarantined(q))
+	return backing{p.tx}, nil
 }
 
-// each visits the entries of a table.
-func (x *exporter) each(name string, fn func(k, v []byte) error) error {
-	t, err := x.openNamed("export", name)
-	if err != nil {
-		return err
-	}
-	return x.scan("export "+name, t, nil, func(k, v []byte) (bool, error) { return true, fn(k, v) })
-}
-
-func (x *exporter) eachOf(bucket int, fn func(k, v []byte) error) error {
-	return x.each(bucketNames[bucket], fn)
-}
-
-// eachKind visits the tables of all kinds that have this prefix.
-func (x *exporter) eachKind(prefix string, fn func(kind effects.Kind, k, v []byte) error) error {
-	kinds, err := x.kindsOf(prefix)
+// Commit implements [tables.Portions].
+func (p *portions) Commit() error {
+	err := p.tx.Commit()
+	p.s.open.Done()
 	if err != nil {
 		return err
 	}
-	for _, kind := range kinds {
-		if err := x.each(prefix+string(kind), func(k, v []byte) error { return fn(kind, k, v) }); err != nil {
-			return err
-		}
-	}
-	return nil
+	return p.s.db.Checkpoint()
 }
 
-func (x *exporter) records() error {
-	return x.eachKind(recordsPrefix, func(kind effects.Kind, k, v []byte) error {
-		r, err := recordAt(kind, k, v, x.room.again())
-		if err != nil {
-			id := uuid.UUID(fit(k, idLen))
-			x.bad[effects.Ref{Kind: kind, ID: id}] = struct{}{}
-			return x.setAside(store.Quarantined{Kind: kind, ID: id, Raw: legible(v)}, "record", err)
-		}
-		return x.give(x.to.Record(r))
-	})
-}
-
-func (x *exporter) isBad(kind effects.Kind, id uuid.UUID) bool {
-	_, bad := x.bad[effects.Ref{Kind: kind, ID: id}]
-	return bad
-}
-
-func (x *exporter) due() error {
-	return x.eachOf(bucketDue, func(k, v []byte) error {
-		var key store.DueKey
-		if len(k) != len(key) {
-			return x.omit("due entry", fmt.Sprintf("%x", k), fmt.Errorf("%w: the key has %d bytes, not %d", store.ErrCorrupt, len(k), len(key)))
-		}
-		copy(key[:], k)
-		for rest := string(v); rest != ""; {
-			e := store.DueEntry{Key: key}
-			if e.Kind, e.Share, rest = cutKinds(rest); x.isBad(e.Kind, key.ID()) {
-				continue
-			}
-			if err := x.give(x.to.Due(e)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-func (x *exporter) terms() error {
-	return x.eachKind(listsPrefix, func(kind effects.Kind, k, v []byte) error {
-		name, ok := termOf(k)
-		if !ok {
-			return x.omit("list entry", fmt.Sprintf("%x", k), fmt.Errorf("%w: the key is none of a list", store.ErrCorrupt))
-		}
-		tail := k[len(k)-listTail:]
-		id := uuid.UUID(tail[8:])
-		if x.isBad(kind, id) {
-			return nil
-		}
-		return x.give(x.to.Term(kind, id, store.Term{Name: name, At: timeOf(tail), Counted: string(v) == counted}))
-	})
-}
-
-func (x *exporter) outboxEntries() error {
-	return x.eachOf(bucketOutbox, func(k, v []byte) error {
-		e, err := x.entry(k, v)
-		if err != nil {
-			key := effectKeyOf(fit(k, effectLen))
-			return x.setAside(store.Quarantined{Kind: store.KindOutbox, ID: key.ID, N: key.N, Raw: v}, "outbox entry", err)
-		}
-		return x.give(x.to.Outbox(e))
-	})
-}
-
-func (x *exporter) webhooks() error {
-	bodies, infos := x.table(bucketWebhooks), x.table(bucketWebhooksInfo)
-	bad := func(k []byte, err error) error {
-		q := store.Quarantined{Kind: store.KindWebhook, ID: uuid.UUID(fit(k, idLen))}
-		q.Raw, _ = x.standing(&q) // what cannot be read even so is lost
-		return x.setAside(q, "webhook", err)
-	}
-	err := x.eachOf(bucketWebhooksInfo, func(k, v []byte) error {
-		w, err := webhook(k, v, bodies)
-		if err != nil {
-			return bad(k, err)
-		}
-		return x.give(x.to.Webhook(w))
-	})
-	if err != nil {
-		return err
-	}
-	return x.eachOf(bucketWebhooks, func(k, _ []byte) error { // see readTx.Webhooks
-		ok, err := infos.has("webhooks", fit(k, idLen))
-		if err == nil && !ok {
-			err = bad(k, errBodyAlone)
-		}
-		return err
-	})
-}
-
-func (x *exporter) runLogs() error {
-	return x.eachOf(bucketRunLogs, func(k, v []byte) error {
-		text, err := parseRunLog(k, v)
-		if err == nil && len(k) != effectLen {
-			err = fmt.Errorf("%w: the key has %d bytes, not %d", store.ErrCorrupt, len(k), effectLen)
-		}
-		key := effectKeyOf(fit(k, effectLen))
-		if err != nil {
-			return x.omit("run log", key.String(), err)
-		}
-		return x.give(x.to.RunLog(key.ID, key.N, text))
-	})
-}
-
-func (x *exporter) claimed() error {
-	return x.eachOf(bucketClaims, func(k, v []byte) error {
-		c, err := parseClaim(k, v)
-		if err != nil {
-			return x.omit("claim", fmt.Sprintf("%q", k), err)
-		}
-		return x.give(x.to.Claim(c))
-	})
-}
-
-func (x *exporter) setAsides() error {
-	return x.eachOf(bucketQuarantine, func(k, v []byte) error {
-		var q quarantineValue
-		if err := parseJSON(k, v, &q); err != nil {
-			return x.omit("what was set aside", fmt.Sprintf("%x", k), err)
-		}
-		return x.give(x.to.Quarantined(store.Quarantined(q)))
-	})
-}
-
-func (x *exporter) metas() error {
-	return x.eachOf(bucketMeta, func(k, v []byte) error {
-		value, err := parseMeta(k, v)
-		if err != nil {
-			return x.omit("value", fmt.Sprintf("%q", k), err)
-		}
-		return x.give(x.to.Meta(string(k), value))
-	})
+// Rollback implements [tables.Portions].
+func (p *portions) Rollback() {
+	p.tx.Rollback()
+	p.s.open.Done()
 }

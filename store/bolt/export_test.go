@@ -6,14 +6,14 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/bolt/internal/kv"
+	"github.com/orrery-go/orrery/store/internal/tables"
 )
 
 // FormatValue makes the stored form of a format for the tests.
 func FormatValue(program string, format int) []byte {
-	v, err := sealJSON(formatKey, formatValue{Program: program, Format: format})
+	v, err := tables.SealJSON(formatKey, formatValue{Program: program, Format: format})
 	if err != nil {
 		panic(err)
 	}
@@ -32,7 +32,7 @@ func SetFullWalk(size int64) (undo func()) {
 var Explain = explain
 
 // OnCommit calls fn once the transaction is durable, before Update returns.
-func OnCommit(t store.Tx, fn func()) { t.(*tx).tx.OnCommit(fn) }
+func OnCommit(t store.Tx, fn func()) { t.(*tables.Tx).Backing().(backing).OnCommit(fn) }
 
 // Hold lets no checkpoint of a store begin until release.
 func Hold(s *Store) (release func()) {
@@ -73,9 +73,3 @@ func MoveBackupTo(path string, at kv.Position) error {
 	err = db.Update(func(tx *bbolt.Tx) error { return putSealed(tx.Bucket([]byte(name)), key, at.State()) })
 	return errors.Join(err, db.Close())
 }
-
-// CutDueWord takes the first word off the value of a due key.
-var CutDueWord = cutKinds
-
-// DueWord makes the word of an entry.
-func DueWord(kind effects.Kind, share uint32) string { return string(appendDueWord(nil, kind, share)) }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/bolt/internal/kv"
+	"github.com/orrery-go/orrery/store/internal/tables"
 	"github.com/orrery-go/orrery/store/stream"
 )
 
@@ -80,7 +81,7 @@ func goOnFrom(path string, place json.RawMessage) (err error) {
 	return db.Update(func(tx *bbolt.Tx) error {
 		name, key := kv.StateKey()
 		b := tx.Bucket([]byte(name))
-		state, err := at.Moved(b.Get(key), parseJSON)
+		state, err := at.Moved(b.Get(key), tables.ParseJSON)
 		if err != nil {
 			return err
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/bolt/internal/kv"
+	"github.com/orrery-go/orrery/store/internal/tables"
 )
 
 // Format is the version of the file's layout that this package writes. It reads
@@ -91,15 +92,15 @@ func open(path string, opts Options) (_ *Store, err error) {
 			return nil, fmt.Errorf("make the new file's name durable: %w", err)
 		}
 	}
-	tables, err := kv.New(db, kv.Options{
+	records, err := kv.New(db, kv.Options{
 		Folder: logFolder(file.path), Past: pastOptions(file.path), Keep: opts.keep(file.path), NoSync: opts.NoSync, ReadOnly: opts.ReadOnly, Fill: fillPercent, Logger: opts.Logger, Map: int64(opts.mapSize()), Behind: opts.ViewBytes,
-		Seal: sealJSON, Unseal: parseJSON,
+		Seal: tables.SealJSON, Unseal: tables.ParseJSON,
 	})
 	if err != nil {
 		return nil, err
 	}
-	s := newStore(tables, path, file, opts)
-	if aside := tables.PastAside(); len(aside) > 0 && opts.Logger != nil {
+	s := newStore(records, path, file, opts)
+	if aside := records.PastAside(); len(aside) > 0 && opts.Logger != nil {
 		opts.Logger.Warn("this file was closed before its journal was: it is an older copy; what it does not know of the journal is left as it is, for the newer file", "left", aside)
 	}
 	if err := s.forgetLost(opts.Logger); err != nil {
@@ -108,7 +109,7 @@ func open(path string, opts Options) (_ *Store, err error) {
 	return s, nil
 }
 
-var pastTables = []string{bucketNames[bucketJournal], bucketNames[bucketChanges], bucketNames[bucketBases]}
+var pastTables = []string{tables.NameJournal, tables.NameChanges, tables.NameBases}
 
 // pastOptions say which tables a checkpoint brings into the archive.
 func pastOptions(path string) kv.Past {
@@ -116,8 +117,8 @@ func pastOptions(path string) kv.Past {
 		Folder: journalFolder(path),
 		Tables: pastTables,
 		Floor: func(tx *kv.Tx) (floor, next uint64, err error) {
-			t := &readTx{ctx: context.Background(), tx: tx}
-			epochs, err := t.readEpochs()
+			t := tables.NewReadTx(context.Background(), backing{tx})
+			epochs, err := t.Epochs()
 			if err != nil {
 				return 0, 0, nil //nolint:nilerr // what cannot be read keeps the journal, not the checkpoint
 			}
@@ -318,7 +319,7 @@ func ensureFormat(db *bbolt.DB, folder string) (err error) {
 
 // readFormat gives 0 for an empty file.
 func readFormat(tx *bbolt.Tx) (int, error) {
-	system := tx.Bucket([]byte(bucketNames[bucketSystem]))
+	system := tx.Bucket([]byte(tables.NameSystem))
 	if system == nil {
 		if k, _ := tx.Cursor().First(); k != nil {
 			return 0, fmt.Errorf("%w: a bolt file of another program, with a bucket %q", ErrForeign, k)
@@ -330,7 +331,7 @@ func readFormat(tx *bbolt.Tx) (int, error) {
 		return 0, fmt.Errorf("%w: a bolt file that names no format", ErrForeign)
 	}
 	var v formatValue
-	if err := parseJSON(formatKey, raw, &v); err != nil {
+	if err := tables.ParseJSON(formatKey, raw, &v); err != nil {
 		return 0, fmt.Errorf("format: %w", err)
 	}
 	if v.Program != program || v.Format < 1 {
@@ -340,18 +341,18 @@ func readFormat(tx *bbolt.Tx) (int, error) {
 }
 
 func create(tx *bbolt.Tx) error {
-	for _, name := range bucketNames {
+	for _, name := range tables.FixedNames() {
 		if _, err := tx.CreateBucketIfNotExists([]byte(name)); err != nil {
 			return fmt.Errorf("bucket %q: %w", name, err)
 		}
 	}
-	key := seqKey(1)
-	if err := putSealed(tx.Bucket([]byte(bucketNames[bucketEpochs])), key[:], epochValue{First: 1}); err != nil {
+	key := tables.SeqKey(1)
+	if err := putSealed(tx.Bucket([]byte(tables.NameEpochs)), key[:], tables.EpochValue{First: 1}); err != nil {
 		return err
 	}
 	return putFormat(tx)
 }
 
 func putFormat(tx *bbolt.Tx) error {
-	return putSealed(tx.Bucket([]byte(bucketNames[bucketSystem])), formatKey, formatValue{Program: program, Format: Format})
+	return putSealed(tx.Bucket([]byte(tables.NameSystem)), formatKey, formatValue{Program: program, Format: Format})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/bolt/internal/kv"
 	"github.com/orrery-go/orrery/store/bolt/internal/wal"
+	"github.com/orrery-go/orrery/store/internal/tables"
 	"github.com/orrery-go/orrery/store/stream"
 )
 
@@ -129,8 +130,8 @@ func (v *restorer) begin() error {
 	defer v.from.open.Done()
 	defer tx.Rollback()
 	v.at = tx.Position()
-	t := &readTx{ctx: v.ctx, tx: tx}
-	if v.found.From, err = t.lastPlace(); err != nil {
+	t := tables.NewReadTx(v.ctx, backing{tx})
+	if v.found.From, err = lastPlace(t); err != nil {
 		return err
 	}
 	v.found.To = v.found.From
@@ -160,30 +161,23 @@ func (v *restorer) undo(to string) (err error) {
 	}
 	v.found.Undone = v.found.From.Batch - v.found.Copied.Seq
 	return v.from.View(v.ctx, func(tx store.ReadTx) (err error) {
-		v.found.To, err = tx.(*readTx).placeOf(v.found.Copied.Seq)
+		v.found.To, err = placeOf(tx.(*tables.ReadTx), v.found.Copied.Seq)
 		return err
 	})
 }
 
 // lastPlace gives the last batch.
-func (t *readTx) lastPlace() (p Place, err error) {
-	defer guard("the last batch", &err)
-	seq, err := t.lastSeq()
+func lastPlace(t *tables.ReadTx) (p Place, err error) {
+	seq, err := t.Seq()
 	if err != nil {
 		return p, err
 	}
-	return t.placeOf(seq)
+	return placeOf(t, seq)
 }
 
-func (t *readTx) placeOf(seq uint64) (p Place, err error) {
-	defer guard("a batch", &err)
+func placeOf(t *tables.ReadTx, seq uint64) (p Place, err error) {
 	p.Batch = seq
-	key := seqKey(seq)
-	raw, ok := t.table(bucketJournal).Get(key[:])
-	if !ok {
-		return p, nil
-	}
-	p.At, err = entryAt(key[:], raw)
+	p.At, _, err = t.BatchAt(seq)
 	return p, err
 }
 
@@ -281,7 +275,7 @@ func (v *restorer) isBeyond(p Place) bool {
 // after gives the last batch once a frame is carried out.
 func (v *restorer) after(f *kv.Frame) (Place, error) {
 	to := v.found.To
-	err := f.Each(bucketNames[bucketJournal], func(key, value []byte) (err error) {
+	err := f.Each(tables.NameJournal, func(key, value []byte) (err error) {
 		if len(key) != 8 {
 			return fmt.Errorf("%w: journal key %x has %d bytes, not 8", store.ErrCorrupt, key, len(key))
 		}
@@ -290,7 +284,7 @@ func (v *restorer) after(f *kv.Frame) (Place, error) {
 			return fmt.Errorf("%w: behind %s comes batch %d", wal.ErrForeign, to, batch)
 		}
 		to.Batch = batch
-		to.At, err = entryAt(key, value)
+		to.At, err = tables.EntryAt(key, value)
 		return err
 	})
 	return to, err

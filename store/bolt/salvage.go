@@ -18,6 +18,7 @@ import (
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/bolt/internal/kv"
+	"github.com/orrery-go/orrery/store/internal/tables"
 )
 
 // SalvageOptions are those of a [Salvage]. The zero value takes what the file and its log have.
@@ -140,7 +141,7 @@ type salvager struct {
 }
 
 func (s *salvager) run(from string) (err error) {
-	defer kv.Guard("write the new file", &err)
+	defer tables.Guard("write the new file", &err)
 	defer func() {
 		if s.out.tx != nil {
 			err = errors.Join(err, s.out.tx.Rollback())
@@ -216,7 +217,7 @@ func (s *salvager) readFile(f *os.File) error {
 		}
 		s.loseHistory(math.MaxUint64, "the list of tables that one of the two meta pages leads to cannot be read")
 	}
-	s.pages.orphans(func(table string, k, v []byte) bool { return !isIndex(table) && soundValue(table, k, v) == nil })
+	s.pages.orphans(func(table string, k, v []byte) bool { return !isIndex(table) && tables.SoundValue(table, k, v) == nil })
 	for i := range s.pages.lost {
 		l := &s.pages.lost[i]
 		if l.table == "" {
@@ -249,10 +250,10 @@ func (s *salvager) found(table string, k, v []byte) (sound bool) {
 			s.state = bytes.Clone(v)
 		}
 		return true
-	case s.err != nil, isIndex(table) && s.o.Index != nil, table == bucketNames[bucketCounts], table == bucketNames[bucketWaiting]:
+	case s.err != nil, isIndex(table) && s.o.Index != nil, table == tables.NameCounts, table == tables.NameWaiting:
 		return true
 	}
-	if err := soundValue(table, k, v); err != nil {
+	if err := tables.SoundValue(table, k, v); err != nil {
 		s.damaged(table, k, v, err)
 		return false
 	}
@@ -268,9 +269,9 @@ func (s *salvager) damaged(table string, k, v []byte, err error) {
 	}
 	s.lose("%s: key %x: %v", table, k, err)
 	s.bad[table+"\x00"+string(k)] = true
-	if kind, ok := strings.CutPrefix(table, recordsPrefix); ok {
+	if kind, ok := strings.CutPrefix(table, tables.RecordsPrefix); ok {
 		s.aside = append(s.aside, store.Quarantined{
-			Kind: effects.Kind(kind), ID: uuid.UUID(fit(bytes.Clone(k), idLen)), At: s.o.Now, Reason: err.Error(), Raw: bytes.Clone(legible(v)),
+			Kind: effects.Kind(kind), ID: uuid.UUID(tables.Fit(bytes.Clone(k), tables.IDLen)), At: s.o.Now, Reason: err.Error(), Raw: bytes.Clone(tables.Legible(v)),
 		})
 	}
 }
@@ -325,7 +326,7 @@ func (s *salvager) readBackup() error {
 		}
 		c := ktx.Table(name).Cursor()
 		for k, v := c.First(); k != nil; k, v = c.Next() {
-			if !s.isLost(name, k) || s.has(name, k) || soundValue(name, k, v) != nil {
+			if !s.isLost(name, k) || s.has(name, k) || tables.SoundValue(name, k, v) != nil {
 				continue
 			}
 			s.put(name, k, v)
@@ -346,7 +347,7 @@ func (s *salvager) has(table string, k []byte) (ok bool) {
 
 // readLog carries out what the log has.
 func (s *salvager) readLog(from string) error {
-	lost, err := kv.SalvageLog(logFolder(from), s.state, kv.Options{Unseal: parseJSON}, func(_ uint64, inFile bool, table string) kv.Sink {
+	lost, err := kv.SalvageLog(logFolder(from), s.state, kv.Options{Unseal: tables.ParseJSON}, func(_ uint64, inFile bool, table string) kv.Sink {
 		return &salvageSink{s: s, table: table, inFile: inFile}
 	})
 	for _, l := range lost {
@@ -390,7 +391,7 @@ func (w *salvageSink) Drop() error {
 
 // skips reports whether the table is made anew.
 func (w *salvageSink) skips() bool {
-	return isIndex(w.table) && w.s.o.Index != nil || w.table == bucketNames[bucketCounts] || w.table == bucketNames[bucketWaiting]
+	return isIndex(w.table) && w.s.o.Index != nil || w.table == tables.NameCounts || w.table == tables.NameWaiting
 }
 
 func (s *salvager) drop(table string) error {
@@ -460,8 +461,8 @@ func unsoundMeta(page []byte, pageSize, fileSize int64) (m metaPage, ok bool) {
 // isIndex reports whether a table can be made anew from others.
 func isIndex(table string) bool {
 	switch table {
-	case bucketNames[bucketDue], bucketNames[bucketCounts], bucketNames[bucketWaiting]:
+	case tables.NameDue, tables.NameCounts, tables.NameWaiting:
 		return true
 	}
-	return strings.HasPrefix(table, listsPrefix)
+	return strings.HasPrefix(table, tables.ListsPrefix)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/bolt/internal/kv"
+	"github.com/orrery-go/orrery/store/internal/tables"
 )
 
 // gone is what a replay lacks: something of the batches up to one; [math.MaxUint64]: of all of them.
@@ -40,7 +41,7 @@ func (s *salvager) readPast(from string) error {
 	if s.gone.upTo == math.MaxUint64 {
 		return nil
 	}
-	found, err := kv.SalvagePast(s.ctx, folder, s.journal, s.state, kv.Options{Unseal: parseJSON})
+	found, err := kv.SalvagePast(s.ctx, folder, s.journal, s.state, kv.Options{Unseal: tables.ParseJSON})
 	if err != nil {
 		return err
 	}
@@ -65,8 +66,8 @@ func historyUpTo(l *span) uint64 {
 
 // hasHistory reports whether a replay needs what is in a table.
 func hasHistory(table string) bool {
-	return table == bucketNames[bucketEpochs] || slices.Contains(pastTables, table) ||
-		strings.HasPrefix(table, basePrefix) || strings.HasPrefix(table, recordsPrefix)
+	return table == tables.NameEpochs || slices.Contains(pastTables, table) ||
+		strings.HasPrefix(table, tables.BasePrefix) || strings.HasPrefix(table, tables.RecordsPrefix)
 }
 
 // unseenBatches is how many batches may have come after the last one that is known of: those that
@@ -113,9 +114,9 @@ func (s *salvager) wholeFrom(epochs []store.Epoch) (i int) {
 
 // epochs gives those that were found, in their order.
 func (s *salvager) epochs() (found []store.Epoch, err error) {
-	err = s.each(bucketNames[bucketEpochs], func(k, v []byte) error {
-		var e epochValue
-		if err := parseJSON(k, v, &e); err != nil {
+	err = s.each(tables.NameEpochs, func(k, v []byte) error {
+		var e tables.EpochValue
+		if err := tables.ParseJSON(k, v, &e); err != nil {
 			return err
 		}
 		found = append(found, store.Epoch{Number: binary.BigEndian.Uint64(k), First: e.First, Started: e.Started})
@@ -130,12 +131,12 @@ func (s *salvager) dropEpochs(lost []store.Epoch, first store.Epoch) error {
 		return nil
 	}
 	for _, e := range lost {
-		key := seqKey(e.Number)
-		if err := s.delete(bucketNames[bucketEpochs], key[:]); err != nil {
+		key := tables.SeqKey(e.Number)
+		if err := s.delete(tables.NameEpochs, key[:]); err != nil {
 			return err
 		}
 	}
-	end := seqKey(first.First)
+	end := tables.SeqKey(first.First)
 	for _, name := range pastTables {
 		err := s.each(name, func(k, _ []byte) error {
 			if bytes.Compare(k, end[:]) >= 0 {
@@ -147,8 +148,8 @@ func (s *salvager) dropEpochs(lost []store.Epoch, first store.Epoch) error {
 			return err
 		}
 	}
-	for _, name := range s.named(basePrefix) {
-		if n, err := strconv.ParseUint(strings.TrimPrefix(name, basePrefix), 10, 64); err == nil && n < first.Number {
+	for _, name := range s.named(tables.BasePrefix) {
+		if n, err := strconv.ParseUint(strings.TrimPrefix(name, tables.BasePrefix), 10, 64); err == nil && n < first.Number {
 			if err := s.drop(name); err != nil {
 				return err
 			}
@@ -170,12 +171,12 @@ func (s *salvager) beginAnew(epochs []store.Epoch) error {
 	if n := len(epochs); n > 0 {
 		last, first = epochs[n-1].Number, epochs[n-1].First
 	}
-	if k, _ := s.bucketOf(bucketNames[bucketJournal]).Cursor().Last(); k != nil {
+	if k, _ := s.bucketOf(tables.NameJournal).Cursor().Last(); k != nil {
 		first = max(first, binary.BigEndian.Uint64(k)+1)
 	}
-	for _, kind := range s.named(recordsPrefix) {
+	for _, kind := range s.named(tables.RecordsPrefix) {
 		err := s.each(kind, func(k, v []byte) error {
-			r, err := recordAt(effects.Kind(strings.TrimPrefix(kind, recordsPrefix)), k, v, new(texts))
+			r, err := tables.RecordAt(effects.Kind(strings.TrimPrefix(kind, tables.RecordsPrefix)), k, v, new(tables.Texts))
 			first = max(first, r.Seq+1)
 			return err
 		})
@@ -186,8 +187,8 @@ func (s *salvager) beginAnew(epochs []store.Epoch) error {
 	if err := os.RemoveAll(s.journal); err != nil {
 		return err
 	}
-	anew := append([]string{bucketNames[bucketEpochs]}, pastTables...)
-	for _, name := range append(s.named(basePrefix), anew...) {
+	anew := append([]string{tables.NameEpochs}, pastTables...)
+	for _, name := range append(s.named(tables.BasePrefix), anew...) {
 		if err := s.drop(name); err != nil {
 			return err
 		}
@@ -198,6 +199,6 @@ func (s *salvager) beginAnew(epochs []store.Epoch) error {
 		}
 	}
 	s.anew = first + unseenBatches
-	key := seqKey(last + 1)
-	return putSealed(s.bucketOf(bucketNames[bucketEpochs]), key[:], epochValue{First: s.anew, Started: clampTime(s.o.Now)})
+	key := tables.SeqKey(last + 1)
+	return putSealed(s.bucketOf(tables.NameEpochs), key[:], tables.EpochValue{First: s.anew, Started: tables.ClampTime(s.o.Now)})
 }

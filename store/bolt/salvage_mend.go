@@ -2,9 +2,7 @@ package bolt
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -15,68 +13,12 @@ import (
 
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/internal/tables"
 )
-
-// soundValue tells what is wrong with an entry, as far as the entry alone can tell.
-func soundValue(table string, k, v []byte) (err error) {
-	want := func(n int) error {
-		if len(k) != n {
-			return fmt.Errorf("%w: the key has %d bytes, not %d", store.ErrCorrupt, len(k), n)
-		}
-		return nil
-	}
-	if kind, ok := strings.CutPrefix(table, recordsPrefix); ok {
-		_, err := recordAt(effects.Kind(kind), k, v, new(texts))
-		return err
-	}
-	if strings.HasPrefix(table, basePrefix) {
-		kind, id, ok := splitBaseKey(k)
-		if !ok {
-			return fmt.Errorf("%w: the key is no kind and id", store.ErrCorrupt)
-		}
-		_, err := parseRecord(effects.Kind(kind), id, v, new(texts))
-		return err
-	}
-	switch table {
-	case bucketNames[bucketJournal]:
-		if err = want(8); err == nil {
-			_, err = parseEntry(k, v, new(texts))
-		}
-	case bucketNames[bucketEpochs]:
-		if err = want(8); err == nil {
-			err = parseJSON(k, v, &epochValue{})
-		}
-	case bucketNames[bucketOutbox]:
-		if err = want(effectLen); err == nil {
-			_, err = parseOutbox(k, v)
-		}
-	case bucketNames[bucketWebhooks]:
-		err = want(idLen) // its checksum is in the other table: who reads it looks
-	case bucketNames[bucketWebhooksInfo]:
-		if err = want(idLen); err == nil {
-			_, _, err = parseWebhookInfo(k, v)
-		}
-	case bucketNames[bucketRunLogs]:
-		if err = want(effectLen); err == nil {
-			_, err = parseRunLog(k, v)
-		}
-	case bucketNames[bucketClaims]:
-		_, err = parseClaim(k, v)
-	case bucketNames[bucketQuarantine]:
-		err = parseJSON(k, v, &quarantineValue{})
-	case bucketNames[bucketMeta]:
-		_, err = parseMeta(k, v)
-	case bucketNames[bucketSystem]:
-		_, err = unseal(v, sumOf(k))
-	case bucketNames[bucketDue]:
-		err = want(len(store.DueKey{}))
-	}
-	return err
-}
 
 // mend makes a whole database of what was found.
 func (s *salvager) mend() error {
-	for _, name := range bucketNames {
+	for _, name := range tables.FixedNames() {
 		if _, err := s.out.bucket([]byte(name)); err != nil {
 			return err
 		}
@@ -92,7 +34,7 @@ func (s *salvager) mend() error {
 // bucket gives a table of the new file as the transaction under way has it; nil: it is not there.
 func (s *salvager) bucketOf(name string) *bbolt.Bucket {
 	if s.out.tx == nil {
-		if _, err := s.out.bucket([]byte(bucketNames[bucketSystem])); err != nil {
+		if _, err := s.out.bucket([]byte(tables.NameSystem)); err != nil {
 			s.err = errors.Join(s.err, err)
 			return nil
 		}
@@ -140,48 +82,48 @@ func (s *salvager) named(prefix string) (names []string) {
 
 // mendSystem sees to the format, and to a token that is greater than any that was given.
 func (s *salvager) mendSystem() error {
-	system := s.bucketOf(bucketNames[bucketSystem])
+	system := s.bucketOf(tables.NameSystem)
 	if err := putFormat(s.out.tx); err != nil {
 		return err
 	}
-	if !s.isLost(bucketNames[bucketSystem], tokenKey) && system.Get(tokenKey) != nil {
+	if !s.isLost(tables.NameSystem, tables.TokenKey) && system.Get(tables.TokenKey) != nil {
 		return nil
 	}
 	most := uint64(0)
-	err := s.each(bucketNames[bucketClaims], func(k, v []byte) error {
-		c, err := parseClaim(k, v)
+	err := s.each(tables.NameClaims, func(k, v []byte) error {
+		c, err := tables.ParseClaim(k, v)
 		most = max(most, c.Token)
 		return err
 	})
 	if err != nil || most == 0 {
 		return err
 	}
-	return putSealed(s.bucketOf(bucketNames[bucketSystem]), tokenKey, tokenValue{Token: most + 1<<20})
+	return putSealed(s.bucketOf(tables.NameSystem), tables.TokenKey, tables.TokenValue{Token: most + 1<<20})
 }
 
 // setAside puts damaged records into the quarantine, but those that the backup or the log had.
 func (s *salvager) setAside() error {
 	for i := range s.aside {
 		q := &s.aside[i]
-		if s.has(recordsPrefix+string(q.Kind), q.ID[:]) {
+		if s.has(tables.RecordsPrefix+string(q.Kind), q.ID[:]) {
 			continue
 		}
-		key := appendQuarantineKey(nil, q)
-		v, err := sealJSON(key, quarantineValue(*q))
+		key := tables.AppendQuarantineKey(nil, q)
+		v, err := tables.SealJSON(key, tables.QuarantineValue(*q))
 		if err != nil {
 			return err
 		}
-		s.put(bucketNames[bucketQuarantine], key, v)
+		s.put(tables.NameQuarantine, key, v)
 	}
 	return s.err
 }
 
 // mendWaiting makes the index of the effects that wait.
 func (s *salvager) mendWaiting() error {
-	return s.each(bucketNames[bucketOutbox], func(k, v []byte) error {
-		o, err := parseOutbox(k, v)
-		if err == nil && len(o.holder) == 0 {
-			s.put(bucketNames[bucketWaiting], appendWaitKey(nil, string(o.lane), o.seq, k), nil)
+	return s.each(tables.NameOutbox, func(k, v []byte) error {
+		waiting, err := tables.WaitKeyOf(k, v)
+		if waiting != nil {
+			s.put(tables.NameWaiting, waiting, nil)
 		}
 		return errors.Join(err, s.err)
 	})
@@ -192,10 +134,10 @@ func (s *salvager) mendIndexes() error {
 	if s.o.Index == nil {
 		return s.pruneIndexes()
 	}
-	for _, name := range s.named(recordsPrefix) {
-		kind := effects.Kind(strings.TrimPrefix(name, recordsPrefix))
+	for _, name := range s.named(tables.RecordsPrefix) {
+		kind := effects.Kind(strings.TrimPrefix(name, tables.RecordsPrefix))
 		err := s.each(name, func(k, v []byte) error {
-			r, err := recordAt(kind, k, v, new(texts))
+			r, err := tables.RecordAt(kind, k, v, new(tables.Texts))
 			if err != nil {
 				return err
 			}
@@ -217,42 +159,41 @@ func (s *salvager) mendIndexes() error {
 func (s *salvager) index(kind effects.Kind, id uuid.UUID, due effects.Time, terms []store.Term) {
 	if due != 0 {
 		key := store.NewDueKey(due, id)
-		s.err = errors.Join(s.err, s.change(bucketNames[bucketDue], len(key), func(b *bbolt.Bucket) error {
-			entries := dueEntries(string(b.Get(key[:])))
+		s.err = errors.Join(s.err, s.change(tables.NameDue, len(key), func(b *bbolt.Bucket) error {
+			entries := tables.DueEntries(string(b.Get(key[:])))
 			if !slices.ContainsFunc(entries, func(e store.DueEntry) bool { return e.Kind == kind }) {
 				entries = append(entries, store.DueEntry{Kind: kind})
 			}
-			return b.Put(key[:], dueValue(entries))
+			return b.Put(key[:], tables.DueValue(entries))
 		}))
 	}
 	for i := range terms {
 		value := []byte{}
 		if terms[i].Counted {
-			value = []byte(counted)
+			value = []byte(tables.Counted)
 		}
-		s.put(listsPrefix+string(kind), appendListKey(nil, terms[i].Name, terms[i].At, id), value)
+		s.put(tables.ListsPrefix+string(kind), tables.AppendListKey(nil, terms[i].Name, terms[i].At, id), value)
 	}
 }
 
 // pruneIndexes takes out of the indexes what leads to no record.
 func (s *salvager) pruneIndexes() error {
-	due := bucketNames[bucketDue]
+	due := tables.NameDue
 	err := s.each(due, func(k, v []byte) error {
-		entries := dueEntries(string(v))
-		there := slices.DeleteFunc(slices.Clone(entries), func(e store.DueEntry) bool { return !s.has(recordsPrefix+string(e.Kind), k[8:]) })
+		entries := tables.DueEntries(string(v))
+		there := slices.DeleteFunc(slices.Clone(entries), func(e store.DueEntry) bool { return !s.has(tables.RecordsPrefix+string(e.Kind), k[8:]) })
 		switch {
 		case len(there) == 0:
 			return s.delete(due, k)
 		case len(there) < len(entries):
-			s.put(due, k, dueValue(there))
+			s.put(due, k, tables.DueValue(there))
 		}
 		return s.err
 	})
-	for _, name := range s.named(listsPrefix) {
-		kind := strings.TrimPrefix(name, listsPrefix)
+	for _, name := range s.named(tables.ListsPrefix) {
+		kind := strings.TrimPrefix(name, tables.ListsPrefix)
 		err = errors.Join(err, s.each(name, func(k, v []byte) error {
-			sound := len(k) >= lengthSize+listTail && int(binary.BigEndian.Uint16(k)) == len(k)-lengthSize-listTail
-			if !sound || !s.has(recordsPrefix+kind, k[len(k)-idLen:]) {
+			if _, sound := tables.TermOf(k); !sound || !s.has(tables.RecordsPrefix+kind, k[len(k)-tables.IDLen:]) {
 				return s.delete(name, k)
 			}
 			return s.err
@@ -264,11 +205,11 @@ func (s *salvager) pruneIndexes() error {
 // mendCounts counts the lists.
 func (s *salvager) mendCounts() error {
 	counts := map[string]uint64{}
-	for _, name := range s.named(listsPrefix) {
-		kind := effects.Kind(strings.TrimPrefix(name, listsPrefix))
+	for _, name := range s.named(tables.ListsPrefix) {
+		kind := effects.Kind(strings.TrimPrefix(name, tables.ListsPrefix))
 		err := s.each(name, func(k, v []byte) error {
-			if string(v) == counted {
-				counts[string(countKeyBytes(kind, effects.CountName(k[lengthSize:len(k)-listTail])))]++
+			if term, ok := tables.TermOf(k); ok && string(v) == tables.Counted {
+				counts[string(tables.CountKey(kind, effects.CountName(term)))]++
 			}
 			return nil
 		})
@@ -277,7 +218,7 @@ func (s *salvager) mendCounts() error {
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(counts)) {
-		s.put(bucketNames[bucketCounts], []byte(k), strconv.AppendUint(nil, counts[k], 10))
+		s.put(tables.NameCounts, []byte(k), strconv.AppendUint(nil, counts[k], 10))
 	}
 	return s.err
 }

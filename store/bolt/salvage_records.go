@@ -8,6 +8,7 @@ import (
 
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/internal/tables"
 )
 
 // Mending are the records of a new file, for [SalvageOptions.Mend]. It is for one goroutine, until that returns.
@@ -20,8 +21,8 @@ type Mending struct {
 
 // Each visits the records of a kind, in the order of their ids. What fn returns ends it. fn may change any records.
 func (m *Mending) Each(kind effects.Kind, fn func(id uuid.UUID, state []byte) error) error {
-	return m.s.each(recordsPrefix+string(kind), func(k, v []byte) error {
-		r, err := recordAt(kind, k, v, new(texts))
+	return m.s.each(tables.RecordsPrefix+string(kind), func(k, v []byte) error {
+		r, err := tables.RecordAt(kind, k, v, new(tables.Texts))
 		if err != nil {
 			return err
 		}
@@ -37,7 +38,7 @@ func (m *Mending) Load(kind effects.Kind, id uuid.UUID) (state []byte, err error
 
 // record gives a record; Version 0: there is none.
 func (m *Mending) record(kind effects.Kind, id uuid.UUID) (r store.Record, err error) {
-	b := m.s.bucketOf(recordsPrefix + string(kind))
+	b := m.s.bucketOf(tables.RecordsPrefix + string(kind))
 	if b == nil {
 		return r, m.s.err
 	}
@@ -45,7 +46,7 @@ func (m *Mending) record(kind effects.Kind, id uuid.UUID) (r store.Record, err e
 	if raw == nil {
 		return r, nil
 	}
-	return parseRecord(kind, id, raw, new(texts))
+	return tables.ParseRecord(kind, id, raw, new(tables.Texts))
 }
 
 // Replace gives a record another state, for that reason; nil: it is removed.
@@ -57,7 +58,7 @@ func (m *Mending) Replace(kind effects.Kind, id uuid.UUID, state []byte, why str
 	if r.Version == 0 {
 		r.Version, r.Seq = 1, 1
 	}
-	table := recordsPrefix + string(kind)
+	table := tables.RecordsPrefix + string(kind)
 	if m.s.mends++; len(m.s.mended) < MaxLost {
 		m.s.mended = append(m.s.mended, fmt.Sprintf("%s/%s: %s", kind, id, why))
 	}
@@ -65,7 +66,7 @@ func (m *Mending) Replace(kind effects.Kind, id uuid.UUID, state []byte, why str
 	if state == nil {
 		return m.s.delete(table, id[:])
 	}
-	m.s.put(table, id[:], appendRecord(nil, kind, id, r.Version, r.Seq, state))
+	m.s.put(table, id[:], tables.AppendRecord(nil, kind, id, r.Version, r.Seq, state))
 	return m.s.err
 }
 

@@ -5,15 +5,12 @@
 //
 // The files, in the order in which they are best read:
 //
-//   - keys.go: the buckets and their keys; envelope.go: the stored form of values;
+//   - backing.go: how package [github.com/orrery-go/orrery/store/internal/tables], which has the
+//     records and all else that is stored, stands on the file;
 //   - open.go: opening, formats, migrations; store.go: [Store], transactions, commit;
 //   - identity.go: whether the path still leads to the open file;
-//   - tx.go: what reads and writes have in common; write.go: Put;
-//   - records.go, recordpage.go, due.go, lists.go: records and their two kinds of index;
-//   - journal.go: the journal and its epochs; outbox.go: outer effects;
-//   - claims.go, webhooks.go, runlogs.go, meta.go, quarantine.go: what else is kept;
 //   - restore.go: a copy as it was after a batch;
-//   - export.go with export_journal.go, import.go: all that a store holds, given and taken;
+//   - export.go: all that a store holds, given and taken;
 //   - backup.go, makefile.go, compact.go, check.go with pages.go and inspect.go: whole files.
 package bolt
 
@@ -34,6 +31,7 @@ import (
 
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/bolt/internal/kv"
+	"github.com/orrery-go/orrery/store/internal/tables"
 )
 
 var (
@@ -164,9 +162,8 @@ type Store struct {
 	file    *identity    // of the file that is open
 	inUse   atomic.Int64 // the bytes that the file must have: those of the last commit but one, at least
 	session string
-	writer  chan struct{} // holds one value while an Update runs, until it waits for the disk
-	scratch []byte        // of the last Update, for the next one; the writer's
-	learned learned       // likewise
+	writer  chan struct{}  // holds one value while an Update runs, until it waits for the disk
+	learned tables.Learned // of the last Update, for the next one; the writer's
 
 	mu     sync.Mutex
 	closed bool
@@ -239,10 +236,10 @@ func (s *Store) View(ctx context.Context, fn func(store.ReadTx) error) (err erro
 	if err != nil {
 		return err
 	}
-	t := &readTx{ctx: ctx, tx: ktx}
+	t := tables.NewReadTx(ctx, backing{ktx})
 	defer guardEnded("view", &err)
 	defer func() {
-		t.tx = nil
+		t.End()
 		ktx.Rollback()
 		s.open.Done()
 	}()
@@ -256,7 +253,7 @@ func guardEnded(op string, err *error) {
 	if p == nil {
 		return
 	}
-	why := kv.Unread(p)
+	why := tables.Unread(p)
 	if why == nil {
 		panic(p)
 	}
@@ -302,23 +299,18 @@ func (s *Store) Stage(ctx context.Context, fn func(store.Tx) error) (durable fun
 		return nothingSeen, err
 	}
 	s.inUse.Store(ktx.Base().Size())
-	t := &tx{readTx: readTx{ctx: ctx, tx: ktx}, s: s, scratch: s.scratch}
-	s.learned.tell(t)
+	t := tables.NewTx(ctx, backing{ktx}, s.session, &s.learned)
 	defer func() {
-		t.tx = nil
+		t.End()
 		ktx.Rollback()
 		if durable == nil { // fn panics
 			s.open.Done()
 		}
-		if s.scratch = nil; cap(t.scratch) <= scratchKept {
-			s.scratch = t.scratch[:0]
-		}
 	}()
-	if err := t.run(fn); err != nil {
+	if err := t.Run(fn); err != nil {
 		return s.durable(ktx.Seen(), false), err
 	}
-	t.changed.put(t)
-	t.tx = nil
+	t.Finish()
 	if err := s.inPlace(); err != nil {
 		return s.durable(ktx.Seen(), false), fmt.Errorf("commit: %w", err)
 	}
@@ -326,25 +318,8 @@ func (s *Store) Stage(ctx context.Context, fn func(store.Tx) error) (durable fun
 	if err != nil {
 		return s.durable(ktx.Seen(), false), fmt.Errorf("commit: %w", err)
 	}
-	s.learned.from(t, staged.Last())
+	t.Committed(staged.Last())
 	return s.durable(staged, true), nil
-}
-
-// scratchKept is the greatest room for values that is kept for the next Update.
-const scratchKept = 4 << 20
-
-// run calls fn, and tells whether what it has written may be committed.
-func (t *tx) run(fn func(store.Tx) error) error {
-	if err := fn(t); err != nil {
-		return err
-	}
-	if t.ctx.Err() != nil {
-		return fmt.Errorf("commit: %w", context.Cause(t.ctx))
-	}
-	if err := t.unappended(); err != nil {
-		return fmt.Errorf("commit: %w", err)
-	}
-	return nil
 }
 
 // nothingSeen is for who has not come to read anything.

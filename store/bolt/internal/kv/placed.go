@@ -80,14 +80,8 @@ func (db *DB) valueOf(table string, e *entry, room []byte) ([]byte, error) {
 // that is no damage of what is stored: see [Guard].
 type unread struct{ err error }
 
-// Unread gives the reason, if that is what a read has panicked with for which it gives nothing and
-// which is no damage; else nil.
-func Unread(panicked any) error {
-	if u, ok := panicked.(unread); ok {
-		return u.err
-	}
-	return nil
-}
+// Unread gives the reason: so package tables knows it, too.
+func (u unread) Unread() error { return u.err }
 
 // value gives an entry's value. It panics, as bbolt does, where it cannot.
 func (tx *Tx) value(v []byte, p *placed) []byte {

@@ -1,4 +1,4 @@
-package bolt
+package tables
 
 import (
 	"bytes"
@@ -23,11 +23,11 @@ type indexOp struct {
 
 // Put sorts what it does by table and key: so each part of a tree is found while it is
 // still in the processor's cache.
-func (t *tx) Put(seq uint64, writes []store.Write) (err error) {
+func (t *Tx) Put(seq uint64, writes []store.Write) (err error) {
 	if err := t.check("put"); err != nil {
 		return err
 	}
-	defer guard("put", &err)
+	defer Guard("put", &err)
 	last, err := t.lastSeq()
 	if err != nil {
 		return fmt.Errorf("put: %w", err)
@@ -40,7 +40,7 @@ func (t *tx) Put(seq uint64, writes []store.Write) (err error) {
 		return fmt.Errorf("put: %w", err)
 	}
 	t.changed.begin(t, seq)
-	p := putter{tx: t, seq: seq, epoch: epoch}
+	p := putter{Tx: t, seq: seq, epoch: epoch}
 	for _, w := range inKeyOrder(writes) {
 		err := w.Validate()
 		if err == nil {
@@ -68,14 +68,14 @@ func inKeyOrder(writes []store.Write) []*store.Write {
 
 // putter is one Put under way.
 type putter struct {
-	*tx
+	*Tx
 	seq    uint64
 	epoch  store.Epoch
 	due    []dueOp
 	lists  []indexOp
 	counts map[countKey]int64
 	keys   []byte // room for index keys, until they are put
-	old    texts  // of one state
+	old    Texts  // of one state
 }
 
 type countKey struct {
@@ -93,7 +93,7 @@ func (p *putter) write(w *store.Write) error {
 	var old store.Record
 	if exists {
 		var err error
-		if old, err = parseRecord(w.Kind, w.ID, raw, p.old.again()); err != nil {
+		if old, err = ParseRecord(w.Kind, w.ID, raw, p.old.again()); err != nil {
 			return err
 		}
 	}
@@ -115,7 +115,7 @@ func (p *putter) write(w *store.Write) error {
 		return nil
 	}
 	p.changed.add(w, &old, based)
-	p.scratch = appendRecord(p.scratch[:0], w.Kind, w.ID, w.Prev.Version+1, p.seq, w.State)
+	p.scratch = AppendRecord(p.scratch[:0], w.Kind, w.ID, w.Prev.Version+1, p.seq, w.State)
 	if exists {
 		tables.records.Put(w.ID[:], p.scratch)
 	} else {
@@ -176,7 +176,7 @@ func (p *putter) moveTerms(w *store.Write, lists *table, terms []store.Term) {
 		}
 		value := []byte{}
 		if term.Counted {
-			value = []byte(counted)
+			value = []byte(Counted)
 		}
 		p.lists = append(p.lists, indexOp{table: lists, key: p.listKey(term, w.ID), value: value})
 		p.count(w.Kind, term, +1)
@@ -184,7 +184,7 @@ func (p *putter) moveTerms(w *store.Write, lists *table, terms []store.Term) {
 }
 
 func (p *putter) listKey(term *store.Term, id uuid.UUID) []byte {
-	return appendListKey(p.key(lengthSize+len(term.Name)+listTail), term.Name, term.At, id)
+	return AppendListKey(p.key(lengthSize+len(term.Name)+listTail), term.Name, term.At, id)
 }
 
 func (p *putter) count(kind effects.Kind, term *store.Term, delta int64) {
@@ -228,17 +228,17 @@ func (p *putter) finish() {
 
 // add changes a count. It stops at 0, where only a damaged count or a wrong
 // Prev can lead; Check finds it.
-func (t *tx) add(k countKey, delta int64) {
+func (t *Tx) add(k countKey, delta int64) {
 	if delta == 0 {
 		return
 	}
-	key := countKeyBytes(k.kind, k.term)
+	key := CountKey(k.kind, k.term)
 	old, err := t.count(key)
 	if err != nil {
 		old = 0 // a count is not worth stopping for
 	}
 	n := max(int64(old)+delta, 0)
-	counts := t.table(bucketCounts)
+	counts := t.table(inCounts)
 	if n == 0 {
 		counts.Delete(key)
 		return

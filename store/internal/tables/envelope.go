@@ -1,4 +1,4 @@
-package bolt
+package tables
 
 import (
 	"bytes"
@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
-	"go.etcd.io/bbolt"
 
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/store"
@@ -22,7 +21,7 @@ import (
 //
 //	{"crc":"1a2b3c4d","version":3,"seq":123,"state":{...}}
 //
-// bbolt has none of its own for data, so without it a flipped bit would be read
+// Neither bbolt nor a database's row has one of its own for data, so without it a flipped bit would be read
 // as truth. Values are built and read by hand, field by field in one order: no
 // JSON parser stands on the way of a batch. An embedded part, such as the state,
 // stands as it was given.
@@ -271,9 +270,9 @@ func isHandedOut(key, raw []byte) bool {
 	return f.err == nil && len(holder) > 0
 }
 
-// sealJSON seals a small value that is not on the way of a batch; v must
+// SealJSON seals a small value that is not on the way of a batch; v must
 // encode to an object with at least one field.
-func sealJSON(key []byte, v any) ([]byte, error) {
+func SealJSON(key []byte, v any) ([]byte, error) {
 	body, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
@@ -285,17 +284,8 @@ func sealJSON(key []byte, v any) ([]byte, error) {
 	return closeSeal(b, 0, sumOf(key)), nil
 }
 
-// putSealed puts a value, as sealJSON seals it, under a key.
-func putSealed(b *bbolt.Bucket, key []byte, v any) error {
-	value, err := sealJSON(key, v)
-	if err != nil {
-		return err
-	}
-	return b.Put(key, value)
-}
-
-// parseJSON reads what sealJSON made into v.
-func parseJSON(key, raw []byte, v any) error {
+// ParseJSON reads what SealJSON made into v.
+func ParseJSON(key, raw []byte, v any) error {
 	if _, err := unseal(raw, sumOf(key)); err != nil {
 		return err
 	}
@@ -305,6 +295,6 @@ func parseJSON(key, raw []byte, v any) error {
 	return nil
 }
 
-// clampTime keeps a time that is no part of a state within what its JSON form
+// ClampTime keeps a time that is no part of a state within what its JSON form
 // can say.
-func clampTime(t effects.Time) effects.Time { return min(max(t, 0), effects.MaxTime) }
+func ClampTime(t effects.Time) effects.Time { return min(max(t, 0), effects.MaxTime) }

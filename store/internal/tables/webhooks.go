@@ -1,4 +1,4 @@
-package bolt
+package tables
 
 import (
 	"errors"
@@ -33,14 +33,15 @@ func parseWebhookInfo(key, raw []byte) (w store.Webhook, bodySum uint64, err err
 	return w, bodySum, f.err
 }
 
-func (t *readTx) Webhooks(limit int) (found []store.Webhook, err error) {
+// Webhooks implements [store.ReadTx].
+func (t *ReadTx) Webhooks(limit int) (found []store.Webhook, err error) {
 	if err := t.check("webhooks"); err != nil || limit <= 0 {
 		return nil, err
 	}
-	infos, bodies := t.table(bucketWebhooksInfo), t.table(bucketWebhooks)
+	infos, bodies := t.table(inWebhooksInfo), t.table(inWebhooks)
 	var bad []error
 	passOver := func(k []byte, err error) {
-		bad = appendBad(bad, &store.RecordError{Op: "webhooks", Kind: store.KindWebhook, ID: uuid.UUID(fit(k, idLen)), Err: err})
+		bad = appendBad(bad, &store.RecordError{Op: "webhooks", Kind: store.KindWebhook, ID: uuid.UUID(Fit(k, IDLen)), Err: err})
 	}
 	err = t.scan("webhooks", infos, nil, func(k, v []byte) (bool, error) {
 		w, err := webhook(k, v, bodies)
@@ -54,7 +55,7 @@ func (t *readTx) Webhooks(limit int) (found []store.Webhook, err error) {
 	if err == nil && len(found) < limit {
 		// A body alone is what is left where the key of the other part is damaged.
 		err = t.scan("webhooks", bodies, nil, func(k, _ []byte) (bool, error) {
-			ok, err := infos.has("webhooks", fit(k, idLen))
+			ok, err := infos.has("webhooks", Fit(k, IDLen))
 			if err == nil && !ok {
 				passOver(k, errBodyAlone)
 			}
@@ -68,18 +69,18 @@ func (t *readTx) Webhooks(limit int) (found []store.Webhook, err error) {
 var errBodyAlone = fmt.Errorf("%w: there is a body, and nothing beside it", store.ErrCorrupt)
 
 // HasWebhook reports whether a raw webhook is stored, readable or not.
-func (t *readTx) HasWebhook(id uuid.UUID) (bool, error) {
+func (t *ReadTx) HasWebhook(id uuid.UUID) (bool, error) {
 	const op = "has webhook"
 	if err := t.check(op); err != nil {
 		return false, err
 	}
-	return t.table(bucketWebhooksInfo).has(op, id[:])
+	return t.table(inWebhooksInfo).has(op, id[:])
 }
 
 // webhook makes a webhook of its stored parts.
 func webhook(k, info []byte, bodies *table) (w store.Webhook, err error) {
-	if len(k) != idLen {
-		return w, fmt.Errorf("%w: key %x has %d bytes, not %d", store.ErrCorrupt, k, len(k), idLen)
+	if len(k) != IDLen {
+		return w, fmt.Errorf("%w: key %x has %d bytes, not %d", store.ErrCorrupt, k, len(k), IDLen)
 	}
 	w, sum, err := parseWebhookInfo(k, info)
 	if err == nil {
@@ -89,7 +90,7 @@ func webhook(k, info []byte, bodies *table) (w store.Webhook, err error) {
 }
 
 func body(bodies *table, key []byte, sum uint64) (b []byte, err error) {
-	defer guard("body", &err)
+	defer Guard("body", &err)
 	b, ok := bodies.Get(key)
 	if !ok || uint64(crc32.Checksum(b, castagnoli)) != sum {
 		return nil, fmt.Errorf("%w: its body is missing or changed", store.ErrCorrupt)
@@ -97,27 +98,29 @@ func body(bodies *table, key []byte, sum uint64) (b []byte, err error) {
 	return b, nil
 }
 
-func (t *tx) PutWebhook(w store.Webhook) (err error) {
+// PutWebhook implements [store.Tx].
+func (t *Tx) PutWebhook(w store.Webhook) (err error) {
 	if err := t.check("put webhook"); err != nil {
 		return err
 	}
-	defer guard("put webhook", &err)
+	defer Guard("put webhook", &err)
 	if w.ID == uuid.Nil {
 		return errors.New("put webhook: id is zero")
 	}
-	w.ReceivedAt = clampTime(w.ReceivedAt)
-	t.table(bucketWebhooksInfo).Put(w.ID[:], appendWebhookInfo(nil, &w))
-	t.table(bucketWebhooks).Put(w.ID[:], w.Body)
+	w.ReceivedAt = ClampTime(w.ReceivedAt)
+	t.table(inWebhooksInfo).Put(w.ID[:], appendWebhookInfo(nil, &w))
+	t.table(inWebhooks).Put(w.ID[:], w.Body)
 	return nil
 }
 
-func (t *tx) DeleteWebhook(id uuid.UUID) (err error) {
+// DeleteWebhook implements [store.Tx].
+func (t *Tx) DeleteWebhook(id uuid.UUID) (err error) {
 	if err := t.check("delete webhook"); err != nil {
 		return err
 	}
-	defer guard("delete webhook", &err)
-	info := t.table(bucketWebhooksInfo).drop(id[:])
-	body := t.table(bucketWebhooks).drop(id[:])
+	defer Guard("delete webhook", &err)
+	info := t.table(inWebhooksInfo).drop(id[:])
+	body := t.table(inWebhooks).drop(id[:])
 	if !info && !body {
 		return fmt.Errorf("delete webhook %s: %w", id, store.ErrNotFound)
 	}

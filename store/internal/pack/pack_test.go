@@ -15,7 +15,7 @@ import (
 
 	"github.com/orrery-go/orrery/effects/boundtest"
 	_ "github.com/orrery-go/orrery/effects/seedtest"
-	"github.com/orrery-go/orrery/store/bolt/internal/pack"
+	"github.com/orrery-go/orrery/store/internal/pack"
 )
 
 // state is a finished action as the core writes it.

@@ -1,4 +1,4 @@
-package bolt
+package tables
 
 import (
 	"bytes"
@@ -12,11 +12,12 @@ import (
 	"github.com/orrery-go/orrery/store"
 )
 
-func (t *readTx) Scan(kind effects.Kind, term string, from store.Cursor, desc bool, limit int) (found []store.Cursor, err error) {
+// Scan implements [store.ReadTx].
+func (t *ReadTx) Scan(kind effects.Kind, term string, from store.Cursor, desc bool, limit int) (found []store.Cursor, err error) {
 	if err := t.check("scan"); err != nil || limit <= 0 || len(term) > store.MaxName {
 		return nil, err
 	}
-	defer guard("scan", &err)
+	defer Guard("scan", &err)
 	lists := t.kind(kind).lists
 	start := from
 	if from == (store.Cursor{}) {
@@ -26,7 +27,7 @@ func (t *readTx) Scan(kind effects.Kind, term string, from store.Cursor, desc bo
 		}
 	}
 	var room [256]byte
-	bound := appendListKey(room[:0], term, start.At, start.ID)
+	bound := AppendListKey(room[:0], term, start.At, start.ID)
 	prefix := bound[:len(bound)-listTail]
 	walk := walkUp
 	if desc {
@@ -76,42 +77,44 @@ func walkDown(t *table, bound []byte) func(func([]byte) bool) {
 	}
 }
 
-func (t *readTx) TermsOf(kind effects.Kind, id uuid.UUID) (found []store.Term, err error) {
+// TermsOf implements [store.ReadTx].
+func (t *ReadTx) TermsOf(kind effects.Kind, id uuid.UUID) (found []store.Term, err error) {
 	if err := t.check("terms of"); err != nil {
 		return nil, err
 	}
-	defer guard("terms of", &err)
+	defer Guard("terms of", &err)
 	err = t.listEntries("terms of", t.kind(kind).lists, id, func(k, v []byte) {
 		tail := k[len(k)-listTail:]
-		found = append(found, store.Term{Name: string(k[lengthSize : len(k)-listTail]), At: timeOf(tail), Counted: string(v) == counted})
+		found = append(found, store.Term{Name: string(k[lengthSize : len(k)-listTail]), At: timeOf(tail), Counted: string(v) == Counted})
 	})
 	return found, err
 }
 
 // listEntries calls fn with each list entry of a record, found by its id.
-func (t *readTx) listEntries(op string, lists *table, id uuid.UUID, fn func(k, v []byte)) error {
+func (t *ReadTx) listEntries(op string, lists *table, id uuid.UUID, fn func(k, v []byte)) error {
 	swept := 0
 	return t.scan(op, lists, nil, func(k, v []byte) (bool, error) {
 		if swept++; swept > maxListSweep {
 			return false, nil
 		}
-		if len(k) >= lengthSize+listTail && bytes.Equal(k[len(k)-idLen:], id[:]) {
+		if len(k) >= lengthSize+listTail && bytes.Equal(k[len(k)-IDLen:], id[:]) {
 			fn(k, v)
 		}
 		return true, nil
 	})
 }
 
-func (t *readTx) Count(kind effects.Kind, term string) (n uint64, err error) {
+// Count implements [store.ReadTx].
+func (t *ReadTx) Count(kind effects.Kind, term string) (n uint64, err error) {
 	if err := t.check("count"); err != nil {
 		return 0, err
 	}
-	defer guard("count", &err)
-	return t.count(countKeyBytes(kind, term))
+	defer Guard("count", &err)
+	return t.count(CountKey(kind, term))
 }
 
-func (t *readTx) count(key []byte) (uint64, error) {
-	raw, ok := t.table(bucketCounts).Get(key)
+func (t *ReadTx) count(key []byte) (uint64, error) {
+	raw, ok := t.table(inCounts).Get(key)
 	if !ok {
 		return 0, nil
 	}

@@ -1,4 +1,4 @@
-package bolt
+package tables
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/store"
-	"github.com/orrery-go/orrery/store/bolt/internal/pack"
+	"github.com/orrery-go/orrery/store/internal/pack"
 )
 
 // Records and the journal's entries, which are most of what is stored, are packed:
@@ -31,14 +31,14 @@ const (
 	packedMost = 128
 )
 
-// texts is memory for texts that live as long as the transaction: the first ones take what they need,
+// Texts is memory for Texts that live as long as the transaction: the first ones take what they need,
 // then they share.
-type texts struct{ free []byte }
+type Texts struct{ free []byte }
 
 const textsShare = 64 << 10
 
 // take gives room for n bytes.
-func (t *texts) take(n int) []byte {
+func (t *Texts) take(n int) []byte {
 	if cap(t.free)-len(t.free) < n {
 		t.free = make([]byte, 0, max(n, min(2*cap(t.free), textsShare)))
 	}
@@ -48,7 +48,7 @@ func (t *texts) take(n int) []byte {
 }
 
 // again gives all of it once more: what was there is not needed any longer.
-func (t *texts) again() *texts {
+func (t *Texts) again() *Texts {
 	t.free = t.free[:0]
 	return t
 }
@@ -69,7 +69,7 @@ func closePacked(b []byte, start int, s sum) []byte {
 }
 
 // text reads the end of a packed value into room.
-func (p *packed) text(room *texts) []byte {
+func (p *packed) text(room *Texts) []byte {
 	n := p.number()
 	if p.err == nil && n > packedMost*uint64(len(p.rest)) {
 		p.err = errPacked
@@ -122,19 +122,19 @@ func (p *packed) number() uint64 {
 // isEnvelope reports whether a value is as formats before 4 had it.
 func isEnvelope(raw []byte) bool { return len(raw) > 0 && raw[0] == '{' }
 
-// appendRecord appends the stored form of a record.
-func appendRecord(b []byte, kind effects.Kind, id uuid.UUID, version, seq uint64, state []byte) []byte {
+// AppendRecord appends the stored form of a record.
+func AppendRecord(b []byte, kind effects.Kind, id uuid.UUID, version, seq uint64, state []byte) []byte {
 	start := len(b)
 	b = binary.AppendUvarint(openPack(b), version)
 	b = binary.AppendUvarint(b, seq)
 	return closePacked(appendPacked(b, state), start, recordSum(kind, id))
 }
 
-// recordRoom is the most that appendRecord adds to the state, unless that has bytes that are no JSON text.
+// recordRoom is the most that AppendRecord adds to the state, unless that has bytes that are no JSON text.
 const recordRoom = packedHead + 3*binary.MaxVarintLen64
 
-// parseRecord reads what appendRecord wrote; the state is part of raw or of room.
-func parseRecord(kind effects.Kind, id uuid.UUID, raw []byte, room *texts) (store.Record, error) {
+// ParseRecord reads what AppendRecord wrote; the state is part of raw or of room.
+func ParseRecord(kind effects.Kind, id uuid.UUID, raw []byte, room *Texts) (store.Record, error) {
 	r := store.Record{Kind: kind, ID: id}
 	if isEnvelope(raw) {
 		f := openFields(raw, recordSum(kind, id))
@@ -150,9 +150,9 @@ func parseRecord(kind effects.Kind, id uuid.UUID, raw []byte, room *texts) (stor
 	return r, p.err
 }
 
-// legible gives what can be read of a record's value, however damaged it is: who mends what it
+// Legible gives what can be read of a record's value, however damaged it is: who mends what it
 // leads to looks for names and ids in it, and so does a person.
-func legible(raw []byte) []byte {
+func Legible(raw []byte) []byte {
 	if len(raw) <= packedHead || raw[0] != formPacked {
 		return raw
 	}
@@ -172,7 +172,7 @@ func legible(raw []byte) []byte {
 
 func appendEntry(b, key []byte, at effects.Time, entry []byte) []byte {
 	start := len(b)
-	b = binary.AppendUvarint(openPack(b), uint64(clampTime(at)))
+	b = binary.AppendUvarint(openPack(b), uint64(ClampTime(at)))
 	return closePacked(appendPacked(b, entry), start, sumOf(key))
 }
 
@@ -214,7 +214,7 @@ func (e *openedEntry) at() (effects.Time, error) {
 }
 
 // text gives the batch, which is part of the value or of room.
-func (e *openedEntry) text(room *texts) ([]byte, error) {
+func (e *openedEntry) text(room *Texts) ([]byte, error) {
 	if e.isFormer {
 		text := e.former.remainder(`,"batch":`)
 		return text, e.former.err
@@ -224,13 +224,13 @@ func (e *openedEntry) text(room *texts) ([]byte, error) {
 }
 
 // parseEntry reads the text of an entry.
-func parseEntry(key, raw []byte, room *texts) ([]byte, error) {
+func parseEntry(key, raw []byte, room *Texts) ([]byte, error) {
 	e := openEntry(key, raw)
 	return e.text(room)
 }
 
-// entryAt reads the clock reading of an entry.
-func entryAt(key, raw []byte) (effects.Time, error) {
+// EntryAt reads the clock reading of an entry.
+func EntryAt(key, raw []byte) (effects.Time, error) {
 	e := openEntry(key, raw)
 	return e.at()
 }

@@ -1,4 +1,4 @@
-package bolt
+package tables
 
 import (
 	"bytes"
@@ -40,7 +40,8 @@ func runLogError(op string, run uuid.UUID, attempt uint32, err error) error {
 	return fmt.Errorf("%s %s, attempt %d: %w", op, run, attempt, err)
 }
 
-func (t *readTx) RunLog(run uuid.UUID, attempt uint32) ([]byte, error) {
+// RunLog implements [store.ReadTx].
+func (t *ReadTx) RunLog(run uuid.UUID, attempt uint32) ([]byte, error) {
 	const op = "run log"
 	if err := t.check(op); err != nil {
 		return nil, err
@@ -52,37 +53,39 @@ func (t *readTx) RunLog(run uuid.UUID, attempt uint32) ([]byte, error) {
 	return text, nil
 }
 
-func (t *readTx) runLog(op string, key [effectLen]byte) (text []byte, err error) {
-	defer guard(op, &err)
-	raw, ok := t.table(bucketRunLogs).Get(key[:])
+func (t *ReadTx) runLog(op string, key [effectLen]byte) (text []byte, err error) {
+	defer Guard(op, &err)
+	raw, ok := t.table(inRunLogs).Get(key[:])
 	if !ok {
 		return nil, store.ErrNotFound
 	}
 	return parseRunLog(key[:], raw)
 }
 
-func (t *tx) PutRunLog(run uuid.UUID, attempt uint32, text []byte) (err error) {
+// PutRunLog implements [store.Tx].
+func (t *Tx) PutRunLog(run uuid.UUID, attempt uint32, text []byte) (err error) {
 	const op = "put run log"
 	if err := t.check(op); err != nil {
 		return err
 	}
-	defer guard(op, &err)
+	defer Guard(op, &err)
 	if err := store.ValidateRunLog(run, text); err != nil {
 		return runLogError(op, run, attempt, err)
 	}
 	key := runLogKey(run, attempt)
 	t.scratch = appendRunLog(t.scratch[:0], key[:], text)
-	t.table(bucketRunLogs).Put(key[:], t.scratch)
+	t.table(inRunLogs).Put(key[:], t.scratch)
 	return nil
 }
 
-func (t *tx) DeleteRunLogs(run uuid.UUID) (err error) {
+// DeleteRunLogs implements [store.Tx].
+func (t *Tx) DeleteRunLogs(run uuid.UUID) (err error) {
 	const op = "delete run logs"
 	if err := t.check(op); err != nil {
 		return err
 	}
-	defer guard(op, &err)
-	logs := t.table(bucketRunLogs)
+	defer Guard(op, &err)
+	logs := t.table(inRunLogs)
 	for k, _ := logs.walk().Seek(run[:]); bytes.HasPrefix(k, run[:]); k, _ = logs.walk().Next() {
 		logs.Delete(k)
 	}

@@ -1,4 +1,4 @@
-package bolt
+package tables
 
 import (
 	"encoding/binary"
@@ -14,24 +14,24 @@ import (
 	"github.com/orrery-go/orrery/store"
 )
 
-// epochValue is the stored form of an epoch, under its number.
-type epochValue struct {
+// EpochValue is the stored form of an epoch, under its number.
+type EpochValue struct {
 	First   uint64       `json:"first"`
 	Started effects.Time `json:"started"`
 }
 
 // readEpochs gives the epochs, at least one; it reads them once.
-func (t *readTx) readEpochs() ([]store.Epoch, error) {
+func (t *ReadTx) readEpochs() ([]store.Epoch, error) {
 	if t.epochs != nil {
 		return t.epochs, nil
 	}
 	var found []store.Epoch
-	err := t.scan("epochs", t.table(bucketEpochs), nil, func(k, v []byte) (bool, error) {
+	err := t.scan("epochs", t.table(inEpochs), nil, func(k, v []byte) (bool, error) {
 		if len(k) != 8 {
 			return false, fmt.Errorf("epochs: %w: key %x has %d bytes, not 8", store.ErrCorrupt, k, len(k))
 		}
-		var e epochValue
-		if err := parseJSON(k, v, &e); err != nil {
+		var e EpochValue
+		if err := ParseJSON(k, v, &e); err != nil {
 			return false, fmt.Errorf("epoch %d: %w", binary.BigEndian.Uint64(k), err)
 		}
 		found = append(found, store.Epoch{Number: binary.BigEndian.Uint64(k), First: e.First, Started: e.Started})
@@ -47,7 +47,8 @@ func (t *readTx) readEpochs() ([]store.Epoch, error) {
 	return found, nil
 }
 
-func (t *readTx) Epochs() ([]store.Epoch, error) {
+// Epochs implements [store.ReadTx].
+func (t *ReadTx) Epochs() ([]store.Epoch, error) {
 	if err := t.check("epochs"); err != nil {
 		return nil, err
 	}
@@ -56,7 +57,7 @@ func (t *readTx) Epochs() ([]store.Epoch, error) {
 }
 
 // current gives the last epoch. Most transactions need only that one.
-func (t *readTx) current() (e store.Epoch, err error) {
+func (t *ReadTx) current() (e store.Epoch, err error) {
 	if n := len(t.epochs); n > 0 {
 		return t.epochs[n-1], nil
 	}
@@ -67,7 +68,8 @@ func (t *readTx) current() (e store.Epoch, err error) {
 	return epochs[len(epochs)-1], nil
 }
 
-func (t *readTx) Seq() (seq uint64, err error) {
+// Seq implements [store.ReadTx].
+func (t *ReadTx) Seq() (seq uint64, err error) {
 	if err := t.check("seq"); err != nil {
 		return 0, err
 	}
@@ -76,17 +78,17 @@ func (t *readTx) Seq() (seq uint64, err error) {
 
 // lastSeq is the last key that the journal ever had. Where retention has dropped all
 // batches, the current epoch still says which one comes next.
-func (t *readTx) lastSeq() (seq uint64, err error) {
-	defer guard("seq", &err)
+func (t *ReadTx) lastSeq() (seq uint64, err error) {
+	defer Guard("seq", &err)
 	e, err := t.current()
 	if err != nil {
 		return 0, err
 	}
 	seq = e.First - 1
-	if k := t.tx.PastLast(bucketNames[bucketJournal]); len(k) == 8 {
+	if k := t.b.PastLast(NameJournal); len(k) == 8 {
 		seq = max(seq, binary.BigEndian.Uint64(k))
 	}
-	if k, _ := t.table(bucketJournal).WarmCursor().Last(); len(k) == 8 {
+	if k, _ := t.table(inJournal).WarmCursor().Last(); len(k) == 8 {
 		seq = max(seq, binary.BigEndian.Uint64(k))
 	} else if k != nil {
 		return 0, fmt.Errorf("seq: %w: journal key %x has %d bytes, not 8", store.ErrCorrupt, k, len(k))
@@ -95,16 +97,17 @@ func (t *readTx) lastSeq() (seq uint64, err error) {
 }
 
 // lastSeq of a writer is read once.
-func (t *tx) lastSeq() (uint64, error) {
+func (t *Tx) lastSeq() (uint64, error) {
 	if t.seqKnown {
 		return t.seq, nil
 	}
-	seq, err := t.readTx.lastSeq()
+	seq, err := t.ReadTx.lastSeq()
 	t.seq, t.seqKnown = seq, err == nil
 	return seq, err
 }
 
-func (t *readTx) Journal(from uint64, fn func(seq uint64, entry []byte) error) error {
+// Journal implements [store.ReadTx].
+func (t *ReadTx) Journal(from uint64, fn func(seq uint64, entry []byte) error) error {
 	if err := t.check("journal"); err != nil {
 		return err
 	}
@@ -113,8 +116,8 @@ func (t *readTx) Journal(from uint64, fn func(seq uint64, entry []byte) error) e
 		return fmt.Errorf("journal: %w", err)
 	}
 	want := max(from, epochs[0].First) // what stands before is being dropped
-	key := seqKey(want)
-	return t.scan("journal", t.table(bucketJournal), key[:], func(k, v []byte) (bool, error) {
+	key := SeqKey(want)
+	return t.scan("journal", t.table(inJournal), key[:], func(k, v []byte) (bool, error) {
 		if len(k) != 8 {
 			return false, fmt.Errorf("journal: %w: key %x has %d bytes, not 8", store.ErrCorrupt, k, len(k))
 		}
@@ -131,11 +134,12 @@ func (t *readTx) Journal(from uint64, fn func(seq uint64, entry []byte) error) e
 	})
 }
 
-func (t *tx) AppendJournal(seq uint64, at effects.Time, entry []byte) (err error) {
+// AppendJournal implements [store.Tx].
+func (t *Tx) AppendJournal(seq uint64, at effects.Time, entry []byte) (err error) {
 	if err := t.check("append journal"); err != nil {
 		return err
 	}
-	defer guard("append journal", &err)
+	defer Guard("append journal", &err)
 	last, err := t.lastSeq()
 	if err != nil {
 		return fmt.Errorf("append journal: %w", err)
@@ -143,27 +147,28 @@ func (t *tx) AppendJournal(seq uint64, at effects.Time, entry []byte) (err error
 	if seq != last+1 {
 		return fmt.Errorf("append journal: batch %d is out of order: want %d", seq, last+1)
 	}
-	key := seqKey(seq)
+	key := SeqKey(seq)
 	t.scratch = appendEntry(t.scratch[:0], key[:], at, entry)
-	t.table(bucketJournal).PutNew(key[:], t.scratch)
+	t.table(inJournal).PutNew(key[:], t.scratch)
 	t.changed.begin(t, seq)
 	t.seq, t.appended = seq, true
 	return nil
 }
 
 // unappended fails where records were put for a batch that is not there.
-func (t *tx) unappended() error {
+func (t *Tx) unappended() error {
 	if t.put != 0 && (!t.seqKnown || t.put > t.seq) {
 		return fmt.Errorf("records were put for batch %d, which was not appended to the journal", t.put)
 	}
 	return nil
 }
 
-func (t *tx) BeginEpoch(at effects.Time) (err error) {
+// BeginEpoch implements [store.Tx].
+func (t *Tx) BeginEpoch(at effects.Time) (err error) {
 	if err := t.check("begin epoch"); err != nil {
 		return err
 	}
-	defer guard("begin epoch", &err)
+	defer Guard("begin epoch", &err)
 	if err := t.unappended(); err != nil {
 		return fmt.Errorf("begin epoch: %w", err)
 	}
@@ -175,9 +180,9 @@ func (t *tx) BeginEpoch(at effects.Time) (err error) {
 	if err != nil {
 		return fmt.Errorf("begin epoch: %w", err)
 	}
-	e := store.Epoch{Number: last.Number + 1, First: seq + 1, Started: clampTime(at)}
-	key := seqKey(e.Number)
-	if err := t.putJSON("begin epoch", bucketEpochs, key[:], epochValue{e.First, e.Started}); err != nil {
+	e := store.Epoch{Number: last.Number + 1, First: seq + 1, Started: ClampTime(at)}
+	key := SeqKey(e.Number)
+	if err := t.putJSON("begin epoch", inEpochs, key[:], EpochValue{e.First, e.Started}); err != nil {
 		return err
 	}
 	t.epochs = append(t.epochs, e)
@@ -186,12 +191,13 @@ func (t *tx) BeginEpoch(at effects.Time) (err error) {
 
 // keepBase copies a record as it stands before its first change in the current epoch, in
 // that batch.
-func (t *tx) keepBase(e store.Epoch, seq uint64, kind effects.Kind, id uuid.UUID, raw []byte) {
-	at, epoch := seqKey(seq), seqKey(e.Number)
-	t.table(bucketBases).PutNew(append(append(at[:], epoch[:]...), countKeyBytes(kind, id[:])...), raw)
+func (t *Tx) keepBase(e store.Epoch, seq uint64, kind effects.Kind, id uuid.UUID, raw []byte) {
+	at, epoch := SeqKey(seq), SeqKey(e.Number)
+	t.table(inBases).PutNew(append(append(at[:], epoch[:]...), CountKey(kind, id[:])...), raw)
 }
 
-func (t *readTx) Base(epoch uint64, fn func(store.Record) error) error {
+// Base implements [store.ReadTx].
+func (t *ReadTx) Base(epoch uint64, fn func(store.Record) error) error {
 	if err := t.check("base"); err != nil {
 		return err
 	}
@@ -208,7 +214,7 @@ func (t *readTx) Base(epoch uint64, fn func(store.Record) error) error {
 		kind, id, ok := splitBaseKey(k)
 		r, err := store.Record{}, fmt.Errorf("%w: key %x is no kind and id", store.ErrCorrupt, k)
 		if ok {
-			r, err = parseRecord(effects.Kind(t.text(kind)), id, v, &t.texts)
+			r, err = ParseRecord(effects.Kind(t.text(kind)), id, v, &t.texts)
 		}
 		if err != nil {
 			bad = appendBad(bad, &store.RecordError{Op: "base", Kind: effects.Kind(kind), ID: id, Err: err})
@@ -216,13 +222,13 @@ func (t *readTx) Base(epoch uint64, fn func(store.Record) error) error {
 		}
 		return fn(r)
 	}
-	base, err := t.openNamed("base", baseBucket(epoch)) // of a build that had no archive
+	base, err := t.openNamed("base", baseTable(epoch)) // of a build that had no archive
 	if err == nil {
 		err = t.scan("base", base, nil, func(k, v []byte) (bool, error) { return true, visit(k, v) })
 	}
 	if err == nil {
-		first := seqKey(epochs[i].First)
-		err = t.scan("base", t.table(bucketBases), first[:], func(k, v []byte) (bool, error) {
+		first := SeqKey(epochs[i].First)
+		err = t.scan("base", t.table(inBases), first[:], func(k, v []byte) (bool, error) {
 			switch {
 			case len(k) < 16:
 				return true, visit(nil, nil)
@@ -238,16 +244,17 @@ func (t *readTx) Base(epoch uint64, fn func(store.Record) error) error {
 }
 
 // openNamed is named for callers without a guard of their own.
-func (t *readTx) openNamed(op, name string) (table *table, err error) {
-	defer guard(op, &err)
+func (t *ReadTx) openNamed(op, name string) (table *table, err error) {
+	defer Guard(op, &err)
 	return t.named(name), nil
 }
 
-func (t *tx) DropEpochs(before uint64, limit int) (more bool, err error) {
+// DropEpochs implements [store.Tx].
+func (t *Tx) DropEpochs(before uint64, limit int) (more bool, err error) {
 	if err := t.check("drop epochs"); err != nil {
 		return false, err
 	}
-	defer guard("drop epochs", &err)
+	defer Guard("drop epochs", &err)
 	if limit < 1 {
 		return false, fmt.Errorf("drop epochs: limit is %d: want at least 1", limit)
 	}
@@ -260,14 +267,14 @@ func (t *tx) DropEpochs(before uint64, limit int) (more bool, err error) {
 	}
 	// The epochs go first: no reader may start from a half that is left.
 	for len(epochs) > 0 && epochs[0].Number < before {
-		key := seqKey(epochs[0].Number)
-		t.table(bucketEpochs).Delete(key[:])
+		key := SeqKey(epochs[0].Number)
+		t.table(inEpochs).Delete(key[:])
 		epochs = epochs[1:]
 	}
 	t.epochs = slices.Clone(epochs)
-	first := seqKey(epochs[0].First)
+	first := SeqKey(epochs[0].First)
 	left := limit // the archive goes by itself: see pastOptions
-	for _, table := range []int{bucketJournal, bucketChanges, bucketBases} {
+	for _, table := range []int{inJournal, inChanges, inBases} {
 		if left = deleteBefore(t.table(table), first[:], left); left == 0 {
 			return true, nil
 		}
@@ -277,10 +284,10 @@ func (t *tx) DropEpochs(before uint64, limit int) (more bool, err error) {
 
 // dropBases deletes the bases of all epochs before that one, at most limit
 // entries of them.
-func (t *tx) dropBases(number uint64, limit int) (more bool, err error) {
+func (t *Tx) dropBases(number uint64, limit int) (more bool, err error) {
 	var old []string
-	err = t.buckets(basePrefix, func(name string) bool {
-		n, err := strconv.ParseUint(strings.TrimPrefix(name, basePrefix), 10, 64)
+	err = t.buckets(BasePrefix, func(name string) bool {
+		n, err := strconv.ParseUint(strings.TrimPrefix(name, BasePrefix), 10, 64)
 		if err == nil && n < number {
 			old = append(old, name)
 		}
@@ -293,7 +300,7 @@ func (t *tx) dropBases(number uint64, limit int) (more bool, err error) {
 		if limit = deleteBefore(t.named(name), nil, limit); limit == 0 {
 			return true, nil
 		}
-		t.tx.Drop(name)
+		t.b.Drop(name)
 	}
 	return false, nil
 }
@@ -311,4 +318,19 @@ func deleteBefore(table *table, end []byte, limit int) (left int) {
 		k, _ = c.Next()
 	}
 	return max(limit, 0)
+}
+
+// BatchAt gives the clock reading of a batch; ok is false if the journal does not have it.
+func (t *ReadTx) BatchAt(seq uint64) (at effects.Time, ok bool, err error) {
+	if err := t.check("a batch"); err != nil {
+		return 0, false, err
+	}
+	defer Guard("a batch", &err)
+	key := SeqKey(seq)
+	raw, ok := t.table(inJournal).Get(key[:])
+	if !ok {
+		return 0, false, nil
+	}
+	at, err = EntryAt(key[:], raw)
+	return at, err == nil, err
 }

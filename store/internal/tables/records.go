@@ -1,4 +1,4 @@
-package bolt
+package tables
 
 import (
 	"errors"
@@ -9,27 +9,30 @@ import (
 
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/store"
-	"github.com/orrery-go/orrery/store/bolt/internal/kv"
 )
 
-func (t *readTx) Get(kind effects.Kind, id uuid.UUID) (r store.Record, err error) {
+// Get implements [store.ReadTx].
+func (t *ReadTx) Get(kind effects.Kind, id uuid.UUID) (r store.Record, err error) {
 	if err := t.check("get"); err != nil {
 		return r, err
 	}
-	defer kv.Guard("get", &err)
+	defer Guard("get", &err)
 	raw, ok := t.kind(kind).records.Get(t.keyOf(id[:]...))
 	if !ok {
 		return r, &store.RecordError{Op: "get", Kind: kind, ID: id, Err: store.ErrNotFound}
 	}
-	if r, err = parseRecord(kind, id, raw, &t.texts); err != nil {
-		return store.Record{}, &store.RecordError{Op: "get", Kind: kind, ID: id, Err: err, Raw: legible(raw)}
+	if r, err = ParseRecord(kind, id, raw, &t.texts); err != nil {
+		return store.Record{}, &store.RecordError{Op: "get", Kind: kind, ID: id, Err: err, Raw: Legible(raw)}
 	}
 	return r, nil
 }
 
 // GetMany implements [store.ReadTx].
-func (t *readTx) GetMany(dst []store.Record, refs []effects.Ref) ([]store.Record, error) {
+func (t *ReadTx) GetMany(dst []store.Record, refs []effects.Ref) ([]store.Record, error) {
 	if err := t.check("get many"); err != nil {
+		return dst, err
+	}
+	if err := t.fetch(refs); err != nil {
 		return dst, err
 	}
 	var bad []error
@@ -51,28 +54,28 @@ func (t *readTx) GetMany(dst []store.Record, refs []effects.Ref) ([]store.Record
 }
 
 // LastCommit implements [store.ReadTx].
-func (t *readTx) LastCommit() (uint64, error) {
+func (t *ReadTx) LastCommit() (uint64, error) {
 	if err := t.check("last commit"); err != nil {
 		return 0, err
 	}
-	return t.tx.Last(), nil
+	return t.b.Last(), nil
 }
 
 // Records calls fn for each record. Those that cannot be read are passed over;
 // when all others were visited it fails with a [store.RecordError] for each of
 // the first few, joined (A10).
-func (t *readTx) Records(fn func(store.Record) error) error {
+func (t *ReadTx) Records(fn func(store.Record) error) error {
 	if err := t.check("records"); err != nil {
 		return err
 	}
-	kinds, err := t.kindsOf(recordsPrefix)
+	kinds, err := t.kindsOf(RecordsPrefix)
 	if err != nil {
 		return err
 	}
 	var bad []error
 	for _, kind := range kinds {
 		err := t.scan("records", t.kind(kind).records, nil, func(k, v []byte) (bool, error) {
-			r, err := recordAt(kind, k, v, &t.texts)
+			r, err := RecordAt(kind, k, v, &t.texts)
 			if err != nil {
 				bad = appendBad(bad, err)
 				return true, nil
@@ -86,13 +89,13 @@ func (t *readTx) Records(fn func(store.Record) error) error {
 	return errors.Join(bad...)
 }
 
-// recordAt reads the record that stands under a key; the error is a [store.RecordError].
-func recordAt(kind effects.Kind, k, v []byte, room *texts) (r store.Record, err error) {
-	id := uuid.UUID(fit(k, idLen))
-	if len(k) != idLen {
-		err = fmt.Errorf("%w: key %x has %d bytes, not %d", store.ErrCorrupt, k, len(k), idLen)
+// RecordAt reads the record that stands under a key; the error is a [store.RecordError].
+func RecordAt(kind effects.Kind, k, v []byte, room *Texts) (r store.Record, err error) {
+	id := uuid.UUID(Fit(k, IDLen))
+	if len(k) != IDLen {
+		err = fmt.Errorf("%w: key %x has %d bytes, not %d", store.ErrCorrupt, k, len(k), IDLen)
 	} else {
-		r, err = parseRecord(kind, id, v, room)
+		r, err = ParseRecord(kind, id, v, room)
 	}
 	if err != nil {
 		return store.Record{}, &store.RecordError{Op: "records", Kind: kind, ID: id, Err: err}
@@ -111,7 +114,7 @@ func appendBad(bad []error, err error) []error {
 }
 
 // kindsOf lists the kinds that have a bucket with that prefix, in order.
-func (t *readTx) kindsOf(prefix string) (kinds []effects.Kind, err error) {
+func (t *ReadTx) kindsOf(prefix string) (kinds []effects.Kind, err error) {
 	err = t.buckets(prefix, func(name string) bool {
 		kinds = append(kinds, effects.Kind(strings.TrimPrefix(name, prefix)))
 		return true
@@ -120,9 +123,9 @@ func (t *readTx) kindsOf(prefix string) (kinds []effects.Kind, err error) {
 }
 
 // buckets calls fn with the names that begin with prefix, in order.
-func (t *readTx) buckets(prefix string, fn func(name string) bool) (err error) {
-	defer guard("buckets", &err)
-	for _, name := range t.tx.Names(prefix) {
+func (t *ReadTx) buckets(prefix string, fn func(name string) bool) (err error) {
+	defer Guard("buckets", &err)
+	for _, name := range t.b.Names(prefix) {
 		if !fn(name) {
 			break
 		}

@@ -1,4 +1,4 @@
-package bolt
+package tables
 
 import (
 	"encoding/binary"
@@ -17,18 +17,18 @@ const (
 )
 
 func TestValuesOfFormerFormatsAreRead(t *testing.T) {
-	r, err := parseRecord("action", testID, []byte(formerRecord), new(texts))
+	r, err := ParseRecord("action", testID, []byte(formerRecord), new(Texts))
 	require.NoError(t, err)
 	assert.Equal(t, store.Record{Kind: "action", ID: testID, Version: 3, Seq: 123, State: []byte(`{"a":1}`)}, r)
-	entry, err := parseEntry([]byte("key"), []byte(formerEntry), new(texts))
+	entry, err := parseEntry([]byte("key"), []byte(formerEntry), new(Texts))
 	require.NoError(t, err)
 	assert.Equal(t, `{"a":1}`, string(entry))
 }
 
 func TestARecordHasAFewBytesBesideItsState(t *testing.T) {
 	state := []byte(`{"a":1}`)
-	assert.LessOrEqual(t, len(appendRecord(nil, "action", testID, 1<<64-1, 1<<64-1, state)), len(state)+recordRoom)
-	assert.Len(t, appendRecord(nil, "action", testID, 3, 100, state), len(state)+8)
+	assert.LessOrEqual(t, len(AppendRecord(nil, "action", testID, 1<<64-1, 1<<64-1, state)), len(state)+recordRoom)
+	assert.Len(t, AppendRecord(nil, "action", testID, 3, 100, state), len(state)+8)
 }
 
 // A value whose checksum is right and whose form is not is damage, too, and asks for no more memory
@@ -38,7 +38,7 @@ func TestAValueOfAnotherFormIsDamaged(t *testing.T) {
 		return closePacked(append([]byte{formPacked, 0, 0, 0, 0}, fields...), 0, recordSum("action", testID))
 	}
 	good := value(3, 100, 2, '{', '}')
-	r, err := parseRecord("action", testID, good, new(texts))
+	r, err := ParseRecord("action", testID, good, new(Texts))
 	require.NoError(t, err)
 	assert.Equal(t, "{}", string(r.State))
 	for name, raw := range map[string][]byte{
@@ -47,7 +47,7 @@ func TestAValueOfAnotherFormIsDamaged(t *testing.T) {
 		"a long one":      value(append([]byte{3, 100}, binary.AppendUvarint(nil, 1<<60)...)...),
 		"of another form": append([]byte{2}, good[1:]...),
 	} {
-		_, err := parseRecord("action", testID, raw, new(texts))
+		_, err := ParseRecord("action", testID, raw, new(Texts))
 		require.ErrorIs(t, err, store.ErrCorrupt, name)
 	}
 }
@@ -55,17 +55,17 @@ func TestAValueOfAnotherFormIsDamaged(t *testing.T) {
 // TestOfADamagedRecordWhatCanBeReadIsKept: the machines that wait for it are told by that.
 func TestOfADamagedRecordWhatCanBeReadIsKept(t *testing.T) {
 	state := `{"id":"01a208df-3c3f-77fd-a5e8-13cf23c1a87a","name":"deploy"}`
-	raw := appendRecord(nil, "action", testID, 3, 123, []byte(state))
+	raw := AppendRecord(nil, "action", testID, 3, 123, []byte(state))
 	raw[2] ^= 1
-	assert.Equal(t, state, string(legible(raw)))
-	assert.Equal(t, state[:len(state)-4], string(legible(raw[:len(raw)-4])), "as much as there is")
+	assert.Equal(t, state, string(Legible(raw)))
+	assert.Equal(t, state[:len(state)-4], string(Legible(raw[:len(raw)-4])), "as much as there is")
 	for _, none := range []string{"", "{", formerRecord, "\x01abc", "\x01abcd\xff\xff", "\x01abcd\x01\x01\x05\x03"} {
-		assert.Equal(t, none, string(legible([]byte(none))))
+		assert.Equal(t, none, string(Legible([]byte(none))))
 	}
 }
 
 func TestTextsOfATransactionStayAsTheyAre(t *testing.T) {
-	var room texts
+	var room Texts
 	var all [][]byte
 	for i := range 3000 {
 		n := i % 700

@@ -1,4 +1,4 @@
-package bolt
+package tables
 
 import (
 	"bytes"
@@ -78,9 +78,9 @@ type dueOp struct {
 // it can know to be new: a look finds the first key from there on, and up to
 // that one there is none. So a batch that is due after all others, or before
 // them, costs one look.
-func (t *tx) putDue(ops []dueOp) {
+func (t *Tx) putDue(ops []dueOp) {
 	slices.SortStableFunc(ops, func(a, b dueOp) int { return bytes.Compare(a.key, b.key) })
-	table := t.table(bucketDue)
+	table := t.table(inDue)
 	var next []byte // the first key from the last look on; nil: none
 	looked := false
 	var words dueWords
@@ -139,7 +139,7 @@ func isOnly(value []byte, kind effects.Kind) bool {
 
 // mergeDue changes the words of one key, each of them alone.
 func mergeDue(table *table, key, old []byte, ops []dueOp, stored bool) {
-	words := dueEntries(string(old))
+	words := DueEntries(string(old))
 	for i := range ops {
 		op := &ops[i]
 		words = slices.DeleteFunc(words, func(e store.DueEntry) bool { return e.Kind == op.kind })
@@ -148,14 +148,14 @@ func mergeDue(table *table, key, old []byte, ops []dueOp, stored bool) {
 		}
 	}
 	if len(words) > 0 {
-		table.Put(key, dueValue(words))
+		table.Put(key, DueValue(words))
 	} else if stored {
 		table.Delete(key)
 	}
 }
 
-// dueEntries gives the entries that the value of a due key has, without the key.
-func dueEntries(value string) (entries []store.DueEntry) {
+// DueEntries gives the entries that the value of a due key has, without the key.
+func DueEntries(value string) (entries []store.DueEntry) {
 	for value != "" {
 		var e store.DueEntry
 		if e.Kind, e.Share, value = cutKinds(value); e.Kind != "" {
@@ -165,8 +165,8 @@ func dueEntries(value string) (entries []store.DueEntry) {
 	return entries
 }
 
-// dueValue makes the value of a due key, and sorts the entries.
-func dueValue(entries []store.DueEntry) (value []byte) {
+// DueValue makes the value of a due key, and sorts the entries.
+func DueValue(entries []store.DueEntry) (value []byte) {
 	slices.SortFunc(entries, func(a, b store.DueEntry) int { return cmp.Compare(a.Kind, b.Kind) })
 	for i, e := range entries {
 		if i > 0 {
@@ -177,11 +177,12 @@ func dueValue(entries []store.DueEntry) (value []byte) {
 	return value
 }
 
-func (t *tx) RemoveDue(d store.DueEntry) (err error) {
+// RemoveDue implements [store.Tx].
+func (t *Tx) RemoveDue(d store.DueEntry) (err error) {
 	if err := t.check("remove due"); err != nil {
 		return err
 	}
-	defer guard("remove due", &err)
+	defer Guard("remove due", &err)
 	t.putDue([]dueOp{{key: d.Key[:], kind: d.Kind}})
 	return nil
 }
@@ -193,12 +194,13 @@ const (
 	dueGrowth = 15
 )
 
-func (t *readTx) Due(dst []store.DueEntry, after *store.DueKey, now effects.Time, limit int) (found []store.DueEntry, err error) {
+// Due implements [store.ReadTx].
+func (t *ReadTx) Due(dst []store.DueEntry, after *store.DueKey, now effects.Time, limit int) (found []store.DueEntry, err error) {
 	if err := t.check("due"); err != nil || limit <= 0 {
 		return dst, err
 	}
-	defer guard("due", &err)
-	due := t.table(bucketDue)
+	defer Guard("due", &err)
+	due := t.table(inDue)
 	found, limit = dst, len(dst)+limit
 	var from store.DueKey
 	if after != nil {
@@ -240,7 +242,7 @@ func (t *readTx) Due(dst []store.DueEntry, after *store.DueKey, now effects.Time
 
 // appendKinds appends the entries of a key with several kinds, also beyond a
 // limit: they must not be parted (see store.ReadTx).
-func (t *readTx) appendKinds(found []store.DueEntry, key store.DueKey, value []byte) []store.DueEntry {
+func (t *ReadTx) appendKinds(found []store.DueEntry, key store.DueKey, value []byte) []store.DueEntry {
 	for rest := string(value); rest != ""; {
 		e := store.DueEntry{Key: key}
 		e.Kind, e.Share, rest = cutKinds(rest)
@@ -249,12 +251,13 @@ func (t *readTx) appendKinds(found []store.DueEntry, key store.DueKey, value []b
 	return found
 }
 
-func (t *readTx) NextDue(after effects.Time) (at effects.Time, ok bool, err error) {
+// NextDue implements [store.ReadTx].
+func (t *ReadTx) NextDue(after effects.Time) (at effects.Time, ok bool, err error) {
 	if err := t.check("next due"); err != nil {
 		return 0, false, err
 	}
-	defer guard("next due", &err)
-	due := t.table(bucketDue)
+	defer Guard("next due", &err)
+	due := t.table(inDue)
 	var from store.DueKey
 	if after >= 0 {
 		from = store.DueUpperBound(after)

@@ -1,4 +1,4 @@
-package bolt
+package tables
 
 import (
 	"bytes"
@@ -15,11 +15,11 @@ import (
 )
 
 // TermNames steps from one name to the next, over all entries of each.
-func (t *readTx) TermNames(kind effects.Kind, prefix string, limit int) (names []string, err error) {
+func (t *ReadTx) TermNames(kind effects.Kind, prefix string, limit int) (names []string, err error) {
 	if err := t.check("term names"); err != nil || limit <= 0 || len(prefix) > store.MaxName {
 		return nil, err
 	}
-	defer guard("term names", &err)
+	defer Guard("term names", &err)
 	lists := t.kind(kind).lists
 	bound := appendName(nil, prefix)
 	for len(names) < limit {
@@ -27,7 +27,7 @@ func (t *readTx) TermNames(kind effects.Kind, prefix string, limit int) (names [
 		if k == nil {
 			break
 		}
-		name, ok := termOf(k)
+		name, ok := TermOf(k)
 		if !ok || bytes.Compare(k, bound) < 0 {
 			return nil, fmt.Errorf("term names of %s: %w: key %x", kind, store.ErrCorrupt, k)
 		}
@@ -48,8 +48,8 @@ func (t *readTx) TermNames(kind effects.Kind, prefix string, limit int) (names [
 	return names, nil
 }
 
-// termOf gives the name of the term in a key of a list index.
-func termOf(k []byte) (string, bool) {
+// TermOf gives the name of the term in a key of a list index.
+func TermOf(k []byte) (string, bool) {
 	if len(k) < lengthSize+listTail {
 		return "", false
 	}
@@ -62,11 +62,12 @@ func appendNameFrom(b []byte, n int, prefix string) []byte {
 	return append(binary.BigEndian.AppendUint16(b, uint16(n)), prefix...)
 }
 
-func (t *tx) Reindex(kind effects.Kind, id uuid.UUID, former, terms []store.Term) (err error) {
+// Reindex implements [store.Tx].
+func (t *Tx) Reindex(kind effects.Kind, id uuid.UUID, former, terms []store.Term) (err error) {
 	if err := t.check("reindex"); err != nil {
 		return err
 	}
-	defer guard("reindex", &err)
+	defer Guard("reindex", &err)
 	w := store.Write{Kind: kind, ID: id, Terms: terms, Prev: store.Prev{Terms: former}}
 	if err = w.Validate(); err == nil {
 		err = t.reindex(&w)
@@ -77,7 +78,7 @@ func (t *tx) Reindex(kind effects.Kind, id uuid.UUID, former, terms []store.Term
 	return nil
 }
 
-func (t *tx) reindex(w *store.Write) error {
+func (t *Tx) reindex(w *store.Write) error {
 	if _, ok := t.kind(w.Kind).records.Get(w.ID[:]); !ok {
 		return store.ErrNotFound
 	}
@@ -94,10 +95,10 @@ func (t *tx) reindex(w *store.Write) error {
 }
 
 // setTerm puts one list entry of a record or removes it, and counts what has changed.
-func (t *tx) setTerm(tables *kindTables, term *store.Term, id uuid.UUID, listed bool) {
-	key := appendListKey(nil, term.Name, term.At, id)
+func (t *Tx) setTerm(tables *kindTables, term *store.Term, id uuid.UUID, listed bool) {
+	key := AppendListKey(nil, term.Name, term.At, id)
 	old, was := tables.lists.Get(key)
-	wasCounted := was && string(old) == counted
+	wasCounted := was && string(old) == Counted
 	if listed && was && wasCounted == term.Counted || !listed && !was {
 		return
 	}
@@ -106,7 +107,7 @@ func (t *tx) setTerm(tables *kindTables, term *store.Term, id uuid.UUID, listed 
 		delta--
 	}
 	if listed && term.Counted {
-		value, delta = []byte(counted), delta+1
+		value, delta = []byte(Counted), delta+1
 	}
 	if listed {
 		tables.lists.Put(key, value)

@@ -1,4 +1,4 @@
-package bolt
+package tables
 
 import (
 	"context"
@@ -14,20 +14,26 @@ import (
 	"github.com/orrery-go/orrery/store"
 )
 
-// importPortion is how many bytes of keys and values an Import commits at a time, after which a
-// checkpoint brings them into the file and the archive: so little is in memory.
+// importPortion is how many bytes of keys and values an Import commits at a time: so little is in memory.
 const importPortion = 8 << 20
 
-// errNotEmpty is the error of an Import into a file in which something was committed.
+// errNotEmpty is the error of an Import into a store in which something was committed.
 var errNotEmpty = errors.New("the store is not empty: only a new one can take another's content")
 
-// Import implements [store.Importer].
-func (s *Store) Import(ctx context.Context, from store.Exporter) error {
-	if err := s.lockWriter(ctx); err != nil {
-		return fmt.Errorf("import: %w", err)
-	}
-	defer s.unlockWriter()
-	i := &importer{ctx: ctx, s: s, counts: make(map[countKey]int64)}
+// Portions are the transactions of an [Import], one after the other.
+type Portions interface {
+	// Begin begins one that writes.
+	Begin() (Backing, error)
+	// Commit commits the one that was begun last. It should make room in memory.
+	Commit() error
+	// Rollback ends the one that was begun last.
+	Rollback()
+}
+
+// Import fills a new store with all that another one gives, as [store.Importer] does. The store is empty, but
+// for what [Create] has put there. Nobody else may write to it.
+func Import(ctx context.Context, into Portions, from store.Exporter) error {
+	i := &importer{ctx: ctx, into: into, counts: make(map[countKey]int64)}
 	err := i.begin()
 	if err == nil {
 		err = i.empty()
@@ -45,45 +51,57 @@ func (s *Store) Import(ctx context.Context, from store.Exporter) error {
 	return nil
 }
 
-// importer is the [store.Sink] that fills a store.
-type importer struct {
-	ctx    context.Context // of the one call of Import
-	s      *Store
-	tx     *tx // of the portion
-	size   int // bytes of the portion
-	head   store.Head
-	counts map[countKey]int64 // that are not put yet
-	due    store.DueKey       // of words
-	words  []byte             // of the entries that it has so far
-	epochs int
-	first  store.Epoch
-	last   store.Epoch
-}
-
-func (i *importer) begin() error {
-	ktx, err := i.s.begin(i.ctx, "write", true)
+// Create puts into an empty backing what a store has that is new: its first epoch.
+func Create(b Backing) error {
+	key := SeqKey(1)
+	value, err := SealJSON(key[:], EpochValue{First: 1})
 	if err != nil {
 		return err
 	}
-	i.tx, i.size = &tx{readTx: readTx{ctx: i.ctx, tx: ktx}, s: i.s}, 0
+	b.Table(NameEpochs).Put(key[:], value)
+	return nil
+}
+
+// importer is the [store.Sink] that fills a store.
+type importer struct {
+	ctx     context.Context // of the one call of Import
+	into    Portions
+	learned Learned
+	tx      *Tx // of the portion
+	size    int // bytes of the portion
+	head    store.Head
+	counts  map[countKey]int64 // that are not put yet
+	due     store.DueKey       // of words
+	words   []byte             // of the entries that it has so far
+	epochs  int
+	first   store.Epoch
+	last    store.Epoch
+}
+
+func (i *importer) begin() error {
+	b, err := i.into.Begin()
+	if err != nil {
+		return err
+	}
+	i.tx, i.size = NewTx(i.ctx, b, "", &i.learned), 0
 	return nil
 }
 
 // end ends the portion, and forgets what was not committed.
 func (i *importer) end() {
 	if i.tx != nil {
-		i.tx.tx.Rollback()
+		i.tx.End()
 		i.tx = nil
-		i.s.open.Done()
+		i.into.Rollback()
 	}
 }
 
 func (i *importer) empty() error {
-	if i.tx.tx.Last() != 0 {
+	if i.tx.b.Last() != 0 {
 		return errNotEmpty
 	}
-	for _, name := range i.tx.tx.Names("") {
-		if name == bucketNames[bucketSystem] || name == bucketNames[bucketEpochs] {
+	for _, name := range i.tx.b.Names("") {
+		if name == NameSystem || name == NameEpochs {
 			continue
 		}
 		if k, _ := i.tx.named(name).walk().First(); k != nil {
@@ -93,26 +111,21 @@ func (i *importer) empty() error {
 	return nil
 }
 
-// commit commits the portion, and brings it into the file.
+// commit commits the portion.
 func (i *importer) commit() (err error) {
-	defer guard("import", &err)
+	defer Guard("import", &err)
 	if i.ctx.Err() != nil {
 		return context.Cause(i.ctx)
 	}
 	i.putCounts()
-	ktx := i.tx.tx
+	i.tx.End()
 	i.tx = nil
-	err = ktx.Commit()
-	i.s.open.Done()
-	if err != nil {
-		return err
-	}
-	return i.s.db.Checkpoint()
+	return i.into.Commit()
 }
 
 // add puts an entry, and commits what is there once it is a portion.
 func (i *importer) add(table *table, key, value []byte) (err error) {
-	defer guard("import", &err)
+	defer Guard("import", &err)
 	table.Put(key, value)
 	if i.size += len(key) + len(value); i.size < importPortion {
 		return nil
@@ -123,16 +136,16 @@ func (i *importer) add(table *table, key, value []byte) (err error) {
 	return i.begin()
 }
 
-func (i *importer) addTo(bucket int, key, value []byte) error {
-	return i.add(i.tx.table(bucket), key, value)
+func (i *importer) addTo(in int, key, value []byte) error {
+	return i.add(i.tx.table(in), key, value)
 }
 
-func (i *importer) addJSON(bucket int, key []byte, v any) error {
-	value, err := sealJSON(key, v)
+func (i *importer) addJSON(in int, key []byte, v any) error {
+	value, err := SealJSON(key, v)
 	if err != nil {
 		return err
 	}
-	return i.addTo(bucket, key, value)
+	return i.addTo(in, key, value)
 }
 
 // scratch is room for one value until it was added.
@@ -154,7 +167,7 @@ func (i *importer) Begin(h store.Head) error {
 	if h.Token == 0 {
 		return nil
 	}
-	return i.addJSON(bucketSystem, tokenKey, tokenValue{h.Token})
+	return i.addJSON(inSystem, TokenKey, TokenValue{h.Token})
 }
 
 // Record implements [store.Sink].
@@ -163,7 +176,7 @@ func (i *importer) Record(r store.Record) error {
 	if err := w.Validate(); err != nil {
 		return i.refuse("record", r.ID.String(), err)
 	}
-	i.tx.scratch = appendRecord(i.scratch(), r.Kind, r.ID, r.Version, r.Seq, r.State)
+	i.tx.scratch = AppendRecord(i.scratch(), r.Kind, r.ID, r.Version, r.Seq, r.State)
 	return i.add(i.tx.kind(r.Kind).records, r.ID[:], i.tx.scratch)
 }
 
@@ -180,7 +193,7 @@ func (i *importer) Due(d store.DueEntry) error {
 		i.due, i.words = d.Key, i.words[:0]
 	}
 	i.words = appendDueWord(i.words, d.Kind, d.Share)
-	return i.addTo(bucketDue, i.due[:], i.words) // once more for each kind
+	return i.addTo(inDue, i.due[:], i.words) // once more for each kind
 }
 
 // Term implements [store.Sink].
@@ -190,13 +203,13 @@ func (i *importer) Term(kind effects.Kind, id uuid.UUID, t store.Term) error {
 	}
 	value := ""
 	if t.Counted {
-		value = counted
+		value = Counted
 		if i.counts[countKey{kind, t.CountName()}]++; len(i.counts) >= maxCounts {
 			i.putCounts()
 		}
 	}
 	var room [256]byte
-	return i.add(i.tx.kind(kind).lists, appendListKey(room[:0], t.Name, t.At, id), []byte(value))
+	return i.add(i.tx.kind(kind).lists, AppendListKey(room[:0], t.Name, t.At, id), []byte(value))
 }
 
 // Outbox implements [store.Sink].
@@ -206,83 +219,83 @@ func (i *importer) Outbox(e store.OutboxEntry) error {
 	}
 	key := effectKeyBytes(e.Key)
 	if e.Waiting() {
-		if err := i.addTo(bucketWaiting, appendWaitKey(nil, e.Lane, e.Seq, key[:]), nil); err != nil {
+		if err := i.addTo(inWaiting, AppendWaitKey(nil, e.Lane, e.Seq, key[:]), nil); err != nil {
 			return err
 		}
 	}
 	i.tx.scratch = appendOutbox(i.scratch(), key[:], &e)
-	return i.addTo(bucketOutbox, key[:], i.tx.scratch)
+	return i.addTo(inOutbox, key[:], i.tx.scratch)
 }
 
 // Webhook implements [store.Sink].
 func (i *importer) Webhook(w store.Webhook) error {
-	w.ReceivedAt = clampTime(w.ReceivedAt)
-	if err := i.addTo(bucketWebhooks, w.ID[:], w.Body); err != nil {
+	w.ReceivedAt = ClampTime(w.ReceivedAt)
+	if err := i.addTo(inWebhooks, w.ID[:], w.Body); err != nil {
 		return err
 	}
-	return i.addTo(bucketWebhooksInfo, w.ID[:], appendWebhookInfo(nil, &w))
+	return i.addTo(inWebhooksInfo, w.ID[:], appendWebhookInfo(nil, &w))
 }
 
 // RunLog implements [store.Sink].
 func (i *importer) RunLog(run uuid.UUID, attempt uint32, text []byte) error {
 	key := runLogKey(run, attempt)
 	i.tx.scratch = appendRunLog(i.scratch(), key[:], text)
-	return i.addTo(bucketRunLogs, key[:], i.tx.scratch)
+	return i.addTo(inRunLogs, key[:], i.tx.scratch)
 }
 
 // Claim implements [store.Sink].
 func (i *importer) Claim(c store.Claim) error {
-	return i.addJSON(bucketClaims, []byte(c.Name), claimValue{c.Holder, c.Token, c.Session, clampTime(c.Renewed), clampTime(c.Until)})
+	return i.addJSON(inClaims, []byte(c.Name), claimValue{c.Holder, c.Token, c.Session, ClampTime(c.Renewed), ClampTime(c.Until)})
 }
 
 // Quarantined implements [store.Sink].
 func (i *importer) Quarantined(q store.Quarantined) error {
-	q.At = clampTime(q.At)
-	return i.addJSON(bucketQuarantine, appendQuarantineKey(nil, &q), quarantineValue(q))
+	q.At = ClampTime(q.At)
+	return i.addJSON(inQuarantine, AppendQuarantineKey(nil, &q), QuarantineValue(q))
 }
 
 // Meta implements [store.Sink].
 func (i *importer) Meta(name string, value []byte) error {
 	key := []byte(name)
-	return i.addTo(bucketMeta, key, appendMeta(nil, key, value))
+	return i.addTo(inMeta, key, appendMeta(nil, key, value))
 }
 
 // Base implements [store.Sink].
 func (i *importer) Base(epoch, seq uint64, r store.Record) error {
-	at, of := seqKey(seq), seqKey(epoch)
-	i.tx.scratch = appendRecord(i.scratch(), r.Kind, r.ID, r.Version, r.Seq, r.State)
-	return i.addTo(bucketBases, append(append(at[:], of[:]...), countKeyBytes(r.Kind, r.ID[:])...), i.tx.scratch)
+	at, of := SeqKey(seq), SeqKey(epoch)
+	i.tx.scratch = AppendRecord(i.scratch(), r.Kind, r.ID, r.Version, r.Seq, r.State)
+	return i.addTo(inBases, append(append(at[:], of[:]...), CountKey(r.Kind, r.ID[:])...), i.tx.scratch)
 }
 
 // Batch implements [store.Sink].
 func (i *importer) Batch(at effects.Time, b store.Batch) error {
-	key := seqKey(b.Seq)
+	key := SeqKey(b.Seq)
 	if b.Known {
 		value := append(append(i.scratch(), changesVersion), make([]byte, changesHead-1)...)
 		for n := range b.Changes {
 			value = appendChanged(value, &b.Changes[n], b.Changes[n].Before == 0)
 		}
 		i.tx.scratch = sealChanges(value, key[:], b.Digest)
-		if err := i.addTo(bucketChanges, key[:], i.tx.scratch); err != nil {
+		if err := i.addTo(inChanges, key[:], i.tx.scratch); err != nil {
 			return err
 		}
 	}
 	i.tx.scratch = appendEntry(i.scratch(), key[:], at, b.Entry)
-	return i.addTo(bucketJournal, key[:], i.tx.scratch)
+	return i.addTo(inJournal, key[:], i.tx.scratch)
 }
 
 // Epoch implements [store.Sink].
 func (i *importer) Epoch(e store.Epoch) error {
 	if i.epochs++; i.epochs == 1 {
-		key := seqKey(1) // of the empty store
-		i.tx.table(bucketEpochs).Delete(key[:])
+		key := SeqKey(1) // of the empty store
+		i.tx.table(inEpochs).Delete(key[:])
 		i.first = e
 	} else if e.Number <= i.last.Number || e.First < i.last.First {
 		return i.refuse("epoch", fmt.Sprint(e.Number), fmt.Errorf("it begins at batch %d, behind epoch %d, which begins at %d", e.First, i.last.Number, i.last.First))
 	}
 	i.last = e
-	key := seqKey(e.Number)
-	return i.addJSON(bucketEpochs, key[:], epochValue{e.First, e.Started})
+	key := SeqKey(e.Number)
+	return i.addJSON(inEpochs, key[:], EpochValue{e.First, e.Started})
 }
 
 // Omitted implements [store.Sink]: whoever gives it tells, too.
@@ -306,8 +319,8 @@ func (i *importer) finish() error {
 	if seq != i.head.Seq {
 		return fmt.Errorf("%w: the journal ends with batch %d, the head says %d", store.ErrCorrupt, seq, i.head.Seq)
 	}
-	key := seqKey(i.first.First)
-	if k, _, err := seek("import", i.tx.table(bucketJournal).Cursor(), key[:]); err != nil || k != nil && binary.BigEndian.Uint64(k) != i.first.First {
+	key := SeqKey(i.first.First)
+	if k, _, err := seek("import", i.tx.table(inJournal).Cursor(), key[:]); err != nil || k != nil && binary.BigEndian.Uint64(k) != i.first.First {
 		return errors.Join(err, fmt.Errorf("%w: the journal begins behind batch %d, where epoch %d begins", store.ErrCorrupt, i.first.First, i.first.Number))
 	}
 	return nil

@@ -1,4 +1,4 @@
-package bolt
+package tables
 
 import (
 	"encoding/binary"
@@ -7,7 +7,6 @@ import (
 
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/store"
-	"github.com/orrery-go/orrery/store/bolt/internal/kv"
 )
 
 // journal gives bases, batches and epochs. An epoch of which anything cannot be read is
@@ -72,13 +71,13 @@ type journalWalk struct {
 
 // entries are a table on the way through it.
 type entries struct {
-	c    *kv.Cursor
+	c    Cursor
 	k, v []byte
 }
 
-func (w *journalWalk) open(bucket int) (e entries, err error) {
-	first := seqKey(w.at)
-	e.c = w.table(bucket).Cursor()
+func (w *journalWalk) open(in int) (e entries, err error) {
+	first := SeqKey(w.at)
+	e.c = w.table(in).Cursor()
 	e.k, e.v, err = seek("journal", e.c, first[:])
 	return e, err
 }
@@ -89,14 +88,14 @@ func (e *entries) next() (err error) {
 }
 
 func (w *journalWalk) all() (err error) {
-	if w.bases, err = w.open(bucketBases); err != nil {
+	if w.bases, err = w.open(inBases); err != nil {
 		return err
 	}
-	if w.changes, err = w.open(bucketChanges); err != nil {
+	if w.changes, err = w.open(inChanges); err != nil {
 		return err
 	}
-	first := seqKey(w.at)
-	err = w.scan("journal", w.table(bucketJournal), first[:], func(k, v []byte) (bool, error) {
+	first := SeqKey(w.at)
+	err = w.scan("journal", w.table(inJournal), first[:], func(k, v []byte) (bool, error) {
 		if len(k) != 8 || binary.BigEndian.Uint64(k) != w.at {
 			return false, fmt.Errorf("journal: %w: batch %d is missing, the key %x comes next", store.ErrCorrupt, w.at, k)
 		}
@@ -142,7 +141,7 @@ func (w *journalWalk) batch(k, v []byte) error {
 func (w *journalWalk) basesUpTo(seq uint64) error {
 	for ; w.old < len(w.epochs) && w.epochs[w.old].First <= seq; w.old++ {
 		e := w.epochs[w.old]
-		table, err := w.openNamed("base", baseBucket(e.Number))
+		table, err := w.openNamed("base", baseTable(e.Number))
 		if err == nil {
 			err = w.scan("base", table, nil, func(k, v []byte) (bool, error) { return true, w.base(e.Number, e.First, k, v) })
 		}
@@ -175,7 +174,7 @@ func (w *journalWalk) base(epoch, seq uint64, k, v []byte) error {
 	if !ok {
 		return fmt.Errorf("base of epoch %d: %w: key %x is no kind and id", epoch, store.ErrCorrupt, k)
 	}
-	r, err := parseRecord(effects.Kind(w.text(kind)), id, v, w.room.again())
+	r, err := ParseRecord(effects.Kind(w.text(kind)), id, v, w.room.again())
 	if err != nil {
 		return fmt.Errorf("base of epoch %d: %s: %w", epoch, id, err)
 	}

@@ -1,4 +1,4 @@
-package bolt
+package tables
 
 import (
 	"encoding/binary"
@@ -36,7 +36,7 @@ type changes struct {
 }
 
 // begin ends the batch before, unless it is the same one.
-func (c *changes) begin(t *tx, seq uint64) {
+func (c *changes) begin(t *Tx, seq uint64) {
 	if c.seq == seq {
 		return
 	}
@@ -79,13 +79,13 @@ func appendChanged(b []byte, c *store.Changed, isNew bool) []byte {
 }
 
 // put writes what was gathered.
-func (c *changes) put(t *tx) {
-	if !c.dirty || t.tx == nil {
+func (c *changes) put(t *Tx) {
+	if !c.dirty || t.b == nil {
 		return
 	}
-	key := seqKey(c.seq)
+	key := SeqKey(c.seq)
 	sealed := sealChanges(c.b, key[:], c.digest)
-	t.table(bucketChanges).PutNew(key[:], sealed)
+	t.table(inChanges).PutNew(key[:], sealed)
 	c.b, c.dirty = sealed[:len(c.b)], false
 }
 
@@ -96,19 +96,19 @@ func sealChanges(b, key []byte, digest uint64) []byte {
 }
 
 // Batch of a writer reads also what it has written itself.
-func (t *tx) Batch(seq uint64) (store.Batch, error) {
+func (t *Tx) Batch(seq uint64) (store.Batch, error) {
 	t.changed.put(t)
-	return t.readTx.Batch(seq)
+	return t.ReadTx.Batch(seq)
 }
 
 // Batches of a writer, likewise.
-func (t *tx) Batches(from uint64, fn func(store.Batch) error) error {
+func (t *Tx) Batches(from uint64, fn func(store.Batch) error) error {
 	t.changed.put(t)
-	return t.readTx.Batches(from, fn)
+	return t.ReadTx.Batches(from, fn)
 }
 
 // parseChanges reads what put wrote.
-func (t *readTx) parseChanges(key, raw []byte, b *store.Batch) error {
+func (t *ReadTx) parseChanges(key, raw []byte, b *store.Batch) error {
 	bad := fmt.Errorf("changes: %w: what stands there is none of this package", store.ErrCorrupt)
 	if len(raw) < changesHead+4 || raw[0] != changesVersion {
 		return bad
@@ -121,7 +121,7 @@ func (t *readTx) parseChanges(key, raw []byte, b *store.Batch) error {
 	p := changeParser{rest: raw[changesHead:end], ok: true}
 	for p.ok && len(p.rest) > 0 {
 		c := store.Changed{Kind: effects.Kind(t.text(p.bytes(p.number())))}
-		c.ID = uuid.UUID(append(p.bytes(uint64(idLen)), make([]byte, idLen)...)[:idLen])
+		c.ID = uuid.UUID(append(p.bytes(uint64(IDLen)), make([]byte, IDLen)...)[:IDLen])
 		flags := p.bytes(1)
 		if !p.ok {
 			break
@@ -166,23 +166,23 @@ func (p *changeParser) bytes(n uint64) []byte {
 }
 
 // Batch implements [store.ReadTx].
-func (t *readTx) Batch(seq uint64) (b store.Batch, err error) {
+func (t *ReadTx) Batch(seq uint64) (b store.Batch, err error) {
 	if err := t.check("batch"); err != nil {
 		return b, err
 	}
-	defer guard("batch", &err)
+	defer Guard("batch", &err)
 	epochs, err := t.readEpochs()
 	if err != nil {
 		return b, fmt.Errorf("batch %d: %w", seq, err)
 	}
-	key := seqKey(seq)
-	raw, ok := t.table(bucketJournal).Get(key[:])
+	key := SeqKey(seq)
+	raw, ok := t.table(inJournal).Get(key[:])
 	if !ok || seq < epochs[0].First {
 		return b, fmt.Errorf("batch %d: %w: the journal does not have it", seq, store.ErrNotFound)
 	}
 	b.Seq = seq
 	if b.Entry, err = parseEntry(key[:], raw, &t.texts); err == nil {
-		if raw, ok = t.table(bucketChanges).Get(key[:]); ok {
+		if raw, ok = t.table(inChanges).Get(key[:]); ok {
 			err = t.parseChanges(key[:], raw, &b)
 		}
 	}
@@ -193,16 +193,16 @@ func (t *readTx) Batch(seq uint64) (b store.Batch, err error) {
 }
 
 // Batches implements [store.ReadTx].
-func (t *readTx) Batches(from uint64, fn func(store.Batch) error) error {
-	key := seqKey(from)
-	c := t.table(bucketChanges).Cursor()
+func (t *ReadTx) Batches(from uint64, fn func(store.Batch) error) error {
+	key := SeqKey(from)
+	c := t.table(inChanges).Cursor()
 	k, v, err := seek("batches", c, key[:])
 	if err != nil {
 		return err
 	}
 	return t.Journal(from, func(seq uint64, entry []byte) error {
 		b := store.Batch{Seq: seq, Entry: entry}
-		key := seqKey(seq)
+		key := SeqKey(seq)
 		for k != nil && string(k) < string(key[:]) {
 			if k, v, err = next("batches", c); err != nil {
 				return err
@@ -217,11 +217,27 @@ func (t *readTx) Batches(from uint64, fn func(store.Batch) error) error {
 	})
 }
 
-// JournalBytes implements [store.ReadTx]. What an earlier build wrote into the file, or a
-// backup, does not count.
-func (t *readTx) JournalBytes(from, before uint64) (int64, error) {
+// JournalBytes implements [store.ReadTx]: as the backing knows it, or else by reading it. What an earlier
+// build of package bolt wrote into the file, or a backup, does not count there.
+func (t *ReadTx) JournalBytes(from, before uint64) (int64, error) {
 	if err := t.check("journal bytes"); err != nil {
 		return 0, err
 	}
-	return t.tx.PastBytes(from, before), nil
+	if s, ok := t.b.(Sizer); ok {
+		return s.JournalBytes(from, before), nil
+	}
+	n, first := int64(0), SeqKey(from)
+	for _, in := range []int{inJournal, inChanges, inBases} {
+		err := t.scan("journal bytes", t.table(in), first[:], func(k, v []byte) (bool, error) {
+			if before != 0 && len(k) >= 8 && binary.BigEndian.Uint64(k) >= before {
+				return false, nil
+			}
+			n += int64(len(k) + len(v))
+			return true, nil
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	return n, nil
 }

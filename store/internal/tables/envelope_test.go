@@ -1,4 +1,4 @@
-package bolt
+package tables
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ func TestAValueReadsAsItWasWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		state := rapid.SliceOf(rapid.Byte()).Draw(t, "state")
 		want := store.Record{Kind: "action", ID: testID, Version: rapid.Uint64().Draw(t, "version"), Seq: rapid.Uint64().Draw(t, "seq"), State: state}
-		got, err := parseRecord("action", testID, appendRecord(nil, "action", testID, want.Version, want.Seq, state), new(texts))
+		got, err := ParseRecord("action", testID, AppendRecord(nil, "action", testID, want.Version, want.Seq, state), new(Texts))
 		require.NoError(t, err)
 		require.Equal(t, want.Version, got.Version)
 		require.Equal(t, want.Seq, got.Seq)
@@ -36,19 +36,19 @@ func TestAValueReadsAsItWasWritten(t *testing.T) {
 		require.Equal(t, []any{e.Seq, e.Lane, e.Holder, e.Token}, []any{o.seq, string(o.lane), string(o.holder), o.token})
 		require.True(t, bytes.Equal(state, o.effect))
 
-		batch, err := parseEntry([]byte("key"), appendEntry(nil, []byte("key"), effects.Time(rapid.Int64().Draw(t, "at")), state), new(texts))
+		batch, err := parseEntry([]byte("key"), appendEntry(nil, []byte("key"), effects.Time(rapid.Int64().Draw(t, "at")), state), new(Texts))
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(state, batch))
 	})
 }
 
 func TestAnyChangeOfAValueOrItsKeyIsNoticed(t *testing.T) {
-	for _, raw := range [][]byte{appendRecord(nil, "action", testID, 3, 123, []byte(`{"a":1,"created_at":null}`)), []byte(formerRecord)} {
+	for _, raw := range [][]byte{AppendRecord(nil, "action", testID, 3, 123, []byte(`{"a":1,"created_at":null}`)), []byte(formerRecord)} {
 		for i := range raw {
 			for bit := range 8 {
 				bad := bytes.Clone(raw)
 				bad[i] ^= 1 << bit
-				r, err := parseRecord("action", testID, bad, new(texts))
+				r, err := ParseRecord("action", testID, bad, new(Texts))
 				// Only the case of a hexadecimal digit makes no difference.
 				if isEnvelope(raw) && i >= len(crcOpen) && i < len(crcOpen)+crcDigits && bit == 5 && err == nil {
 					assert.Equal(t, uint64(3), r.Version)
@@ -57,12 +57,12 @@ func TestAnyChangeOfAValueOrItsKeyIsNoticed(t *testing.T) {
 				require.ErrorIs(t, err, store.ErrCorrupt, "byte %d, bit %d", i, bit)
 			}
 		}
-		_, err := parseRecord("other", testID, raw, new(texts))
+		_, err := ParseRecord("other", testID, raw, new(Texts))
 		require.ErrorIs(t, err, store.ErrCorrupt)
-		_, err = parseRecord("action", uuid.Max, raw, new(texts))
+		_, err = ParseRecord("action", uuid.Max, raw, new(Texts))
 		require.ErrorIs(t, err, store.ErrCorrupt)
 		for n := range raw {
-			_, err = parseRecord("action", testID, raw[:n], new(texts))
+			_, err = ParseRecord("action", testID, raw[:n], new(Texts))
 			require.ErrorIs(t, err, store.ErrCorrupt)
 		}
 	}
@@ -71,7 +71,7 @@ func TestAnyChangeOfAValueOrItsKeyIsNoticed(t *testing.T) {
 // FuzzEnvelopes holds every parser to take any bytes: an error or what the
 // checksum vouches for, never a panic.
 func FuzzEnvelopes(f *testing.F) {
-	f.Add(appendRecord(nil, "action", testID, 3, 123, []byte(`{}`)), true)
+	f.Add(AppendRecord(nil, "action", testID, 3, 123, []byte(`{}`)), true)
 	f.Add(appendOutbox(nil, testID[:], &store.OutboxEntry{Lane: "l\"", Effect: []byte(`1`)}), true)
 	f.Add(appendEntry(nil, testID[:], 5, []byte(`1`)), true)
 	f.Add(appendWebhookInfo(nil, &store.Webhook{ID: testID, Route: "r"}), true)
@@ -80,21 +80,21 @@ func FuzzEnvelopes(f *testing.F) {
 		defer boundtest.Within(t, len(raw))()
 		if seal { // what follows the checksum reaches the field parsers
 			former := closeSeal(append(openSeal(nil), raw...), 0, sumOf(testID[:]))
-			_, _ = parseRecord("action", testID, former, new(texts))
-			_, _ = parseEntry(testID[:], former, new(texts))
+			_, _ = ParseRecord("action", testID, former, new(Texts))
+			_, _ = parseEntry(testID[:], former, new(Texts))
 			_, _ = parseOutbox(testID[:], former)
 			_, _, _ = parseWebhookInfo(testID[:], former)
 			_, _ = parseMeta(testID[:], former)
 			head := []byte{formPacked, 0, 0, 0, 0}
 			raw = closePacked(append(head, raw...), 0, sumOf(testID[:]))
 		}
-		_, _ = parseRecord("action", testID, raw, new(texts))
-		_, _ = parseEntry(testID[:], raw, new(texts))
+		_, _ = ParseRecord("action", testID, raw, new(Texts))
+		_, _ = parseEntry(testID[:], raw, new(Texts))
 		_, _ = parseOutbox(testID[:], raw)
 		_, _, _ = parseWebhookInfo(testID[:], raw)
 		_, _ = parseMeta(testID[:], raw)
 		var v claimValue
-		_ = parseJSON(testID[:], raw, &v)
+		_ = ParseJSON(testID[:], raw, &v)
 		_, _, _ = splitBaseKey(raw)
 		_, _ = laneOf(raw)
 	})

@@ -1,4 +1,4 @@
-package bolt
+package tables
 
 import (
 	"encoding/binary"
@@ -13,11 +13,11 @@ import (
 )
 
 // RecordPage implements [store.Walker].
-func (t *readTx) RecordPage(after effects.Ref, limit int, fn func(store.Record) error) (last effects.Ref, err error) {
+func (t *ReadTx) RecordPage(after effects.Ref, limit int, fn func(store.Record) error) (last effects.Ref, err error) {
 	if err := t.check(recordPage); err != nil || limit <= 0 {
 		return last, err
 	}
-	kinds, err := t.kindsOf(recordsPrefix)
+	kinds, err := t.kindsOf(RecordsPrefix)
 	if err != nil {
 		return last, err
 	}
@@ -41,7 +41,7 @@ const recordPage = "record page"
 
 // recordWalk is one page of records on its way.
 type recordWalk struct {
-	t       *readTx
+	t       *ReadTx
 	limit   int
 	fn      func(store.Record) error
 	last    effects.Ref
@@ -58,7 +58,7 @@ func (w *recordWalk) kind(kind effects.Kind, from []byte) error {
 		var at uuid.UUID
 		copy(at[:], from)
 		err := w.t.scan(recordPage, records, from, func(k, v []byte) (bool, error) {
-			at = uuid.UUID(fit(k, idLen))
+			at = uuid.UUID(Fit(k, IDLen))
 			return w.visit(kind, k, v)
 		})
 		if err == nil || w.refused || w.t.check(recordPage) != nil || !errors.Is(err, store.ErrCorrupt) {
@@ -77,9 +77,9 @@ func (w *recordWalk) kind(kind effects.Kind, from []byte) error {
 }
 
 func (w *recordWalk) visit(kind effects.Kind, k, v []byte) (more bool, err error) {
-	w.last = effects.Ref{Kind: kind, ID: uuid.UUID(fit(k, idLen))}
+	w.last = effects.Ref{Kind: kind, ID: uuid.UUID(Fit(k, IDLen))}
 	w.seen++
-	r, err := recordAt(kind, k, v, &w.t.texts)
+	r, err := RecordAt(kind, k, v, &w.t.texts)
 	if err != nil {
 		w.bad = append(w.bad, err)
 		return w.seen < w.limit, nil
@@ -99,7 +99,7 @@ func walkable(records *table, after uuid.UUID) (uuid.UUID, bool) {
 		return err == nil
 	}
 	start := positionOf(after)
-	for bit := range 8 * idLen {
+	for bit := range 8 * IDLen {
 		end, over := start.plus(bit)
 		if over {
 			break

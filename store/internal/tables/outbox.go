@@ -1,4 +1,4 @@
-package bolt
+package tables
 
 import (
 	"bytes"
@@ -9,12 +9,11 @@ import (
 
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/store"
-	"github.com/orrery-go/orrery/store/bolt/internal/kv"
 )
 
 // entry makes an outbox entry of its stored form. The caller says in its error
 // which one it is.
-func (t *readTx) entry(k, raw []byte) (e store.OutboxEntry, err error) {
+func (t *ReadTx) entry(k, raw []byte) (e store.OutboxEntry, err error) {
 	if len(k) != effectLen {
 		return e, fmt.Errorf("%w: key %x has %d bytes, not %d", store.ErrCorrupt, k, len(k), effectLen)
 	}
@@ -28,15 +27,16 @@ func (t *readTx) entry(k, raw []byte) (e store.OutboxEntry, err error) {
 	}, nil
 }
 
-func (t *readTx) Outbox(fn func(store.OutboxEntry) error) error {
+// Outbox implements [store.ReadTx].
+func (t *ReadTx) Outbox(fn func(store.OutboxEntry) error) error {
 	if err := t.check("outbox"); err != nil {
 		return err
 	}
 	var bad []error
-	err := t.scan("outbox", t.table(bucketOutbox), nil, func(k, v []byte) (bool, error) {
+	err := t.scan("outbox", t.table(inOutbox), nil, func(k, v []byte) (bool, error) {
 		e, err := t.entry(k, v)
 		if err != nil {
-			bad = appendBad(bad, store.NewOutboxError("outbox", effectKeyOf(fit(k, effectLen)), err))
+			bad = appendBad(bad, store.NewOutboxError("outbox", effectKeyOf(Fit(k, effectLen)), err))
 			return true, nil
 		}
 		return true, fn(e)
@@ -47,13 +47,14 @@ func (t *readTx) Outbox(fn func(store.OutboxEntry) error) error {
 	return errors.Join(bad...)
 }
 
-func (t *readTx) OutboxEntry(key store.EffectKey) (e store.OutboxEntry, err error) {
+// OutboxEntry implements [store.ReadTx].
+func (t *ReadTx) OutboxEntry(key store.EffectKey) (e store.OutboxEntry, err error) {
 	if err := t.check("outbox entry"); err != nil {
 		return e, err
 	}
-	defer guard("outbox entry", &err)
+	defer Guard("outbox entry", &err)
 	k := t.effectKey(key)
-	raw, ok := t.table(bucketOutbox).Get(k)
+	raw, ok := t.table(inOutbox).Get(k)
 	if !ok {
 		return e, fmt.Errorf("outbox entry %s: %w", key, store.ErrNotFound)
 	}
@@ -63,13 +64,14 @@ func (t *readTx) OutboxEntry(key store.EffectKey) (e store.OutboxEntry, err erro
 	return e, nil
 }
 
-func (t *readTx) Waiting(lane string, limit int) (found []store.OutboxEntry, err error) {
+// Waiting implements [store.ReadTx].
+func (t *ReadTx) Waiting(lane string, limit int) (found []store.OutboxEntry, err error) {
 	if err := t.check("waiting"); err != nil || limit <= 0 || len(lane) > store.MaxName {
 		return nil, err
 	}
 	prefix := appendName(nil, lane)
 	var bad []error
-	err = t.scan("waiting", t.table(bucketWaiting), prefix, func(k, _ []byte) (bool, error) {
+	err = t.scan("waiting", t.table(inWaiting), prefix, func(k, _ []byte) (bool, error) {
 		if !bytes.HasPrefix(k, prefix) || len(found) == limit {
 			return false, nil
 		}
@@ -87,12 +89,12 @@ func (t *readTx) Waiting(lane string, limit int) (found []store.OutboxEntry, err
 
 // waitingEntry gives the entry that a key of the waiting index leads to. The
 // index has no checksum: the entry itself says whether it waits.
-func (t *readTx) waitingEntry(k []byte) (key []byte, e store.OutboxEntry, err error) {
+func (t *ReadTx) waitingEntry(k []byte) (key []byte, e store.OutboxEntry, err error) {
 	key, sound := t.effectOf(k)
 	if !sound {
 		return key, e, fmt.Errorf("%w: its key in the waiting index, %x, cannot be read", store.ErrCorrupt, k)
 	}
-	raw, ok, err := guardedGet("waiting", t.table(bucketOutbox), key)
+	raw, ok, err := guardedGet("waiting", t.table(inOutbox), key)
 	switch {
 	case err != nil:
 		return key, e, err
@@ -106,24 +108,24 @@ func (t *readTx) waitingEntry(k []byte) (key []byte, e store.OutboxEntry, err er
 // effectOf gives the outbox key that a key of the waiting index leads to. It is
 // not sound where that key, or the length of the lane in it, is damaged: then
 // either its beginning or its end says which entry it is most likely about.
-func (t *readTx) effectOf(k []byte) (key []byte, sound bool) {
+func (t *ReadTx) effectOf(k []byte) (key []byte, sound bool) {
 	if _, ok := laneOf(k); ok {
 		return k[len(k)-effectLen:], true
 	}
 	if len(k) >= lengthSize {
 		if at := lengthSize + int(binary.BigEndian.Uint16(k)) + 8; at < len(k) {
-			key = fit(k[at:], effectLen)
-			if _, ok, err := guardedGet("waiting", t.table(bucketOutbox), key); ok && err == nil {
+			key = Fit(k[at:], effectLen)
+			if _, ok, err := guardedGet("waiting", t.table(inOutbox), key); ok && err == nil {
 				return key, false
 			}
 		}
 	}
-	return fit(k[max(len(k)-effectLen, 0):], effectLen), false
+	return Fit(k[max(len(k)-effectLen, 0):], effectLen), false
 }
 
 // stray makes the error about an entry that the waiting index leads to, and
 // notes the key that leads there: nothing else tells how to find it.
-func (t *readTx) stray(op string, waiting, key []byte, err error) error {
+func (t *ReadTx) stray(op string, waiting, key []byte, err error) error {
 	k := effectKeyOf(key)
 	if t.strays == nil {
 		t.strays = make(map[store.EffectKey][][]byte)
@@ -133,18 +135,19 @@ func (t *readTx) stray(op string, waiting, key []byte, err error) error {
 }
 
 func guardedGet(op string, t *table, key []byte) (v []byte, ok bool, err error) {
-	defer guard(op, &err)
+	defer Guard(op, &err)
 	v, ok = t.Get(key)
 	touch(v)
 	return v, ok, nil
 }
 
-func (t *readTx) WaitingLanes() (lanes []string, err error) {
+// WaitingLanes implements [store.ReadTx].
+func (t *ReadTx) WaitingLanes() (lanes []string, err error) {
 	if err := t.check("waiting lanes"); err != nil {
 		return nil, err
 	}
-	defer guard("waiting lanes", &err)
-	waiting := t.table(bucketWaiting)
+	defer Guard("waiting lanes", &err)
+	waiting := t.table(inWaiting)
 	var bad []error
 	for k, _ := waiting.walk().First(); k != nil; {
 		end := slices.Clone(k)
@@ -178,15 +181,16 @@ func laneOf(k []byte) ([]byte, bool) {
 	return k[lengthSize : lengthSize+n], true
 }
 
-func (t *tx) PutOutbox(e store.OutboxEntry) (err error) {
+// PutOutbox implements [store.Tx].
+func (t *Tx) PutOutbox(e store.OutboxEntry) (err error) {
 	if err := t.check("put outbox"); err != nil {
 		return err
 	}
-	defer kv.Guard("put outbox", &err)
+	defer Guard("put outbox", &err)
 	if err := e.Validate(); err != nil {
 		return fmt.Errorf("put outbox %s: %w", e.Key, err)
 	}
-	outbox, waiting := t.table(bucketOutbox), t.table(bucketWaiting)
+	outbox, waiting := t.table(inOutbox), t.table(inWaiting)
 	key := t.effectKey(e.Key)
 	stays := false // its key in the waiting index
 	raw, stored := outbox.Get(key)
@@ -204,7 +208,7 @@ func (t *tx) PutOutbox(e store.OutboxEntry) (err error) {
 	}
 	if e.Waiting() && !stays {
 		var b [128]byte
-		waiting.PutNew(appendWaitKey(b[:0], e.Lane, e.Seq, key), nil)
+		waiting.PutNew(AppendWaitKey(b[:0], e.Lane, e.Seq, key), nil)
 	}
 	return nil
 }
@@ -212,7 +216,7 @@ func (t *tx) PutOutbox(e store.OutboxEntry) (err error) {
 // unwait takes the stored entry out of the waiting index, unless its successor
 // (nil: none) has the same key there. If the entry cannot say its key, or is not
 // under it, the key is looked for.
-func (t *tx) unwait(key, raw []byte, successor *store.OutboxEntry) (stays bool, err error) {
+func (t *Tx) unwait(key, raw []byte, successor *store.OutboxEntry) (stays bool, err error) {
 	if keys := t.strays[effectKeyOf(key)]; keys != nil {
 		delete(t.strays, effectKeyOf(key))
 		t.removeKeys(keys)
@@ -232,7 +236,7 @@ func (t *tx) unwait(key, raw []byte, successor *store.OutboxEntry) (stays bool, 
 		return true, nil
 	}
 	var b [128]byte
-	if !t.table(bucketWaiting).remove(appendWaitKey(b[:0], string(o.lane), o.seq, key)) {
+	if !t.table(inWaiting).remove(AppendWaitKey(b[:0], string(o.lane), o.seq, key)) {
 		err = t.removeWaiting(key)
 	}
 	return false, err
@@ -240,10 +244,10 @@ func (t *tx) unwait(key, raw []byte, successor *store.OutboxEntry) (stays bool, 
 
 // removeWaiting looks for the keys of the waiting index that lead to an entry. As
 // with SetAside, in a greater index than maxListSweep one may stay.
-func (t *tx) removeWaiting(key []byte) error {
+func (t *Tx) removeWaiting(key []byte) error {
 	var keys [][]byte
 	swept := 0
-	err := t.scan("waiting", t.table(bucketWaiting), nil, func(k, _ []byte) (bool, error) {
+	err := t.scan("waiting", t.table(inWaiting), nil, func(k, _ []byte) (bool, error) {
 		if at, _ := t.effectOf(k); bytes.Equal(at, key) {
 			keys = append(keys, bytes.Clone(k))
 		}
@@ -257,19 +261,20 @@ func (t *tx) removeWaiting(key []byte) error {
 	return nil
 }
 
-func (t *tx) removeKeys(keys [][]byte) {
+func (t *Tx) removeKeys(keys [][]byte) {
 	for _, k := range keys {
-		t.table(bucketWaiting).Delete(k)
+		t.table(inWaiting).Delete(k)
 	}
 }
 
-func (t *tx) DeleteOutbox(key store.EffectKey) (err error) {
+// DeleteOutbox implements [store.Tx].
+func (t *Tx) DeleteOutbox(key store.EffectKey) (err error) {
 	if err := t.check("delete outbox"); err != nil {
 		return err
 	}
-	defer kv.Guard("delete outbox", &err)
+	defer Guard("delete outbox", &err)
 	k := t.effectKey(key)
-	outbox := t.table(bucketOutbox)
+	outbox := t.table(inOutbox)
 	at, raw := outbox.find(k)
 	if at == nil && t.strays[key] == nil { // late answers come this way: no search of the index
 		return fmt.Errorf("delete outbox %s: %w", key, store.ErrNotFound)

@@ -1,4 +1,4 @@
-package bolt
+package tables
 
 import (
 	"bytes"
@@ -21,52 +21,55 @@ type claimValue struct {
 	Until   effects.Time `json:"until"`
 }
 
-// tokenValue is the claim token that was given last.
-type tokenValue struct {
+// TokenValue is the claim token that was given last.
+type TokenValue struct {
 	Token uint64 `json:"token"`
 }
 
-var tokenKey = []byte("token")
+// TokenKey is the key of the last claim token in the table [NameSystem].
+var TokenKey = []byte("token")
 
-func (t *readTx) claim(name string) (c store.Claim, ok bool, err error) {
-	raw, ok := t.table(bucketClaims).Get([]byte(name))
+func (t *ReadTx) claim(name string) (c store.Claim, ok bool, err error) {
+	raw, ok := t.table(inClaims).Get([]byte(name))
 	if !ok {
 		return c, false, nil
 	}
-	c, err = parseClaim([]byte(name), raw)
+	c, err = ParseClaim([]byte(name), raw)
 	return c, err == nil, err
 }
 
 // claim of a writer is parsed once: each batch checks the same one.
-func (t *tx) claim(name string) (c store.Claim, ok bool, err error) {
-	raw, ok := t.table(bucketClaims).Get([]byte(name))
+func (t *Tx) claim(name string) (c store.Claim, ok bool, err error) {
+	raw, ok := t.table(inClaims).Get([]byte(name))
 	if !ok {
 		return c, false, nil
 	}
-	l := &t.s.learned
+	l := t.learned
 	if l.claim.Name == name && bytes.Equal(l.rawClaim, raw) {
 		return l.claim, true, nil
 	}
-	if c, err = parseClaim([]byte(name), raw); err != nil {
+	if c, err = ParseClaim([]byte(name), raw); err != nil {
 		return c, false, err
 	}
 	l.claim, l.rawClaim = c, append(l.rawClaim[:0], raw...)
 	return c, true, nil
 }
 
-func parseClaim(name, raw []byte) (store.Claim, error) {
+// ParseClaim reads the stored form of a claim.
+func ParseClaim(name, raw []byte) (store.Claim, error) {
 	var v claimValue
-	if err := parseJSON(name, raw, &v); err != nil {
+	if err := ParseJSON(name, raw, &v); err != nil {
 		return store.Claim{}, fmt.Errorf("claim %q: %w", name, err)
 	}
 	return store.Claim{Name: string(name), Holder: v.Holder, Token: v.Token, Session: v.Session, Renewed: v.Renewed, Until: v.Until}, nil
 }
 
-func (t *readTx) Claim(name string) (c store.Claim, err error) {
+// Claim implements [store.ReadTx].
+func (t *ReadTx) Claim(name string) (c store.Claim, err error) {
 	if err := t.check("claim"); err != nil {
 		return c, err
 	}
-	defer guard("claim", &err)
+	defer Guard("claim", &err)
 	c, ok, err := t.claim(name)
 	if err == nil && !ok {
 		err = fmt.Errorf("claim %q: %w", name, store.ErrNotFound)
@@ -74,15 +77,16 @@ func (t *readTx) Claim(name string) (c store.Claim, err error) {
 	return c, err
 }
 
-func (t *readTx) Claims(prefix string) (found []store.Claim, err error) {
+// Claims implements [store.ReadTx].
+func (t *ReadTx) Claims(prefix string) (found []store.Claim, err error) {
 	if err := t.check("claims"); err != nil {
 		return nil, err
 	}
-	err = t.scan("claims", t.table(bucketClaims), []byte(prefix), func(k, v []byte) (bool, error) {
+	err = t.scan("claims", t.table(inClaims), []byte(prefix), func(k, v []byte) (bool, error) {
 		if !bytes.HasPrefix(k, []byte(prefix)) {
 			return false, nil
 		}
-		c, err := parseClaim(k, v)
+		c, err := ParseClaim(k, v)
 		found = append(found, c)
 		return true, err
 	})
@@ -92,11 +96,12 @@ func (t *readTx) Claims(prefix string) (found []store.Claim, err error) {
 	return found, nil
 }
 
-func (t *tx) Acquire(name, holder string, ttl time.Duration, now effects.Time) (c store.Claim, err error) {
+// Acquire implements [store.Tx].
+func (t *Tx) Acquire(name, holder string, ttl time.Duration, now effects.Time) (c store.Claim, err error) {
 	if err := t.check("acquire"); err != nil {
 		return c, err
 	}
-	defer guard("acquire", &err)
+	defer Guard("acquire", &err)
 	if err := errors.Join(store.ValidateName("claim", name), store.ValidateName("holder", holder)); err != nil {
 		return c, fmt.Errorf("acquire: %w", err)
 	}
@@ -111,46 +116,47 @@ func (t *tx) Acquire(name, holder string, ttl time.Duration, now effects.Time) (
 	if held && !mine && now < c.Until {
 		return store.Claim{}, fmt.Errorf("acquire claim %q for %q: %w: %q until %s", name, holder, store.ErrClaimed, c.Holder, c.Until)
 	}
-	if !mine || c.Session != t.s.session {
+	if !mine || c.Session != t.session {
 		token, err := t.nextToken()
 		if err != nil {
 			return store.Claim{}, fmt.Errorf("acquire claim %q: %w", name, err)
 		}
-		c = store.Claim{Name: name, Holder: holder, Token: token, Session: t.s.session}
+		c = store.Claim{Name: name, Holder: holder, Token: token, Session: t.session}
 	}
-	c.Renewed, c.Until = clampTime(now), now.Add(ttl)
-	err = t.putJSON("acquire", bucketClaims, []byte(name), claimValue{c.Holder, c.Token, c.Session, c.Renewed, c.Until})
+	c.Renewed, c.Until = ClampTime(now), now.Add(ttl)
+	err = t.putJSON("acquire", inClaims, []byte(name), claimValue{c.Holder, c.Token, c.Session, c.Renewed, c.Until})
 	return c, err
 }
 
-func (t *tx) nextToken() (uint64, error) {
+func (t *Tx) nextToken() (uint64, error) {
 	token, err := t.token()
 	if err != nil {
 		return 0, err
 	}
-	return token + 1, t.putJSON("token", bucketSystem, tokenKey, tokenValue{token + 1})
+	return token + 1, t.putJSON("token", inSystem, TokenKey, TokenValue{token + 1})
 }
 
 // token gives the claim token that was given last.
-func (t *readTx) token() (uint64, error) {
-	var v tokenValue
-	if raw, ok := t.table(bucketSystem).Get(tokenKey); ok {
-		if err := parseJSON(tokenKey, raw, &v); err != nil {
+func (t *ReadTx) token() (uint64, error) {
+	var v TokenValue
+	if raw, ok := t.table(inSystem).Get(TokenKey); ok {
+		if err := ParseJSON(TokenKey, raw, &v); err != nil {
 			return 0, fmt.Errorf("token: %w", err)
 		}
 	}
 	return v.Token, nil
 }
 
-func (t *tx) CheckClaim(name string, token uint64) error {
+// CheckClaim implements [store.Tx].
+func (t *Tx) CheckClaim(name string, token uint64) error {
 	return t.holds("check claim", name, token)
 }
 
-func (t *tx) holds(op, name string, token uint64) (err error) {
+func (t *Tx) holds(op, name string, token uint64) (err error) {
 	if err := t.check(op); err != nil {
 		return err
 	}
-	defer guard(op, &err)
+	defer Guard(op, &err)
 	c, held, err := t.claim(name)
 	switch {
 	case err != nil:
@@ -163,21 +169,23 @@ func (t *tx) holds(op, name string, token uint64) (err error) {
 	return nil
 }
 
-func (t *tx) Release(name string, token uint64) (err error) {
-	defer guard("release", &err)
+// Release implements [store.Tx].
+func (t *Tx) Release(name string, token uint64) (err error) {
+	defer Guard("release", &err)
 	if err := t.holds("release", name, token); err != nil {
 		return err
 	}
-	t.table(bucketClaims).Delete([]byte(name))
+	t.table(inClaims).Delete([]byte(name))
 	return nil
 }
 
-func (t *tx) Fence(name string) (err error) {
+// Fence implements [store.Tx].
+func (t *Tx) Fence(name string) (err error) {
 	if err := t.check("fence"); err != nil {
 		return err
 	}
-	defer guard("fence", &err)
-	if !t.table(bucketClaims).remove([]byte(name)) {
+	defer Guard("fence", &err)
+	if !t.table(inClaims).remove([]byte(name)) {
 		err = fmt.Errorf("fence %q: %w", name, store.ErrNotFound)
 	}
 	return err

@@ -1,4 +1,4 @@
-package bolt
+package tables
 
 import (
 	"bytes"
@@ -12,9 +12,9 @@ import (
 	"github.com/orrery-go/orrery/store"
 )
 
-// quarantineValue is the stored form of what was set aside. Raw is in base64:
+// QuarantineValue is the stored form of what was set aside. Raw is in base64:
 // it need not be JSON.
-type quarantineValue struct {
+type QuarantineValue struct {
 	Kind   effects.Kind `json:"kind"`
 	ID     uuid.UUID    `json:"id"`
 	N      uint32       `json:"n,omitempty"`
@@ -23,13 +23,14 @@ type quarantineValue struct {
 	Raw    []byte       `json:"raw"`
 }
 
-func (t *readTx) Quarantine(limit int) (found []store.Quarantined, err error) {
+// Quarantine implements [store.ReadTx].
+func (t *ReadTx) Quarantine(limit int) (found []store.Quarantined, err error) {
 	if err := t.check("quarantine"); err != nil || limit <= 0 {
 		return nil, err
 	}
-	err = t.scan("quarantine", t.table(bucketQuarantine), nil, func(k, v []byte) (bool, error) {
-		var q quarantineValue
-		if err := parseJSON(k, v, &q); err != nil {
+	err = t.scan("quarantine", t.table(inQuarantine), nil, func(k, v []byte) (bool, error) {
+		var q QuarantineValue
+		if err := ParseJSON(k, v, &q); err != nil {
 			return false, fmt.Errorf("quarantine: key %x: %w", k, err)
 		}
 		found = append(found, store.Quarantined(q))
@@ -46,19 +47,20 @@ func (t *readTx) Quarantine(limit int) (found []store.Quarantined, err error) {
 // who scans the list does not find their record.
 const maxListSweep = 4 << 20
 
-func (t *tx) SetAside(q store.Quarantined, due effects.Time) (err error) {
+// SetAside implements [store.Tx].
+func (t *Tx) SetAside(q store.Quarantined, due effects.Time) (err error) {
 	if err := t.check("set aside"); err != nil {
 		return err
 	}
-	defer guard("set aside", &err)
-	q.At = clampTime(q.At)
+	defer Guard("set aside", &err)
+	q.At = ClampTime(q.At)
 	if err := t.setAside(&q, due); err != nil {
 		return &store.RecordError{Op: "set aside", Kind: q.Kind, ID: q.ID, Err: err}
 	}
 	return nil
 }
 
-func (t *tx) setAside(q *store.Quarantined, due effects.Time) error {
+func (t *Tx) setAside(q *store.Quarantined, due effects.Time) error {
 	bad := store.ValidateKind(q.Kind)
 	switch {
 	case bad != nil && due == 0:
@@ -80,28 +82,28 @@ func (t *tx) setAside(q *store.Quarantined, due effects.Time) error {
 		key := store.NewDueKey(due, q.ID)
 		t.putDue([]dueOp{{key: key[:], kind: q.Kind}})
 	}
-	key := appendQuarantineKey(nil, q)
-	if _, ok := t.table(bucketQuarantine).Get(key); ok && q.Raw == nil {
+	key := AppendQuarantineKey(nil, q)
+	if _, ok := t.table(inQuarantine).Get(key); ok && q.Raw == nil {
 		return nil // set aside before, perhaps with its bytes
 	}
-	return t.putJSON("set aside", bucketQuarantine, key, quarantineValue(*q))
+	return t.putJSON("set aside", inQuarantine, key, QuarantineValue(*q))
 }
 
 // standing gives what is stored of a webhook or an outbox entry: the body or the
 // effect, or all of it where it cannot be read, a webhook's in two parts with a
 // line break between.
-func (t *readTx) standing(q *store.Quarantined) (raw []byte, err error) {
-	defer guard("set aside", &err)
+func (t *ReadTx) standing(q *store.Quarantined) (raw []byte, err error) {
+	defer Guard("set aside", &err)
 	if q.Kind == store.KindOutbox {
 		key := effectKeyBytes(store.EffectKey{ID: q.ID, N: q.N})
-		_, v := t.table(bucketOutbox).find(key[:])
+		_, v := t.table(inOutbox).find(key[:])
 		if o, err := parseOutbox(key[:], v); err == nil {
 			v = o.effect
 		}
 		return bytes.Clone(v), nil
 	}
-	bodies := t.table(bucketWebhooks)
-	k, info := t.table(bucketWebhooksInfo).find(q.ID[:])
+	bodies := t.table(inWebhooks)
+	k, info := t.table(inWebhooksInfo).find(q.ID[:])
 	if w, err := webhook(k, info, bodies); err == nil {
 		return bytes.Clone(w.Body), nil
 	}
@@ -118,13 +120,13 @@ func (t *readTx) standing(q *store.Quarantined) (raw []byte, err error) {
 	return bytes.Join(parts, []byte("\n")), nil
 }
 
-func (t *tx) removeRecord(q *store.Quarantined, tables *kindTables, key, raw []byte) error {
+func (t *Tx) removeRecord(q *store.Quarantined, tables *kindTables, key, raw []byte) error {
 	epoch, err := t.current()
 	if err != nil {
 		return err
 	}
 	// A record whose envelope is whole is still the base of a replay.
-	r, err := parseRecord(q.Kind, q.ID, raw, &t.texts)
+	r, err := ParseRecord(q.Kind, q.ID, raw, &t.texts)
 	if err == nil && r.Seq < epoch.First {
 		last, err := t.lastSeq()
 		if err != nil {
@@ -133,7 +135,7 @@ func (t *tx) removeRecord(q *store.Quarantined, tables *kindTables, key, raw []b
 		t.keepBase(epoch, max(last, epoch.First), q.Kind, q.ID, raw)
 	}
 	if q.Raw == nil {
-		q.Raw = legible(raw)
+		q.Raw = Legible(raw)
 		if err == nil {
 			q.Raw = r.State
 		}
@@ -143,12 +145,12 @@ func (t *tx) removeRecord(q *store.Quarantined, tables *kindTables, key, raw []b
 }
 
 // removeTerms looks for the list entries of a record by its id.
-func (t *tx) removeTerms(kind effects.Kind, lists *table, id uuid.UUID) error {
+func (t *Tx) removeTerms(kind effects.Kind, lists *table, id uuid.UUID) error {
 	var keys [][]byte
 	counts := map[countKey]int64{}
 	err := t.listEntries("set aside", lists, id, func(k, v []byte) {
 		keys = append(keys, bytes.Clone(k))
-		if string(v) == counted {
+		if string(v) == Counted {
 			counts[countKey{kind, string(effects.CountName(k[lengthSize : len(k)-listTail]))}]--
 		}
 	})

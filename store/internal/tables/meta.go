@@ -1,4 +1,4 @@
-package bolt
+package tables
 
 import (
 	"fmt"
@@ -19,12 +19,13 @@ func parseMeta(key, raw []byte) ([]byte, error) {
 	return value, f.err
 }
 
-func (t *readTx) Meta(name string) (value []byte, err error) {
+// Meta implements [store.ReadTx].
+func (t *ReadTx) Meta(name string) (value []byte, err error) {
 	if err := t.check("meta"); err != nil {
 		return nil, err
 	}
-	defer guard("meta", &err)
-	raw, ok := t.table(bucketMeta).Get([]byte(name))
+	defer Guard("meta", &err)
+	raw, ok := t.table(inMeta).Get([]byte(name))
 	if !ok {
 		return nil, nil
 	}
@@ -34,19 +35,20 @@ func (t *readTx) Meta(name string) (value []byte, err error) {
 	return value, nil
 }
 
-func (t *tx) SetMeta(name string, value []byte) (err error) {
+// SetMeta implements [store.Tx].
+func (t *Tx) SetMeta(name string, value []byte) (err error) {
 	if err := t.check("set meta"); err != nil {
 		return err
 	}
-	defer guard("set meta", &err)
+	defer Guard("set meta", &err)
 	if err := store.ValidateName("meta", name); err != nil {
 		return fmt.Errorf("set meta: %w", err)
 	}
 	key := []byte(name)
 	if value == nil {
-		t.table(bucketMeta).Delete(key)
+		t.table(inMeta).Delete(key)
 	} else {
-		t.table(bucketMeta).Put(key, appendMeta(nil, key, value))
+		t.table(inMeta).Put(key, appendMeta(nil, key, value))
 	}
 	return nil
 }
