@@ -112,6 +112,9 @@ func (b *batch) sweepBacklog(page []store.DueEntry) error {
 	for left > 0 && g.entries > 0 {
 		entries := g.turn(left)
 		left -= len(entries)
+		if err := b.fetchDue(entries, isNone); err != nil {
+			return err
+		}
 		for _, d := range entries {
 			if err := b.due(d, true); err != nil {
 				return err
@@ -136,6 +139,9 @@ func (b *batch) lookAhead(page []store.DueEntry) (err error) {
 	}
 	timer := b.l.newStint()
 	for ended := false; ; ended = b.sweep.ended {
+		if err := b.fetchDue(page, isShared); err != nil {
+			return err
+		}
 		for _, d := range page {
 			if err := b.putOff(d); err != nil {
 				return err

@@ -92,7 +92,7 @@ func (b *batch) build() error {
 	b.entry.Inputs = inputs
 
 	for _, part := range []func() error{
-		b.presence, b.renew, b.catchUp, b.takeOwn, b.takeRequests, b.takeOutcomes, b.recoverLost,
+		b.fetchGathered, b.presence, b.renew, b.catchUp, b.takeOwn, b.takeRequests, b.takeOutcomes, b.recoverLost,
 		b.sweepDue, b.readWebhooks, b.expire, b.dueNow, b.mendAtEnd, b.stop,
 		b.write, b.outbox, b.startWaiting, b.conclude,
 	} {

@@ -27,6 +27,9 @@ func (b *batch) sweepDue() error {
 	if len(entries) >= limit {
 		return b.sweepBacklog(entries)
 	}
+	if err := b.fetchDue(entries, isNone); err != nil {
+		return err
+	}
 	timer := b.l.newStint()
 	for i, d := range entries {
 		if b.loaded > maxBatchBytes || timer.over() {

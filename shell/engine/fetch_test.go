@@ -1,0 +1,97 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/engine"
+	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/memory"
+)
+
+// far is a store whose transactions want to be told what is going to be read.
+type far struct {
+	store.Store
+	fetches int           // that had anything to fetch
+	alone   []effects.Ref // schedules that were read without being told beforehand
+	read    int           // schedules that were read
+}
+
+func (f *far) Update(ctx context.Context, fn func(store.Tx) error) error {
+	return f.Store.Update(ctx, func(tx store.Tx) error {
+		return fn(&farTx{tx, f, map[effects.Ref]bool{}})
+	})
+}
+
+type farTx struct {
+	store.Tx
+	f       *far
+	fetched map[effects.Ref]bool
+}
+
+func (t *farTx) Fetch(refs []effects.Ref, outbox []store.EffectKey) error {
+	t.f.fetches++
+	for _, ref := range refs {
+		t.fetched[ref] = true
+	}
+	if len(refs)+len(outbox) == 0 {
+		return fmt.Errorf("fetch: nothing is asked for")
+	}
+	return nil
+}
+
+func (t *farTx) Get(kind effects.Kind, id uuid.UUID) (store.Record, error) {
+	if ref := (effects.Ref{Kind: kind, ID: id}); kind == core.KindRecurring {
+		if t.f.read++; !t.fetched[ref] {
+			t.f.alone = append(t.f.alone, ref)
+		}
+	}
+	return t.Tx.Get(kind, id)
+}
+
+func TestAStoreThatWantsToBeToldWhatIsReadIsToldOfAllRequestsAndDueEntriesAtOnce(t *testing.T) {
+	for _, maxBatch := range []int{64, 16} { // all at once, and by the backlog
+		synctest.Test(t, func(t *testing.T) {
+			st, now := &far{Store: memory.New()}, effects.TimeOf(time.Now())
+			var inputs []core.Input
+			for n := range 40 {
+				spec := core.RecurringSpec{
+					ID: uuid.UUID{0: 0xff, 15: byte(n)}, Namespace: "ns", Tenant: "b", CronExpr: "@every 24h", Enabled: true,
+					ActionTemplate:  core.RecurringActionTemplate{Provider: "noop", ActionType: "x"},
+					ScheduleOptions: core.ScheduleOptions{StartsAt: now.Add(time.Hour)},
+				}
+				inputs = append(inputs, core.Input{To: effects.Ref{Kind: core.KindRecurring, ID: spec.ID}, Actor: "test", Event: core.RecurringCreate{Spec: spec}})
+			}
+			write(t, st.Store, func(tx store.Tx) error {
+				require.NoError(t, tx.Put(1, decided(t, now, inputs...)))
+				return tx.AppendJournal(1, now, core.NewEntry(1, now, "test").AppendJSON(nil))
+			})
+			e := idle(t, engine.Options{Store: st, MaxBatch: maxBatch, TickRate: 24 * time.Hour, LeaseTTL: 24 * time.Hour})
+			begin(t, e)
+			synctest.Wait()
+			st.read, st.alone = 0, nil // an engine that starts looks at the indexes of all records, each alone
+
+			asked := effects.Ref{Kind: core.KindRecurring, ID: uuid.UUID{0: 0xff}}
+			_, err := e.Do(t.Context(), engine.Request{Want: asked, Inputs: []core.Input{{To: asked, Actor: "test", Event: core.RecurringPause{}}}})
+			require.NoError(t, err)
+			<-time.After(2 * time.Hour)
+			synctest.Wait()
+
+			assert.GreaterOrEqual(t, st.read, 40, "MaxBatch %d: the schedule that was asked for, and those that were due", maxBatch)
+			assert.Empty(t, st.alone, "MaxBatch %d", maxBatch)
+			assert.Positive(t, st.fetches)
+			if maxBatch > 40 {
+				assert.Less(t, st.fetches, 10, "one for each batch or page, not for each record")
+			}
+		})
+	}
+}
