@@ -72,6 +72,7 @@ type Batch struct {
 	loader Loader
 	clock  Clock
 	seq    uint64
+	part   uint16 // see [Batch.Partition]
 
 	slots    map[effects.Ref]*slot
 	room     []slot  // for the slots to come: those before its length are taken
@@ -151,6 +152,12 @@ const MaxRoutings = 8
 func NewBatch(l Loader, c Clock, seq uint64) *Batch {
 	return &Batch{loader: l, clock: c, seq: seq, slots: make(map[effects.Ref]*slot)}
 }
+
+// Partition says in which partition the batch is made, of several that have their own journals and so the same
+// numbers of entries: the ids that the batch derives from that number have it, so that no two partitions make
+// the same. Without, and in partition 0, they are as those of a system that is not divided. It is below
+// [MaxPartitions], and holds after [Batch.Reset], too.
+func (t *Batch) Partition(n uint16) { t.part = n }
 
 // Serving names the machine that has got the last event: where that could not be
 // decided for want of a record, whose record it is.

@@ -52,12 +52,13 @@ func (t *Batch) announce(ev effects.Event) effects.Event {
 }
 
 // eventID derives the id of an announcement (UUID version 8): 48 bits of the
-// number of the journal entry, then its index among the announcements.
+// number of the journal entry, 12 of that of the partition, then its index among the announcements.
 func (t *Batch) eventID(n int) uuid.UUID {
 	var id uuid.UUID
 	binary.BigEndian.PutUint64(id[:8], t.seq<<16)
 	binary.BigEndian.PutUint64(id[8:], uint64(n))
 	id[6] = 0x80
 	id[8] = 0x80
+	putPartition(&id, t.part)
 	return id
 }

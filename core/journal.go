@@ -13,12 +13,14 @@ import (
 // Entry is one entry of the journal: the inputs of one [Batch] that changed
 // something, with all that is needed to make the same batch again (F3).
 type Entry struct {
-	Seq      uint64  `json:"seq"`
-	At       Time    `json:"at"`       // the clock reading
-	Core     string  `json:"core"`     // [Version] of the build that decided
-	TZDB     string  `json:"tzdb"`     // version of its time zone database
-	Instance string  `json:"instance"` // the engine that committed it
-	Inputs   []Input `json:"inputs"`
+	Seq      uint64 `json:"seq"`
+	At       Time   `json:"at"`       // the clock reading
+	Core     string `json:"core"`     // [Version] of the build that decided
+	TZDB     string `json:"tzdb"`     // version of its time zone database
+	Instance string `json:"instance"` // the engine that committed it
+	// Partition is the one whose journal it is, see [Batch.Partition]; 0 is left out of the stored form.
+	Partition uint16  `json:"partition,omitempty"`
+	Inputs    []Input `json:"inputs"`
 }
 
 // NewEntry starts the batch of a batch.
@@ -34,6 +36,9 @@ func (b Entry) AppendJSON(dst []byte) []byte {
 	o.str("core", b.Core)
 	o.str("tzdb", b.TZDB)
 	o.str("instance", b.Instance)
+	if b.Partition != 0 {
+		o.num("partition", uint64(b.Partition))
+	}
 	o.key("inputs")
 	o.b = append(o.b, '[')
 	for i, in := range b.Inputs {
@@ -93,6 +98,9 @@ func scanEntry(b []byte) (e Entry, ok bool) {
 	e.Core = s.field(`,"core":`)
 	e.TZDB = s.field(`,"tzdb":`)
 	e.Instance = s.field(`,"instance":`)
+	if s.next(`,"partition":`) {
+		e.Partition = uint16(s.uint(MaxPartitions - 1))
+	}
 	s.want(`,"inputs":[`)
 	e.Inputs = make([]Input, 0, bytes.Count(b, []byte(`,"actor":`))) // about
 	for more := !s.next("]"); more && !s.off; {

@@ -37,6 +37,11 @@ type Options struct {
 	// of a lane; where it is not listed, DefaultConcurrency holds (default 64).
 	Concurrency        map[string]int
 	DefaultConcurrency int
+	// Partition is the number of this one where the tenants are divided over several databases by
+	// [core.Partition], each with an engine: ids that follow from the number of a batch have it, so
+	// that no two partitions make the same (default 0). A database keeps the number with which it
+	// began: Run refuses another one.
+	Partition int
 	// Limits share slots and bound what tenants may take (default: nothing is bound).
 	Limits Limits
 	// Webhooks are the routes of the webhook ingress.
@@ -217,7 +222,7 @@ func (o Options) generic() engine.Options {
 		},
 		MostOfTenant:     o.OccurrencesPerTenant,
 		JournalRetention: o.JournalRetention, JournalBytes: o.JournalBytes, MaxBatch: o.MaxBatch, ScrubRate: o.ScrubRate, Clock: o.Clock, Logger: o.Logger,
-		Subscribers: o.Subscribers,
+		Subscribers: o.Subscribers, Partition: o.Partition,
 	}
 }
 

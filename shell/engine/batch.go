@@ -87,9 +87,10 @@ func (b *batch) build() error {
 	b.fold.Reset(b, core.Clock{Now: b.now}, seq+1)
 	b.fold.Bound(l.allowed())
 	b.fold.Subscribers(l.e.o.Subscribers)
+	b.fold.Partition(uint16(l.e.o.Partition))
 	inputs := b.entry.Inputs
 	b.entry = core.NewEntry(seq+1, b.now, l.e.name)
-	b.entry.Inputs = inputs
+	b.entry.Inputs, b.entry.Partition = inputs, uint16(l.e.o.Partition)
 
 	for _, part := range []func() error{
 		b.fetchGathered, b.presence, b.renew, b.catchUp, b.takeOwn, b.takeRequests, b.takeOutcomes, b.recoverLost,

@@ -87,7 +87,10 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	defer close(e.stopped)
 	l := &e.loop
-	err := e.reindex(ctx)
+	err := e.enterPartition(ctx)
+	if err == nil {
+		err = e.reindex(ctx)
+	}
 	if err == nil {
 		err = l.register(ctx)
 	}

@@ -57,6 +57,9 @@ type Options struct {
 	// [store.Walker].
 	ScrubRate int
 
+	// Partition is the number of this one, see [core.Batch.Partition] (default 0).
+	Partition int
+
 	MaxBatch int // bounds the inputs of one transaction (default 1024)
 
 	Clock  Clock        // default SystemClock
@@ -145,6 +148,9 @@ func (o *Options) Fill() (errs []error) {
 	o.JournalRetention = cmp.Or(o.JournalRetention, week)
 	o.JournalBytes = cmp.Or(o.JournalBytes, 16<<30)
 	o.MostOfTenant = cmp.Or(o.MostOfTenant, 100_000)
+	if err := core.CheckPartition(o.Partition); err != nil {
+		errs = append(errs, fmt.Errorf("shell: Options.Partition: %w", err))
+	}
 	for _, n := range []*int{&o.DefaultConcurrency, &o.MaxBatch} {
 		if *n < 0 {
 			errs = append(errs, fmt.Errorf("shell: Options.DefaultConcurrency and MaxBatch must not be negative: %d", *n))

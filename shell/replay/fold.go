@@ -109,6 +109,7 @@ func (f *fold) batch(d decoded) error {
 // none any more to delete.
 func (f *fold) apply(e core.Entry) (sum, lost uint64, err error) {
 	batch := core.NewBatch(f, core.Clock{Now: e.At, Rules: core.RulesOf(e.Core)}, e.Seq)
+	batch.Partition(e.Partition)
 	batch.Subscribers(f.program)
 	for i, in := range e.Inputs {
 		f.report.Inputs++
