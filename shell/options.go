@@ -141,6 +141,12 @@ type Options struct {
 	// followed event have that say so; "" and nil: they have none. The loop calls it, so it must be quick.
 	ApproveCommand func(core.Pipeline) string
 
+	// Instance names this engine among all that share the store, also in the journal (default: a random UUID).
+	// No two may have the same name, nor one and its predecessor.
+	Instance string
+	// Scheduler is told what of the engine runs, for simulations that pick what happens next; nil: nobody is.
+	Scheduler engine.Scheduler
+
 	Clock  Clock        // default SystemClock
 	Logger *slog.Logger // default slog.Default()
 }
@@ -222,6 +228,7 @@ func (o Options) generic() engine.Options {
 		},
 		MostOfTenant:     o.OccurrencesPerTenant,
 		JournalRetention: o.JournalRetention, JournalBytes: o.JournalBytes, MaxBatch: o.MaxBatch, ScrubRate: o.ScrubRate, Clock: o.Clock, Logger: o.Logger,
+		Instance: o.Instance, Scheduler: o.Scheduler,
 		Subscribers: o.Subscribers, Partition: o.Partition,
 	}
 }

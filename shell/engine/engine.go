@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,6 +52,7 @@ type Engine struct {
 	stats    counters
 	aside    asideSet
 	deferral deferral
+	activity activity
 }
 
 // New makes an engine. It touches the store only once Run is called.
@@ -62,7 +64,7 @@ func New(o Options) (*Engine, error) {
 		o:       o,
 		log:     o.Logger,
 		store:   o.Store,
-		name:    uuid.NewString(),
+		name:    cmp.Or(o.Instance, uuid.NewString()),
 		inbox:   make(chan *request, 4*o.MaxBatch),
 		result:  make(chan outcome, o.MaxBatch),
 		health:  make(chan chan error),
@@ -71,6 +73,7 @@ func New(o Options) (*Engine, error) {
 		closing: make(chan struct{}),
 		stopped: make(chan struct{}),
 	}
+	e.activity.to = o.Scheduler
 	e.stats.recent.begun = o.Clock.Steady()
 	e.loop.init(e)
 	e.wait.init()
@@ -246,6 +249,9 @@ type request struct {
 	ctx  context.Context //nolint:containedctx // the caller's own: the loop only asks whether he has gone
 	done chan struct{}   // buffered: the loop never blocks on it
 	rep  Reply           // once done has said so
+	// waits: somebody waits for done, and counts once it is said; only with a [Scheduler].
+	waits atomic.Bool
+	of    *activity
 }
 
 func newRequest(ctx context.Context, r Request) *request {
@@ -259,7 +265,15 @@ func newRequest(ctx context.Context, r Request) *request {
 func (r *request) answer(rep Reply) {
 	r.Write.done()
 	r.rep = rep
+	r.wake()
 	r.done <- struct{}{}
+}
+
+// wake counts who waits for the answer, once.
+func (r *request) wake() {
+	if r.of != nil && r.waits.CompareAndSwap(true, false) {
+		r.of.add(1)
+	}
 }
 
 // size is how many bytes of it count against those of a batch.
@@ -317,19 +331,27 @@ func (e *Engine) Ask(ctx context.Context, req Request) (Reply, error) {
 		return Reply{}, ErrStopped
 	default:
 	}
+	r.of = &e.activity
+	r.waits.Store(true)
+	e.activity.message(1)
 	select {
 	case e.inbox <- r:
 	case <-ending:
+		e.activity.message(-1)
 		return Reply{}, ErrStopped
 	case <-ctx.Done():
+		e.activity.message(-1)
 		return Reply{}, ctx.Err()
 	}
+	e.activity.add(-1)
 	select {
 	case <-r.done:
 		return r.rep, nil
 	case <-ctx.Done():
+		r.wake()
 		return e.lateReply(r)
 	case <-e.stopped:
+		r.wake()
 		select { // it may have been answered as the last thing
 		case <-r.done:
 			return r.rep, nil
@@ -359,14 +381,15 @@ func (e *Engine) lateReply(r *request) (Reply, error) {
 // lasts where the loop has no room for it. It reports whether the loop has it.
 func (e *Engine) Post(ctx context.Context, req Request) bool {
 	r := newRequest(context.WithoutCancel(ctx), req)
+	e.activity.message(1)
 	select {
 	case e.inbox <- r:
 		return true
 	case <-e.closing:
-		return false
 	case <-ctx.Done():
-		return false
 	}
+	e.activity.message(-1)
+	return false
 }
 
 // Read loads one machine as it was last committed. A record that cannot be read is set

@@ -29,6 +29,7 @@ type execution struct {
 	attempts int           // how many have begun
 	calling  bool          // the procedure is being called
 	watched  chan struct{} // closed when that call returns; nil: nobody waits for it
+	unwatch  func()        // ends the timer of who waits, with a [Scheduler]
 	answered bool          // what came of that call is delivered, or is about to be: once
 	killed   chan struct{} // closed once it is to end at once; made when somebody asks for it
 	kill     bool          // it is to end at once
@@ -84,7 +85,7 @@ func (x *execution) cancel(why error) {
 		x.endAtOnce()
 	}
 	x.end(why)
-	if x.p.Limit <= 0 { // else the attempt watches its own context
+	if x.p.Limit <= 0 || x.e.o.Scheduler != nil { // else the attempt watches its own context
 		x.watch(x.ctx, 0)
 	}
 }
@@ -93,6 +94,7 @@ func (x *execution) cancel(why error) {
 // be started is tried again: its slot stays taken meanwhile, so that nothing else fails in its
 // place.
 func (x *execution) run() {
+	defer x.e.activity.add(-1)
 	defer x.end(nil)
 	for try := 0; ; try++ {
 		err := x.attempt()
@@ -112,9 +114,11 @@ func (x *execution) deliver(ev core.Event) {
 	if x.p.Wrote != nil {
 		o.write = x.p.Wrote()
 	}
+	x.e.activity.message(1)
 	select {
 	case x.e.result <- o:
 	case <-x.e.stopped:
+		x.e.activity.message(-1)
 		o.write.done()
 	}
 }
@@ -124,7 +128,15 @@ func (x *execution) deliver(ev core.Event) {
 // was delivered.
 func (x *execution) attempt() error {
 	n, ctx := x.begin(), x.ctx
-	if x.p.Limit > 0 {
+	if s := x.e.o.Scheduler; s != nil && x.p.Limit > 0 {
+		limited, end := context.WithCancelCause(ctx)
+		ctx = limited
+		defer end(nil)
+		defer s.AfterFunc("limit/"+x.key.String(), x.p.Limit, func() {
+			end(ErrTimeLimit)
+			x.watch(limited, n)
+		})()
+	} else if x.p.Limit > 0 {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeoutCause(ctx, x.p.Limit, ErrTimeLimit)
 		defer stop()
@@ -168,6 +180,9 @@ func (x *execution) returned() {
 	if x.watched != nil {
 		close(x.watched)
 		x.watched = nil
+		if x.unwatch != nil {
+			x.unwatch()
+		}
 	}
 }
 
@@ -196,6 +211,11 @@ func (x *execution) watch(ctx context.Context, attempt int) {
 		return
 	}
 	x.watched = make(chan struct{})
+	if s := x.e.o.Scheduler; s != nil {
+		watched := x.watched
+		x.unwatch = s.AfterFunc("abandon/"+x.key.String(), x.e.o.AbandonAfter, func() { x.abandon(ctx, watched) })
+		return
+	}
 	go x.leaveBehind(ctx, x.watched)
 }
 
@@ -208,6 +228,11 @@ func (x *execution) leaveBehind(ctx context.Context, returned chan struct{}) {
 		return
 	case <-c:
 	}
+	x.abandon(ctx, returned)
+}
+
+// abandon answers for a procedure that has not returned yet.
+func (x *execution) abandon(ctx context.Context, returned chan struct{}) {
 	x.mu.Lock()
 	mine := x.watched == returned && !x.answered // else it has returned meanwhile
 	x.answered = x.answered || mine

@@ -80,7 +80,9 @@ func (l *loop) init(e *Engine) {
 	l.lanes = make(map[string]*lane)
 	l.running = make(map[store.EffectKey]*execution)
 	l.sightings = make(map[string]sighting)
-	l.stager, _ = e.store.(store.Stager)
+	if e.o.Scheduler == nil {
+		l.stager, _ = e.store.(store.Stager)
+	}
 	l.logged, _ = e.store.(store.Logged)
 	l.weights = weightsByShare(e.o.Weights)
 	l.cache.init()
@@ -91,7 +93,9 @@ const ClaimPrefix = "instance/"
 
 func (l *loop) run(ctx context.Context) {
 	now := l.now()
-	defer l.pulse.start(l.e.o.Clock)()
+	if l.e.o.Scheduler == nil { // else no time passes while the loop is busy
+		defer l.pulse.start(l.e.o.Clock)()
+	}
 	l.pulse.work(now)
 	l.look(time.Time{})
 	l.beginOwn()
@@ -107,6 +111,7 @@ func (l *loop) run(ctx context.Context) {
 		l.gatherMore()
 		if !l.stopping && ctx.Err() != nil {
 			done = nil
+			l.e.activity.add(-1) // of who has ended ctx
 			l.beginStop()
 		}
 		l.step()
@@ -170,24 +175,34 @@ func (l *loop) await(done <-chan struct{}, diskOnly bool) bool {
 		timer, stop = l.e.o.Clock.Timer(d)
 		defer stop()
 	}
+	l.e.activity.rest()
 	select {
 	case r := <-inbox:
+		l.e.activity.work()
+		l.e.activity.message(-1)
 		l.requests = append(l.requests, r)
 	case o := <-result:
+		l.e.activity.work()
+		l.e.activity.message(-1)
 		l.returned(o)
 		return l.stopping // else the store is given time
 	case err := <-l.landing():
+		l.e.activity.work()
 		l.flight.ended, l.flight.err = true, err
 		l.land()
 		return l.stopping
 	case c := <-l.e.health: // no reason to try a commit
+		l.e.activity.work()
 		c <- l.lastErr
 	case c := <-l.e.resume:
+		l.e.activity.work()
 		c <- l.goOn()
 		return !diskOnly
 	case <-timer:
+		l.e.activity.work()
 		return true
 	case <-done:
+		l.e.activity.work()
 		return true
 	}
 	return false
@@ -245,9 +260,11 @@ func (l *loop) drain() bool {
 		}
 		select {
 		case r := <-l.e.inbox:
+			l.e.activity.message(-1)
 			l.requests = append(l.requests, r)
 			bytes += r.size()
 		case o := <-l.e.result:
+			l.e.activity.message(-1)
 			l.returned(o)
 			bytes += o.write.size()
 		default:
@@ -462,6 +479,7 @@ func (l *loop) refuseRest() {
 	for {
 		select {
 		case r := <-l.e.inbox:
+			l.e.activity.message(-1)
 			r.answer(Reply{Err: ErrStopped})
 		default:
 			return

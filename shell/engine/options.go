@@ -62,6 +62,9 @@ type Options struct {
 
 	MaxBatch int // bounds the inputs of one transaction (default 1024)
 
+	Instance  string    // names this instance among all that share the store (default: a random UUID)
+	Scheduler Scheduler // is told what of the engine runs, for simulations; nil: nobody is
+
 	Clock  Clock        // default SystemClock
 	Logger *slog.Logger // default slog.Default()
 

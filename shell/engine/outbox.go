@@ -95,6 +95,7 @@ func (l *loop) start(s launch) {
 	}
 	x := l.e.newExecution(s, p)
 	l.running[s.key] = x
+	l.e.activity.add(1)
 	go x.run()
 }
 
