@@ -174,13 +174,16 @@ func (c *cache) now() uint64 {
 	return c.changes
 }
 
-// learn notes what the database has from one key on and before another (nil: to the end). It reports whether it
-// did: not where the database was changed since the read began.
-func (c *cache) learn(since uint64, tab int32, from, to []byte, entries []known) bool {
+// following gives the least key that is greater than a key.
+func following(key []byte) []byte { return append(slices.Clip(key), 0) }
+
+// learn notes what the database has from one key on and before another (nil: to the end), unless the database was
+// changed since the read began: then it is to be read anew.
+func (c *cache) learn(since uint64, tab int32, from, to []byte, entries []known) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.changes != since {
-		return false
+		return
 	}
 	t := c.table(tab)
 	for { // what is known already stays
@@ -189,7 +192,7 @@ func (c *cache) learn(since uint64, tab int32, from, to []byte, entries []known)
 			break
 		}
 		if s.to == nil {
-			return true
+			return
 		}
 		from = s.to
 	}
@@ -200,7 +203,7 @@ func (c *cache) learn(since uint64, tab int32, from, to []byte, entries []known)
 		return false
 	})
 	if to != nil && bytes.Compare(from, to) >= 0 {
-		return true
+		return
 	}
 	s := &segment{from: from, to: to}
 	first, _ := (&segment{entries: entries}).find(from)
@@ -213,7 +216,6 @@ func (c *cache) learn(since uint64, tab int32, from, to []byte, entries []known)
 	if c.bytes > c.most {
 		c.evict()
 	}
-	return true
 }
 
 func (c *cache) add(t *btree.BTreeG[*segment], s *segment) {

@@ -192,12 +192,12 @@ func (w *checkpoint) table(name string, l *layer) error {
 // commit carries out what was gathered in one transaction.
 func (w *checkpoint) commit(last bool) error {
 	db := w.db
-	err := db.locking(w.ctx, func(c *pgxpool.Conn) error {
+	err := db.locking(w.ctx, func(c *pgxpool.Conn, calm func()) error {
 		tx, err := c.Begin(w.ctx)
 		if err != nil {
 			return err
 		}
-		if err := w.statements(tx, last); err != nil {
+		if err := w.statements(tx, last, calm); err != nil {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), goodbye)
 			defer cancel()
 			_ = tx.Rollback(ctx)
@@ -212,7 +212,7 @@ func (w *checkpoint) commit(last bool) error {
 	return nil
 }
 
-func (w *checkpoint) statements(tx pgx.Tx, last bool) error {
+func (w *checkpoint) statements(tx pgx.Tx, last bool, calm func()) error {
 	db, ctx, part := w.db, w.ctx, w.db.o.Partition
 	for _, name := range w.newNames {
 		if _, err := tx.Exec(ctx, db.s.newTable, part, w.made[name], name); err != nil {
@@ -245,6 +245,7 @@ func (w *checkpoint) statements(tx pgx.Tx, last bool) error {
 		}
 		sql = db.s.finish
 	}
+	calm() // who has the partition's row may be a commit of this owner that waits for a standby
 	tag, err := tx.Exec(ctx, sql, part, db.o.Session, db.upTo)
 	if err == nil && tag.RowsAffected() == 0 {
 		return store.ErrFenced

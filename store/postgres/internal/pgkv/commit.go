@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/orrery-go/orrery/store"
@@ -91,7 +92,7 @@ func (db *DB) syncTo(n uint64) error {
 		return err
 	}
 	db.mu.RLock()
-	group := db.staged[:len(db.staged):len(db.staged)]
+	group := slices.Clip(db.staged)
 	db.mu.RUnlock()
 	if err := db.commitGroup(group); err != nil {
 		db.Break(err)

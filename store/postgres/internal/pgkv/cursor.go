@@ -93,7 +93,7 @@ func (s *source) step(down bool) {
 	case s.base != nil && down:
 		s.at(s.base.below(s.k))
 	case s.base != nil:
-		s.at(s.base.up(append(s.k[:len(s.k):len(s.k)], 0)))
+		s.at(s.base.up(following(s.k)))
 	case down:
 		s.stand(s.iter.Prev())
 	default:

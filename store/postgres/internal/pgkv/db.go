@@ -18,6 +18,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,9 +71,9 @@ type DB struct {
 }
 
 // Open opens a partition, which it claims unless it is for reading only.
-func Open(ctx context.Context, url string, o Options) (db *DB, err error) {
+func Open(ctx context.Context, url string, o Options) (_ *DB, err error) {
 	o = o.withDefaults()
-	db = &DB{
+	db := &DB{
 		o: o, s: newStatements(o.Schema), cache: newCache(o.Cache), active: &overlay{}, over: make(chan struct{}),
 		ended: make(chan struct{}), dirty: make(chan struct{}, 1), full: make(chan struct{}, 1), stopped: make(chan struct{}),
 	}
@@ -248,12 +249,9 @@ func learnEnd(c *cache, since uint64, tab int32, entries []known, up bool) {
 	case n < warmed:
 		c.learn(since, tab, []byte{}, nil, entries)
 	case up:
-		last := entries[n-1].key
-		c.learn(since, tab, []byte{}, append(last[:len(last):len(last)], 0), entries)
+		c.learn(since, tab, []byte{}, following(entries[n-1].key), entries)
 	default:
-		for i, j := 0, n-1; i < j; i, j = i+1, j-1 {
-			entries[i], entries[j] = entries[j], entries[i]
-		}
+		slices.Reverse(entries)
 		c.learn(since, tab, entries[0].key, nil, entries)
 	}
 }
@@ -403,7 +401,11 @@ func (db *DB) Renew(ctx context.Context) error {
 	if db.o.ReadOnly {
 		return ErrReadOnly
 	}
-	tag, err := db.writes.Exec(ctx, db.s.renew, db.o.Partition, db.o.Session)
+	var tag pgconn.CommandTag
+	err := db.patiently(ctx, func(ctx context.Context) (err error) {
+		tag, err = db.writes.Exec(ctx, db.s.renew, db.o.Partition, db.o.Session)
+		return err
+	})
 	switch {
 	case err != nil:
 		return fmt.Errorf("renew the claim of partition %d: %w", db.o.Partition, err)
@@ -432,8 +434,10 @@ const goodbye = 5 * time.Second
 func (db *DB) release() error {
 	ctx, cancel := context.WithTimeout(context.Background(), goodbye)
 	defer cancel()
-	_, err := db.writes.Exec(ctx, db.s.release, db.o.Partition, db.o.Session)
-	return err
+	return db.patiently(ctx, func(ctx context.Context) error {
+		_, err := db.writes.Exec(ctx, db.s.release, db.o.Partition, db.o.Session)
+		return err
+	})
 }
 
 // Close gives the partition back, so that another one may take it over at once. The log stays: whoever opens

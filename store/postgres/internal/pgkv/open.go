@@ -132,8 +132,7 @@ const (
 // Migrate makes the tables of a schema, or brings them to this program's format. Programs that know the format
 // that is needed least go on meanwhile.
 func Migrate(ctx context.Context, p *pgxpool.Pool, schema string) error {
-	name := pgx.Identifier{schema}.Sanitize()
-	switch found, err := formatOf(ctx, p, name); {
+	switch found, err := formatOf(ctx, p, schema); {
 	case err != nil:
 		return fmt.Errorf("the format of schema %s: %w", schema, err)
 	case found >= format:
@@ -147,21 +146,22 @@ func Migrate(ctx context.Context, p *pgxpool.Pool, schema string) error {
 	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock(hashtext($1))`, "orrery schema "+schema); err != nil {
 		return fmt.Errorf("wait for who else makes the tables of schema %s: %w", schema, err)
 	}
-	found, err := formatOf(ctx, tx, name)
+	found, err := formatOf(ctx, tx, schema)
 	if err != nil || found >= format {
 		return err
 	}
-	if err := migrateFrom(ctx, tx, name, found); err != nil {
+	if err := migrateFrom(ctx, tx, schema, found); err != nil {
 		return fmt.Errorf("make the tables of schema %s: %w", schema, err)
 	}
 	return tx.Commit(ctx)
 }
 
-func migrateFrom(ctx context.Context, tx pgx.Tx, name string, found int) error {
+func migrateFrom(ctx context.Context, tx pgx.Tx, schema string, found int) error {
+	name := pgx.Identifier{schema}.Sanitize()
 	if found == 0 {
 		// Not CREATE SCHEMA alone: IF NOT EXISTS needs the right to make schemas also where it is there.
 		var there bool
-		if err := tx.QueryRow(ctx, `SELECT to_regnamespace($1) IS NOT NULL`, name).Scan(&there); err != nil {
+		if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)`, schema).Scan(&there); err != nil {
 			return err
 		}
 		if !there {
@@ -187,13 +187,15 @@ func migrateFrom(ctx context.Context, tx pgx.Tx, name string, found int) error {
 // formatOf gives the format of the tables that are there; 0: there are none.
 func formatOf(ctx context.Context, q interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}, name string) (found int, err error) {
+}, schema string) (found int, err error) {
 	var there bool
-	if err := q.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, name+".meta").Scan(&there); err != nil || !there {
+	// Not to_regclass, which may remember that the schema was not there.
+	const sql = `SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = 'meta')`
+	if err := q.QueryRow(ctx, sql, schema).Scan(&there); err != nil || !there {
 		return 0, err
 	}
 	var needs int
-	err = q.QueryRow(ctx, `SELECT format, least FROM `+name+`.meta WHERE one = 1`).Scan(&found, &needs)
+	err = q.QueryRow(ctx, `SELECT format, least FROM `+pgx.Identifier{schema}.Sanitize()+`.meta WHERE one = 1`).Scan(&found, &needs)
 	if err == nil && needs > format {
 		return 0, fmt.Errorf("%w: they have format %d, and need a program that knows %d; this one knows %d", ErrNewer, found, needs, format)
 	}
@@ -202,10 +204,13 @@ func formatOf(ctx context.Context, q interface {
 
 // claim makes the partition this opening's own.
 func (db *DB) claim(ctx context.Context) error {
-	if _, err := db.writes.Exec(ctx, db.s.newPart, db.o.Partition); err != nil {
-		return fmt.Errorf("partition %d: %w", db.o.Partition, err)
-	}
 	seen, err := scanRow(db.writes.QueryRow(ctx, db.s.look, db.o.Partition))
+	if noRow(err) { // only then: also an insertion that does nothing waits for who has the row
+		if _, err := db.writes.Exec(ctx, db.s.newPart, db.o.Partition); err != nil {
+			return fmt.Errorf("make partition %d: %w", db.o.Partition, err)
+		}
+		seen, err = scanRow(db.writes.QueryRow(ctx, db.s.look, db.o.Partition))
+	}
 	if err != nil {
 		return fmt.Errorf("look at partition %d: %w", db.o.Partition, err)
 	}
@@ -269,7 +274,7 @@ func (db *DB) listen(ctx context.Context, seen Row) (Row, error) {
 // take is the claim itself. It waits for the row, which a commit of a frozen owner may hold.
 func (db *DB) take(ctx context.Context, seen Row) (r Row, err error) {
 	always := db.o.TakeOver && db.o.Seen == nil
-	err = db.locking(ctx, func(c *pgxpool.Conn) error {
+	err = db.locking(ctx, func(c *pgxpool.Conn, _ func()) error {
 		r, err = scanRow(c.QueryRow(ctx, db.s.claim, db.o.Partition, db.o.Session, db.o.Owner, db.o.Address, always, seen.Token, seen.Beat))
 		return err
 	})
@@ -280,33 +285,34 @@ func (db *DB) take(ctx context.Context, seen Row) (r Row, err error) {
 // the server waits for the end of a message.
 const blockedFor = time.Second
 
-// locking runs fn on a connection, and ends those that it waits for: whoever holds a lock of a partition that
-// somebody else may take owns it no more.
-func (db *DB) locking(ctx context.Context, fn func(c *pgxpool.Conn) error) error {
+// locking runs fn on a connection, and until it calls calm ends those that it waits for: whoever holds a lock of a
+// partition that somebody else may take owns it no more.
+func (db *DB) locking(ctx context.Context, fn func(c *pgxpool.Conn, calm func()) error) error {
 	c, err := db.writes.Acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.Release()
-	pid := c.Conn().PgConn().PID()
-	ctx, cancel := context.WithCancel(ctx)
+	pid := int32(c.Conn().PgConn().PID())
+	watch, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for {
 			pause := time.NewTimer(blockedFor)
 			select {
-			case <-ctx.Done():
+			case <-watch.Done():
 				pause.Stop()
 				return
 			case <-pause.C:
-				_, _ = db.writes.Exec(ctx, `SELECT pg_terminate_backend(p) FROM unnest(pg_blocking_pids($1)) p`, int32(pid)) // the lock's limit tells
+				_, _ = db.writes.Exec(watch, `SELECT pg_terminate_backend(p) FROM unnest(pg_blocking_pids($1)) p`, pid) // the lock's limit tells
 			}
 		}
 	}()
-	defer func() {
+	calm := func() {
 		cancel()
 		<-done
-	}()
-	return fn(c)
+	}
+	defer calm()
+	return fn(c, calm)
 }

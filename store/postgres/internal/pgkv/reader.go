@@ -3,6 +3,7 @@ package pgkv
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -58,7 +59,7 @@ func (r *reader) fetchUp(tab int32, from, to []byte, limit int) (bytes int) {
 	}
 	entries, bytes := r.entries(sql, args...)
 	if len(entries) == limit {
-		to = append(entries[limit-1].key[:len(entries[limit-1].key):len(entries[limit-1].key)], 0)
+		to = following(entries[limit-1].key)
 	}
 	r.cache.learn(since, tab, from, to, entries)
 	return bytes
@@ -78,9 +79,7 @@ func (r *reader) fetchDown(tab int32, end, from []byte, limit int) (bytes int) {
 	if len(entries) == limit {
 		from = entries[limit-1].key
 	}
-	for i, j := 0, len(entries)-1; i < j; i, j = i+1, j-1 {
-		entries[i], entries[j] = entries[j], entries[i]
-	}
+	slices.Reverse(entries)
 	r.cache.learn(since, tab, from, end, entries)
 	return bytes
 }
@@ -130,7 +129,7 @@ func (r *reader) fetchMany(tabs []int32, keys [][]byte) {
 		if e.key == nil {
 			r.cache.learn(since, tabs[i], from, nil, nil)
 		} else {
-			r.cache.learn(since, tabs[i], from, append(e.key[:len(e.key):len(e.key)], 0), []known{e})
+			r.cache.learn(since, tabs[i], from, following(e.key), []known{e})
 		}
 	}
 }
