@@ -127,10 +127,7 @@ func (s *Server) kill() error {
 		return errors.New("it does not run")
 	}
 	s.process.memory = sharedMemory(s.data())
-	if err := syscall.Kill(s.process.pid, syscall.SIGSTOP); err != nil { // no more children
-		return err
-	}
-	children, err := childrenOf(s.process.pid)
+	children, err := s.halt()
 	if err != nil {
 		return err
 	}
@@ -142,21 +139,39 @@ func (s *Server) kill() error {
 	if err := s.awaitEnd(); err != nil {
 		return err
 	}
-	// The children are nobody's now, so no one can wait for them here.
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	if err := until(ctx, func(context.Context) (bool, error) {
-		for _, pid := range children {
-			if alive(pid) {
-				return false, nil
-			}
+	for _, pid := range children { // they are nobody's now, so no one can wait for them here
+		if err := reaches(pid, "ZX"); err != nil {
+			return err
 		}
-		return true, nil
-	}, "some of its processes do not end"); err != nil {
-		return err
 	}
 	// Its id may soon be that of a process of somebody else.
 	return os.Remove(filepath.Join(s.data(), "postmaster.pid"))
+}
+
+// halt stops the postmaster and returns its children, of which there will be no more.
+func (s *Server) halt() ([]int, error) {
+	if err := syscall.Kill(s.process.pid, syscall.SIGSTOP); err != nil {
+		return nil, err
+	}
+	if err := reaches(s.process.pid, "TZX"); err != nil {
+		return nil, err
+	}
+	return childrenOf(s.process.pid)
+}
+
+// reaches waits until a process is gone or in one of the states, each a letter.
+func reaches(pid int, states string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return until(ctx, func(context.Context) (bool, error) {
+		all, err := processes()
+		for _, p := range all {
+			if p.id == pid {
+				return strings.ContainsRune(states, rune(p.state)), err
+			}
+		}
+		return err == nil, err
+	}, fmt.Sprintf("process %d does not come to one of the states %s", pid, states))
 }
 
 // freeze stops all processes of the server.
@@ -164,20 +179,21 @@ func (s *Server) freeze() error {
 	if !s.runs.Load() || s.frozen != nil {
 		return errors.New("it does not run")
 	}
-	if err := syscall.Kill(s.process.pid, syscall.SIGSTOP); err != nil {
-		return err
-	}
+	children, err := s.halt()
 	s.frozen = []int{s.process.pid}
-	children, err := childrenOf(s.process.pid)
 	if err != nil {
 		return err
 	}
 	for _, pid := range children {
-		if err := syscall.Kill(pid, syscall.SIGSTOP); err == nil {
-			s.frozen = append(s.frozen, pid)
-		} else if !errors.Is(err, syscall.ESRCH) {
+		if err := syscall.Kill(pid, syscall.SIGSTOP); errors.Is(err, syscall.ESRCH) {
+			continue
+		} else if err != nil {
 			return err
 		}
+		if err := reaches(pid, "TZX"); err != nil {
+			return err
+		}
+		s.frozen = append(s.frozen, pid)
 	}
 	return nil
 }
@@ -195,7 +211,8 @@ func (s *Server) thaw() error {
 	return nil
 }
 
-// childrenOf gives the ids of the children of a process.
+// childrenOf gives the ids of the children of a process, less those that have ended and
+// that it has not waited for.
 func childrenOf(parent int) ([]int, error) {
 	all, err := processes()
 	if err != nil {
@@ -203,25 +220,11 @@ func childrenOf(parent int) ([]int, error) {
 	}
 	var children []int
 	for _, p := range all {
-		if p.parent == parent {
+		if p.parent == parent && p.state != 'Z' {
 			children = append(children, p.id)
 		}
 	}
 	return children, nil
-}
-
-// alive reports whether a process still holds anything: a zombie does not.
-func alive(pid int) bool {
-	all, err := processes()
-	if err != nil {
-		return true
-	}
-	for _, p := range all {
-		if p.id == pid {
-			return p.state != 'Z'
-		}
-	}
-	return false
 }
 
 // entry is a process of the machine.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -84,7 +85,7 @@ func find(pattern, path string) (string, error) {
 		if !isProgram(postgres) || !isProgram(filepath.Join(folder, "initdb")) {
 			continue
 		}
-		said, err := exec.CommandContext(context.Background(), postgres, "--version").Output()
+		said, err := exec.CommandContext(context.Background(), postgres, "--version").Output() //nolint:gosec // the program that PATH has, asked for its version
 		if err != nil {
 			return "", fmt.Errorf("%s --version: %w", postgres, err)
 		}
@@ -111,7 +112,7 @@ func version(said string) int {
 }
 
 func isProgram(path string) bool {
-	info, err := os.Stat(path)
+	info, err := os.Stat(path) //nolint:gosec // below a folder of PATH or of Debian's packages
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
@@ -240,12 +241,15 @@ func freePort() (int, error) {
 }
 
 func (s *Server) launchOnce() error {
+	if err := s.configure(); err != nil {
+		return err
+	}
 	log, err := os.OpenFile(s.logFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
 	defer log.Close() //nolint:errcheck // the server writes to it, not this process
-	cmd := exec.CommandContext(context.Background(), filepath.Join(s.programs.dir, "postgres"), s.arguments()...)
+	cmd := exec.CommandContext(context.Background(), filepath.Join(s.programs.dir, "postgres"), "-D", s.data())
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = s.dir, environment(), log, log
 	s.programs.as.applyTo(cmd)
 	if s.process, err = begin(cmd); err != nil {
@@ -267,8 +271,9 @@ func (s *Server) launchOnce() error {
 	return err
 }
 
-// arguments are those of the program postgres.
-func (s *Server) arguments() []string {
+// configure writes the file of settings. What ALTER SYSTEM has set is in another one, and
+// goes before.
+func (s *Server) configure() error {
 	settings := map[string]string{
 		"unix_socket_directories":    s.dir,
 		"listen_addresses":           "",
@@ -287,14 +292,16 @@ func (s *Server) arguments() []string {
 	if s.options.NoFsync {
 		settings["fsync"], settings["full_page_writes"] = "off", "off"
 	}
-	for name, value := range s.options.Settings {
-		settings[name] = value
+	maps.Copy(settings, s.options.Settings)
+	var file strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		fmt.Fprintf(&file, "%s = '%s'\n", name, strings.NewReplacer("'", "''", `\`, `\\`).Replace(settings[name]))
 	}
-	args := []string{"-D", s.data()}
-	for name, value := range settings {
-		args = append(args, "-c", name+"="+value)
+	path := filepath.Join(s.data(), "postgresql.conf")
+	if err := os.WriteFile(path, []byte(file.String()), 0o600); err != nil {
+		return err
 	}
-	return args
+	return s.programs.as.own(path)
 }
 
 // Log is the end of what the server has logged.

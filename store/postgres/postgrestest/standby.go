@@ -84,6 +84,13 @@ func (s *Server) Promote(t testing.TB) {
 	if err := s.Exec(ctx, "postgres", "SELECT pg_promote(true, "+strconv.Itoa(int(patience/time.Second))+")"); err != nil {
 		t.Fatalf("promote a standby of PostgreSQL: %v", err)
 	}
+	// What it waits for as a primary was copied from the former one.
+	if err := s.Exec(ctx, "postgres", "ALTER SYSTEM RESET synchronous_standby_names"); err != nil {
+		t.Fatalf("promote a standby of PostgreSQL: %v", err)
+	}
+	if err := s.Exec(ctx, "postgres", "SELECT pg_reload_conf()"); err != nil {
+		t.Fatalf("promote a standby of PostgreSQL: %v", err)
+	}
 	if state, err := s.Query(ctx, "postgres", "SELECT pg_is_in_recovery()"); err != nil || state != "f" {
 		t.Fatalf("a promoted standby of PostgreSQL takes no writes: pg_is_in_recovery is %q, %v", state, err)
 	}
