@@ -251,7 +251,7 @@ type request struct {
 	rep  Reply           // once done has said so
 	// waits: somebody waits for done, and counts once it is said; only with a [Scheduler].
 	waits atomic.Bool
-	of    *activity
+	of    *activity // of the engine that was asked; nil: nobody counts
 }
 
 func newRequest(ctx context.Context, r Request) *request {
@@ -269,7 +269,7 @@ func (r *request) answer(rep Reply) {
 	r.done <- struct{}{}
 }
 
-// wake counts who waits for the answer, once.
+// wake has the [Scheduler] count the caller that waits for the answer, once.
 func (r *request) wake() {
 	if r.of != nil && r.waits.CompareAndSwap(true, false) {
 		r.of.add(1)
@@ -331,8 +331,10 @@ func (e *Engine) Ask(ctx context.Context, req Request) (Reply, error) {
 		return Reply{}, ErrStopped
 	default:
 	}
-	r.of = &e.activity
-	r.waits.Store(true)
+	if e.o.Scheduler != nil {
+		r.of = &e.activity
+		r.waits.Store(true)
+	}
 	e.activity.message(1)
 	select {
 	case e.inbox <- r:

@@ -111,7 +111,7 @@ func (l *loop) run(ctx context.Context) {
 		l.gatherMore()
 		if !l.stopping && ctx.Err() != nil {
 			done = nil
-			l.e.activity.add(-1) // of who has ended ctx
+			l.e.activity.add(-1) // the one that whoever has ended ctx counted for the loop
 			l.beginStop()
 		}
 		l.step()

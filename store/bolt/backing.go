@@ -56,7 +56,8 @@ const (
 
 func fillPercent(bucket string) float64 {
 	switch bucket {
-	case "journal", "changes", "bases", "epochs", "waiting", "due", "webhooks", "webhooks-info":
+	case tables.NameJournal, tables.NameChanges, tables.NameBases, tables.NameEpochs,
+		tables.NameWaiting, tables.NameDue, tables.NameWebhooks, tables.NameWebhooksInfo:
 		return fillAppended
 	}
 	switch {

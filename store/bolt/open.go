@@ -346,8 +346,11 @@ func create(tx *bbolt.Tx) error {
 			return fmt.Errorf("bucket %q: %w", name, err)
 		}
 	}
-	key := tables.SeqKey(1)
-	if err := putSealed(tx.Bucket([]byte(tables.NameEpochs)), key[:], tables.EpochValue{First: 1}); err != nil {
+	key, value, err := tables.FirstEpoch()
+	if err != nil {
+		return err
+	}
+	if err := tx.Bucket([]byte(tables.NameEpochs)).Put(key, value); err != nil {
 		return err
 	}
 	return putFormat(tx)

@@ -53,13 +53,19 @@ func Import(ctx context.Context, into Portions, from store.Exporter) error {
 
 // Create puts into an empty backing what a store has that is new: its first epoch.
 func Create(b Backing) error {
-	key := SeqKey(1)
-	value, err := SealJSON(key[:], EpochValue{First: 1})
+	key, value, err := FirstEpoch()
 	if err != nil {
 		return err
 	}
-	b.Table(NameEpochs).Put(key[:], value)
+	b.Table(NameEpochs).Put(key, value)
 	return nil
+}
+
+// FirstEpoch gives the entry of [NameEpochs] that a new store has.
+func FirstEpoch() (key, value []byte, err error) {
+	number := SeqKey(1)
+	value, err = SealJSON(number[:], EpochValue{First: 1})
+	return number[:], value, err
 }
 
 // importer is the [store.Sink] that fills a store.

@@ -27,8 +27,8 @@ func (t *table) walk() Cursor {
 	return t.cursor
 }
 
-// find gives the entry of a key, also of one that damage has made longer or
-// shorter, so that Fit gives key; nil where there is none.
+// find gives the entry of a key. Damage may have made the stored key longer or shorter: then it is
+// the entry whose key [Fit] turns into the given one. It gives nil where there is none.
 func (t *table) find(key []byte) (k, v []byte) {
 	if k, v = t.walk().Seek(key); bytes.HasPrefix(k, key) {
 		return k, v
