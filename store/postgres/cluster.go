@@ -1,0 +1,129 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/postgres/internal/pgkv"
+)
+
+// Partition is what the database says of one.
+type Partition struct {
+	Number  int
+	Token   uint64 // grows with each claim
+	Beat    uint64 // grows with each sign of life of the owner: see [Options.Lease]
+	Last    uint64 // number of the last commit
+	Lag     uint64 // commits that a takeover has to read
+	Session string // of the owner's opening; empty: nobody owns it
+	Owner   string
+	Address string // where the owner answers requests
+	Halted  string // why it was stopped with [ErrLost]; empty: it was not
+}
+
+// Owned reports whether somebody owns the partition, alive or not.
+func (p Partition) Owned() bool { return p.Session != "" }
+
+// Instance is a process of the cluster, as it has registered itself.
+type Instance struct {
+	Name    string
+	Session string // of its registration
+	Address string
+	Version string
+	Beat    uint64 // grows with each [Cluster.Renew]
+}
+
+// Cluster looks at a database without opening a partition: for those who stand by. Its methods are safe for
+// concurrent use, and none of them waits for an owner.
+type Cluster struct {
+	kv *pgkv.Cluster
+}
+
+// Connect gives a Cluster, and makes the tables where they are not there. Of the options it uses Schema, Lease,
+// Configure.
+func Connect(ctx context.Context, url string, o Options) (*Cluster, error) {
+	kv, err := pgkv.Connect(ctx, url, o.kv())
+	if err != nil {
+		return nil, fmt.Errorf("connect to the database: %w", err)
+	}
+	return &Cluster{kv}, nil
+}
+
+// Look tells who owns a partition; [store.ErrNotFound]: nobody has opened it yet.
+func (c *Cluster) Look(ctx context.Context, partition int) (Partition, error) {
+	row, err := c.kv.Look(ctx, partition)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = store.ErrNotFound
+	}
+	if err != nil {
+		return Partition{}, fmt.Errorf("look at partition %d: %w", partition, err)
+	}
+	return partitionOf(row), nil
+}
+
+// Partitions tells of all that were opened ever, by number.
+func (c *Cluster) Partitions(ctx context.Context) (all []Partition, err error) {
+	rows, err := c.kv.Rows(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list partitions: %w", err)
+	}
+	for _, row := range rows {
+		all = append(all, partitionOf(row))
+	}
+	return all, nil
+}
+
+func partitionOf(r pgkv.Row) Partition {
+	return Partition{
+		Number: r.Part, Token: r.Token, Beat: r.Beat, Last: r.Last, Lag: r.Last - r.Checkpoint,
+		Session: r.Session, Owner: r.Owner, Address: r.Address, Halted: r.Halted,
+	}
+}
+
+// Register tells others of an instance. Another one of that name is replaced.
+func (c *Cluster) Register(ctx context.Context, i Instance) error {
+	if i.Name == "" || i.Session == "" {
+		return fmt.Errorf("register an instance: name %q, session %q: want both", i.Name, i.Session)
+	}
+	if err := c.kv.Register(ctx, i.Name, i.Session, i.Address, i.Version); err != nil {
+		return fmt.Errorf("register instance %s: %w", i.Name, err)
+	}
+	return nil
+}
+
+// Renew gives a sign of life of an instance; [store.ErrFenced]: another one has registered under its name, or it has left.
+func (c *Cluster) Renew(ctx context.Context, i Instance) error {
+	found, err := c.kv.RenewInstance(ctx, i.Name, i.Session)
+	switch {
+	case err != nil:
+		return fmt.Errorf("renew instance %s: %w", i.Name, err)
+	case !found:
+		return fmt.Errorf("renew instance %s: %w", i.Name, store.ErrFenced)
+	}
+	return nil
+}
+
+// Leave takes an instance out; where another one has its name nothing happens.
+func (c *Cluster) Leave(ctx context.Context, i Instance) error {
+	if err := c.kv.Leave(ctx, i.Name, i.Session); err != nil {
+		return fmt.Errorf("take out instance %s: %w", i.Name, err)
+	}
+	return nil
+}
+
+// Instances lists those that are registered, by name, alive or not: the beat of one that is grows.
+func (c *Cluster) Instances(ctx context.Context) (all []Instance, err error) {
+	err = c.kv.Instances(ctx, func(name, session, address, version string, beat uint64) {
+		all = append(all, Instance{Name: name, Session: session, Address: address, Version: version, Beat: beat})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list instances: %w", err)
+	}
+	return all, nil
+}
+
+// Close ends its connections.
+func (c *Cluster) Close() { c.kv.Close() }

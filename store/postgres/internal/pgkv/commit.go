@@ -1,0 +1,230 @@
+package pgkv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/orrery-go/orrery/store"
+)
+
+// staged is a commit that no View sees, since the database may not have it. Who writes next goes on from it.
+type staged struct {
+	active *overlay
+	n      uint64
+	frame  []byte
+	memory int64
+}
+
+// Staged is what a transaction that writes has written and read, which may not be durable.
+type Staged struct {
+	db    *DB
+	upTo  uint64 // the last frame of it
+	wrote bool
+}
+
+// Commit is [Tx.Stage] and [Staged.Wait].
+func (tx *Tx) Commit() error {
+	s, err := tx.Stage()
+	if err != nil {
+		return err
+	}
+	return s.Wait()
+}
+
+// Stage gives what the transaction has written its place in the order of the commits, and ends it: the next one that
+// writes sees it, and others once a Wait has made it durable. Where it returns an error
+// nothing of that is there.
+func (tx *Tx) Stage() (Staged, error) {
+	defer tx.Rollback()
+	if tx.refuse != nil {
+		return Staged{}, tx.refuse
+	}
+	if !tx.write || tx.frame.bytes == 0 {
+		return tx.Seen(), nil
+	}
+	db := tx.db
+	if err := db.Broken(); err != nil {
+		return Staged{}, err
+	}
+	db.rest = tx.frame.rest()
+	s := staged{active: &tx.own.overlay, n: tx.last + 1, frame: tx.frame.pack(), memory: int64(tx.frame.bytes)}
+	db.mu.Lock()
+	db.staged = append(db.staged, s)
+	db.mu.Unlock()
+	return Staged{db: db, upTo: s.n, wrote: true}, nil
+}
+
+// Seen is what the transaction has found as it began, which a writer may before it is
+// durable.
+func (tx *Tx) Seen() Staged { return Staged{db: tx.db, upTo: tx.last} }
+
+// Last is the number of the last commit that is waited for.
+func (s Staged) Last() uint64 { return s.upTo }
+
+// Wait returns once all of it is durable and every View sees it. One commit serves all who
+// wait. With [store.ErrFenced] alone nothing of it is there; any other error says that nobody knows what
+// is found later, and is [store.ErrUnconfirmed] where anything was written.
+func (s Staged) Wait() error {
+	err := s.db.syncTo(s.upTo)
+	if err != nil && s.wrote && (!errors.Is(err, store.ErrFenced) || errors.Is(err, errInDoubt)) {
+		return fmt.Errorf("%w: %w", store.ErrUnconfirmed, err)
+	}
+	return err
+}
+
+// errInDoubt: the answer of a commit was lost, and what became of it cannot be found out.
+var errInDoubt = errors.New("the answer of the last commit was lost")
+
+// syncTo returns once all commits up to that one are durable, and shown.
+func (db *DB) syncTo(n uint64) error {
+	if db.isShown(n) {
+		return nil
+	}
+	db.syncing.Lock()
+	defer db.syncing.Unlock()
+	if db.isShown(n) { // another one's commit has served
+		return nil
+	}
+	if err := db.Broken(); err != nil {
+		return err
+	}
+	db.mu.RLock()
+	group := slices.Clip(db.staged)
+	db.mu.RUnlock()
+	if err := db.commitGroup(group); err != nil {
+		db.Break(err)
+		return err
+	}
+	db.show(group)
+	return nil
+}
+
+func (db *DB) isShown(n uint64) bool {
+	db.mu.RLock()
+	defer db.mu.RUnlock()
+	return n <= db.last
+}
+
+// show lets whoever begins from now on see the first staged commits.
+func (db *DB) show(group []staged) {
+	db.mu.Lock()
+	for _, s := range group {
+		db.active, db.last = s.active, s.n
+		db.memory += s.memory
+		db.written += uint64(len(s.frame))
+	}
+	rest := copy(db.staged, db.staged[len(group):])
+	clear(db.staged[rest:])
+	db.staged = db.staged[:rest]
+	isFull := db.memory >= db.o.Bytes
+	db.mu.Unlock()
+	tell(db.dirty)
+	if isFull {
+		tell(db.full)
+	}
+}
+
+// commitGroup writes commits to the log, in one statement. Where the answer is lost it finds out what became of it, and
+// tries again, for as long as patience goes. The caller holds syncing.
+func (db *DB) commitGroup(group []staged) error {
+	first, last := group[0].n-1, group[len(group)-1].n
+	numbers, frames := make([]int64, len(group)), make([][]byte, len(group))
+	for i, s := range group {
+		numbers[i], frames[i] = int64(s.n), s.frame
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), db.o.Patience)
+	defer cancel()
+	pause := 5 * time.Millisecond
+	for {
+		attempt, cut := context.WithTimeout(ctx, max(db.o.Patience/3, time.Second))
+		tag, err := db.writes.Exec(attempt, db.s.commit, db.o.Partition, db.token, first, last, numbers, frames)
+		cut()
+		switch {
+		case err == nil && tag.RowsAffected() == int64(len(group)):
+			return nil
+		case err == nil:
+			return db.refused(ctx, first)
+		case !passes(err):
+			return fmt.Errorf("commit %d: %w", last, err)
+		}
+		lost := err
+		row, err := db.regain(ctx)
+		switch {
+		case errors.Is(err, store.ErrFenced):
+			return fmt.Errorf("%w: %w: %w", errInDoubt, err, lost)
+		case err != nil:
+			return fmt.Errorf("%w, and the database did not come back within %s: %w: %w", errInDoubt, db.o.Patience, err, lost)
+		case row.Last == last:
+			return nil
+		case row.Last != first:
+			return db.gone(ctx, row, first)
+		}
+		db.o.Logger.Warn("a commit failed, and is tried again", "partition", db.o.Partition, "commit", last, "error", lost)
+		again := time.NewTimer(pause)
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			again.Stop()
+			return fmt.Errorf("commit %d: %w", last, lost)
+		}
+		pause = min(2*pause, time.Second)
+	}
+}
+
+// regain makes sure that nothing of a lost attempt can happen any more, by a new token, and tells what has.
+func (db *DB) regain(ctx context.Context) (row Row, err error) {
+	err = db.patiently(ctx, func(ctx context.Context) error {
+		attempt, cut := context.WithTimeout(ctx, max(db.o.Patience/3, time.Second))
+		defer cut()
+		row, err = scanRow(db.writes.QueryRow(attempt, db.s.regain, db.o.Partition, db.o.Session))
+		return err
+	})
+	switch {
+	case noRow(err):
+		return row, db.fenced(ctx)
+	case err == nil:
+		db.token = row.Token
+	}
+	return row, err
+}
+
+// refused says why the fence let a commit not pass.
+func (db *DB) refused(ctx context.Context, first uint64) error {
+	row, err := scanRow(db.writes.QueryRow(ctx, db.s.look, db.o.Partition))
+	switch {
+	case err != nil:
+		return fmt.Errorf("the commit was refused, and the database does not tell why: %w", err)
+	case row.Session != db.o.Session:
+		return db.fenced(ctx)
+	}
+	return db.gone(ctx, row, first)
+}
+
+// gone stops the partition, which has another last commit than this owner has been told.
+func (db *DB) gone(ctx context.Context, row Row, acknowledged uint64) error {
+	if row.Last > acknowledged {
+		return fmt.Errorf("partition %d: %w: the last commit is %d, this owner has made %d", row.Part, store.ErrCorrupt, row.Last, acknowledged)
+	}
+	why := fmt.Sprintf("commit %d was acknowledged, the database's last one is %d, as after a failover to a standby that lagged behind", acknowledged, row.Last)
+	if _, err := db.writes.Exec(ctx, db.s.halt, db.o.Partition, db.o.Session, why); err != nil {
+		why += "; it could not be noted: " + err.Error()
+	}
+	return fmt.Errorf("partition %d: %w: %s", row.Part, ErrLost, why)
+}
+
+// lockWriter lets nobody write until the lock writer is given back, and has all that was
+// written durable: only that may go into the tables.
+func (db *DB) lockWriter() error {
+	db.writer.Lock()
+	db.mu.RLock()
+	_, n := db.newest()
+	db.mu.RUnlock()
+	if err := db.syncTo(n); err != nil {
+		db.writer.Unlock()
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,259 @@
+package pgkv
+
+import (
+	"bytes"
+
+	"github.com/tidwall/btree"
+)
+
+// Cursor walks through a table in the order of the keys. What the transaction writes
+// meanwhile it sees from its next step on. Its methods give nil where there is no
+// further key; Seek, First or Last then begin anew.
+type Cursor struct {
+	table   *Table
+	sources [3]source // the newest first: where two have a key the first one counts
+	many    int
+	down    bool
+	changed int     // of the table, when the sources were placed
+	key     []byte  // where it stands; nil: nowhere
+	stand   [3]bool // which sources stand there
+}
+
+// source is one of the places that a table's entries stand in.
+type source struct {
+	iter btree.IterG[entry]
+	base *walker // nil: it is a layer
+	k, v []byte  // k nil: no further one; v nil: the key was deleted
+}
+
+// Cursor gives a new cursor that stands nowhere.
+func (t *Table) Cursor() *Cursor { return &Cursor{table: t} }
+
+// place makes the sources anew, as the table is now.
+func (c *Cursor) place() {
+	t := c.table
+	c.many, c.changed = 0, t.changed
+	for _, l := range [...]*layer{t.top, t.frozen} {
+		if l != nil && l.tree.Len() > 0 {
+			s := &c.sources[c.many]
+			s.base = nil
+			s.iter.Release()
+			s.iter.Init(l.tree, false)
+			c.many++
+		}
+		if l.hides() {
+			return
+		}
+	}
+	if t.hasBase() {
+		c.sources[c.many].base = &walker{reader: &t.tx.reader, tab: t.tab}
+		c.many++
+	}
+}
+
+func (s *source) stand(ok bool) {
+	if !ok {
+		s.k, s.v = nil, nil
+		return
+	}
+	e := s.iter.Item()
+	s.k, s.v = e.key, e.value
+}
+
+func (s *source) at(e known) { s.k, s.v = e.key, e.value }
+
+// seek places the source at the first key from that one on; nil: at the first of all.
+func (s *source) seek(key []byte) {
+	switch {
+	case s.base != nil:
+		s.at(s.base.up(key))
+	case key == nil:
+		s.stand(s.iter.First())
+	default:
+		s.stand(s.iter.Seek(entry{key: key}))
+	}
+}
+
+// seekBelow places the source at the last key before that one; nil: at the last of all.
+func (s *source) seekBelow(key []byte) {
+	switch {
+	case s.base != nil:
+		s.at(s.base.below(key))
+	case key == nil:
+		s.stand(s.iter.Last())
+	case s.iter.Seek(entry{key: key}):
+		s.stand(s.iter.Prev())
+	default:
+		s.stand(s.iter.Last())
+	}
+}
+
+func (s *source) step(down bool) {
+	switch {
+	case s.base != nil && down:
+		s.at(s.base.below(s.k))
+	case s.base != nil:
+		s.at(s.base.up(following(s.k)))
+	case down:
+		s.stand(s.iter.Prev())
+	default:
+		s.stand(s.iter.Next())
+	}
+}
+
+// Seek stands at the first key from that one on.
+func (c *Cursor) Seek(key []byte) (k, v []byte) { return c.up(key, false) }
+
+// First stands at the first key.
+func (c *Cursor) First() (k, v []byte) { return c.up(nil, false) }
+
+// Last stands at the last key.
+func (c *Cursor) Last() (k, v []byte) { return c.downFrom(nil) }
+
+// Next steps to the next key.
+func (c *Cursor) Next() (k, v []byte) {
+	if c.key == nil {
+		return nil, nil
+	}
+	if c.down || c.changed != c.table.changed {
+		return c.up(c.key, true)
+	}
+	c.step()
+	return c.pick()
+}
+
+// Prev steps to the key before.
+func (c *Cursor) Prev() (k, v []byte) {
+	if c.key == nil {
+		return nil, nil
+	}
+	if !c.down || c.changed != c.table.changed {
+		return c.downFrom(c.key)
+	}
+	c.step()
+	return c.pick()
+}
+
+// up places the sources at the first key from that one on, or behind it.
+func (c *Cursor) up(key []byte, behind bool) (k, v []byte) {
+	c.key = nil
+	if c.changed != c.table.changed || c.many == 0 {
+		c.place()
+	}
+	c.down = false
+	for i := range c.many {
+		c.sources[i].seek(key)
+	}
+	if behind {
+		c.pass(key)
+	}
+	return c.pick()
+}
+
+func (c *Cursor) downFrom(key []byte) (k, v []byte) {
+	c.key = nil
+	if c.changed != c.table.changed || c.many == 0 {
+		c.place()
+	}
+	c.down = true
+	for i := range c.many {
+		c.sources[i].seekBelow(key)
+	}
+	return c.pick()
+}
+
+// pass moves each source on that stands at a key.
+func (c *Cursor) pass(key []byte) {
+	for i := range c.many {
+		if s := &c.sources[i]; s.k != nil && bytes.Equal(s.k, key) {
+			s.step(c.down)
+		}
+	}
+}
+
+// step moves each source on that stands where the cursor does.
+func (c *Cursor) step() {
+	for i := range c.many {
+		if c.stand[i] {
+			c.sources[i].step(c.down)
+		}
+	}
+}
+
+// pick stands at the nearest key of the sources that is there.
+func (c *Cursor) pick() (k, v []byte) {
+	s := c.nearest()
+	if s != nil && s.v == nil {
+		s = c.skip()
+	}
+	if s == nil {
+		return nil, nil
+	}
+	return c.key, s.v
+}
+
+// nearest stands at the nearest key of the sources, and gives the one that counts; nil: there
+// is no further key. Where that has no value the key was deleted.
+func (c *Cursor) nearest() (first *source) {
+	c.key = nil
+	for i := range c.many {
+		s := &c.sources[i]
+		c.stand[i] = false
+		if s.k == nil {
+			continue
+		}
+		order := -1
+		if c.key != nil {
+			if order = bytes.Compare(s.k, c.key); c.down {
+				order = -order
+			}
+		}
+		switch {
+		case order < 0:
+			c.key, first = s.k, s
+			c.stand = [3]bool{}
+			c.stand[i] = true
+		case order == 0:
+			c.stand[i] = true
+		}
+	}
+	return first
+}
+
+// skip steps over keys that were deleted, from one of them on. Where they are many it
+// notes that nothing is there, for those who come after it.
+func (c *Cursor) skip() (s *source) {
+	known := c.table.gaps()
+	first, last, skipped := c.key, c.key, 0
+	for s = c.nearest(); s != nil && s.v == nil; s = c.nearest() {
+		last = c.key
+		if g, ok := known.around(c.key); ok {
+			c.over(g)
+			continue
+		}
+		c.step()
+		skipped++
+	}
+	switch {
+	case skipped < leastGap:
+	case c.down:
+		known.note(last, first)
+	default:
+		known.note(first, c.key)
+	}
+	return s
+}
+
+// over places the sources behind a gap.
+func (c *Cursor) over(g gap) {
+	for i := range c.many {
+		switch s := &c.sources[i]; {
+		case c.down:
+			s.seekBelow(g.from)
+		case g.to == nil:
+			s.k, s.v = nil, nil
+		default:
+			s.seek(g.to)
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package pgkv
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/tidwall/btree"
+)
+
+// entry is what an overlay says of one key. Its bytes never change.
+type entry struct {
+	key   []byte
+	value []byte // nil: the key is not there
+	fresh bool   // nothing beneath this overlay has the key
+}
+
+func before(a, b entry) bool { return bytes.Compare(a.key, b.key) < 0 }
+
+// layer is what an overlay says of one table.
+type layer struct {
+	tree *btree.BTreeG[entry]
+	near btree.PathHint // where the writer was last: keys mostly come in order
+	gone bool           // what is beneath this overlay does not count
+	gaps gaps
+}
+
+// degree is half of a node's entries. A transaction copies the nodes that it changes.
+const degree = 16
+
+func newLayer() *layer {
+	return &layer{tree: btree.NewBTreeGOptions(before, btree.Options{NoLocks: true, Degree: degree})}
+}
+
+// copied gives a layer that can be written to, while the old one stays as it is for those
+// who read it.
+func (l *layer) copied() *layer {
+	c := &layer{tree: l.tree.IsoCopy(), near: l.near, gone: l.gone}
+	c.gaps.list.Store(l.gaps.list.Load())
+	return c
+}
+
+func (l *layer) get(key []byte) (entry, bool) {
+	if l == nil {
+		return entry{}, false
+	}
+	return l.tree.Get(entry{key: key})
+}
+
+// hides reports whether nothing beneath the layer counts.
+func (l *layer) hides() bool { return l != nil && l.gone }
+
+// put notes an entry that has a value. It is fresh if no reader of the table finds the key now.
+func (l *layer) put(e entry) {
+	isNew := e.fresh
+	if old, replaced := l.tree.SetHint(e, &l.near); replaced && old.fresh != isNew {
+		e.fresh = old.fresh
+		l.tree.SetHint(e, &l.near)
+	}
+	l.gaps.put(e.key)
+}
+
+// remove notes that a key is not there. Nothing is noted of a key that nothing beneath has.
+func (l *layer) remove(key []byte) {
+	if old, ok := l.tree.DeleteHint(entry{key: key}, &l.near); ok && old.fresh {
+		return
+	}
+	l.tree.SetHint(entry{key: key}, &l.near)
+}
+
+// drop makes the table one that is not there, whatever is beneath.
+func (l *layer) drop() {
+	l.tree, l.near, l.gone = newLayer().tree, btree.PathHint{}, true
+	l.gaps.list.Store(nil)
+}
+
+// overlay holds what has changed since a checkpoint, by table. One that was published
+// is never written to.
+type overlay struct {
+	layers []*layer // by the table's number; nil: nothing has changed
+}
+
+func (o *overlay) layer(table int) *layer {
+	if o == nil || table < 0 || table >= len(o.layers) {
+		return nil
+	}
+	return o.layers[table]
+}
+
+// empty reports whether nothing has changed.
+func (o *overlay) empty() bool {
+	return o == nil || !slices.ContainsFunc(o.layers, func(l *layer) bool { return l != nil })
+}
+
+// writable is an overlay that one transaction writes to.
+type writable struct {
+	overlay
+	own []bool // by table: its layer is the transaction's own
+}
+
+func (o *overlay) writable() *writable {
+	w := &writable{own: make([]bool, len(o.layers))}
+	w.layers = slices.Clone(o.layers)
+	return w
+}
+
+// ownLayer gives the transaction's own layer of a table.
+func (w *writable) ownLayer(table int) *layer {
+	for table >= len(w.layers) {
+		w.layers, w.own = append(w.layers, nil), append(w.own, false)
+	}
+	if !w.own[table] {
+		if l := w.layers[table]; l != nil {
+			w.layers[table] = l.copied()
+		} else {
+			w.layers[table] = newLayer()
+		}
+		w.own[table] = true
+	}
+	return w.layers[table]
+}

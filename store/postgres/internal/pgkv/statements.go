@@ -1,0 +1,99 @@
+package pgkv
+
+import (
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// statements are those of one schema, whose name stands for each @.
+type statements struct {
+	look       string
+	claim      string
+	renew      string
+	release    string
+	regain     string
+	halt       string
+	newPart    string
+	commit     string
+	fence      string
+	finish     string
+	trim       string
+	upsert     string
+	remove     string
+	dropTable  string
+	newTable   string
+	tables     string
+	log        string
+	up         string
+	upTo       string
+	down       string
+	downTo     string
+	many       string
+	warmFirst  string
+	warmLast   string
+	instance   string
+	renewed    string
+	instances  string
+	leave      string
+	partitions string
+}
+
+const columns = "part, token, last, checkpoint, target, beat, session, owner, address, halted"
+
+func newStatements(schema string) *statements {
+	s := &statements{
+		look:       `SELECT ` + columns + ` FROM @.partitions WHERE part = $1`,
+		partitions: `SELECT ` + columns + ` FROM @.partitions ORDER BY part`,
+		newPart:    `INSERT INTO @.partitions (part) VALUES ($1) ON CONFLICT (part) DO NOTHING`,
+		claim: `UPDATE @.partitions SET token = token + 1, beat = beat + 1, session = $2, owner = $3, address = $4, halted = ''
+			WHERE part = $1 AND ($5 OR token = $6) AND ($5 OR session = '' OR beat = $7) RETURNING ` + columns,
+		renew:   `UPDATE @.partitions SET beat = beat + 1 WHERE part = $1 AND session = $2`,
+		release: `UPDATE @.partitions SET beat = beat + 1, session = '', owner = '', address = '' WHERE part = $1 AND session = $2`,
+		regain:  `UPDATE @.partitions SET token = token + 1, beat = beat + 1 WHERE part = $1 AND session = $2 RETURNING ` + columns,
+		halt:    `UPDATE @.partitions SET halted = $3 WHERE part = $1 AND session = $2`,
+		// One statement, so that the row is locked only once the server has all of the frames.
+		commit: `WITH fence AS (UPDATE @.partitions SET last = $4, beat = beat + 1 WHERE part = $1 AND token = $2 AND last = $3 RETURNING part)
+			INSERT INTO @.log (part, n, frame) SELECT fence.part, x.n, x.frame FROM fence, unnest($5::bigint[], $6::bytea[]) AS x (n, frame)`,
+		fence:  `UPDATE @.partitions SET target = $3, beat = beat + 1 WHERE part = $1 AND session = $2`,
+		finish: `UPDATE @.partitions SET target = $3, checkpoint = $3, beat = beat + 1 WHERE part = $1 AND session = $2`,
+		trim:   `DELETE FROM @.log WHERE part = $1 AND n <= $2`,
+		upsert: `INSERT INTO @.entries (part, tab, k, v) SELECT $1, x.tab, x.k, x.v FROM unnest($2::int[], $3::bytea[], $4::bytea[]) AS x (tab, k, v)
+			ON CONFLICT (part, tab, k) DO UPDATE SET v = excluded.v`,
+		remove: `DELETE FROM @.entries e USING unnest($2::int[], $3::bytea[]) AS x (tab, k) WHERE e.part = $1 AND e.tab = x.tab AND e.k = x.k`,
+		dropTable: `DELETE FROM @.entries WHERE part = $1 AND tab = $2 AND k IN
+			(SELECT k FROM @.entries WHERE part = $1 AND tab = $2 ORDER BY k LIMIT $3)`,
+		newTable: `INSERT INTO @.tables (part, id, name) VALUES ($1, $2, $3) ON CONFLICT (part, id) DO NOTHING`,
+		tables:   `SELECT id, name FROM @.tables WHERE part = $1`,
+		log:      `SELECT n, frame FROM @.log WHERE part = $1 AND n > $2 ORDER BY n`,
+		up:       `SELECT k, v FROM @.entries WHERE part = $1 AND tab = $2 AND k >= $3 ORDER BY k LIMIT $4`,
+		upTo:     `SELECT k, v FROM @.entries WHERE part = $1 AND tab = $2 AND k >= $3 AND k < $5 ORDER BY k LIMIT $4`,
+		down:     `SELECT k, v FROM @.entries WHERE part = $1 AND tab = $2 AND k >= $3 ORDER BY k DESC LIMIT $4`,
+		downTo:   `SELECT k, v FROM @.entries WHERE part = $1 AND tab = $2 AND k >= $3 AND k < $5 ORDER BY k DESC LIMIT $4`,
+		many: `SELECT q.i, e.k, e.v FROM unnest($2::int[], $3::bytea[]) WITH ORDINALITY AS q (tab, k, i)
+			LEFT JOIN LATERAL (SELECT x.k, x.v FROM @.entries x WHERE x.part = $1 AND x.tab = q.tab AND x.k >= q.k ORDER BY x.k LIMIT 1) e ON true`,
+		warmFirst: `SELECT t.id, e.k, e.v FROM @.tables t
+			CROSS JOIN LATERAL (SELECT x.k, x.v FROM @.entries x WHERE x.part = $1 AND x.tab = t.id ORDER BY x.k LIMIT $2) e WHERE t.part = $1`,
+		warmLast: `SELECT t.id, e.k, e.v FROM @.tables t
+			CROSS JOIN LATERAL (SELECT x.k, x.v FROM @.entries x WHERE x.part = $1 AND x.tab = t.id ORDER BY x.k DESC LIMIT $2) e WHERE t.part = $1`,
+		instance: `INSERT INTO @.instances (name, session, address, version, beat) VALUES ($1, $2, $3, $4, 1)
+			ON CONFLICT (name) DO UPDATE SET session = excluded.session, address = excluded.address, version = excluded.version, beat = @.instances.beat + 1`,
+		renewed:   `UPDATE @.instances SET beat = beat + 1 WHERE name = $1 AND session = $2`,
+		instances: `SELECT name, session, address, version, beat FROM @.instances`,
+		leave:     `DELETE FROM @.instances WHERE name = $1 AND session = $2`,
+	}
+	name := pgx.Identifier{schema}.Sanitize()
+	for _, sql := range s.all() {
+		*sql = strings.ReplaceAll(*sql, "@", name)
+	}
+	return s
+}
+
+func (s *statements) all() []*string {
+	return []*string{
+		&s.look, &s.claim, &s.renew, &s.release, &s.regain, &s.halt, &s.newPart, &s.commit,
+		&s.fence, &s.finish, &s.trim, &s.upsert, &s.remove, &s.dropTable, &s.newTable, &s.tables,
+		&s.log, &s.up, &s.upTo, &s.down, &s.downTo, &s.many, &s.warmFirst, &s.warmLast,
+		&s.instance, &s.renewed, &s.instances, &s.leave, &s.partitions,
+	}
+}

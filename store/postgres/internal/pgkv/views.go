@@ -1,0 +1,187 @@
+package pgkv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/orrery-go/orrery/store"
+)
+
+func noRow(err error) bool { return errors.Is(err, pgx.ErrNoRows) }
+
+// viewCache is how many bytes a View keeps of what it has read.
+const viewCache = 8 << 20
+
+// snapshot is a transaction of the database that only reads.
+type snapshot struct {
+	conn *pgxpool.Conn
+	row  Row
+}
+
+// query implements queryer.
+func (s *snapshot) query(ctx context.Context, begin func(), fn func(rows pgx.Rows) error, sql string, args ...any) error {
+	begin()
+	return each(ctx, s.conn, fn, sql, args...)
+}
+
+// snapshot begins one, and reads the partition's row in it, in one round trip.
+func (db *DB) snapshot(ctx context.Context) (s *snapshot, err error) {
+	conn, err := db.views.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s = &snapshot{conn: conn}
+	defer func() {
+		if err != nil {
+			s.end()
+		}
+	}()
+	b := &pgx.Batch{}
+	b.Queue(`BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`)
+	b.Queue(db.s.look, db.o.Partition)
+	results := conn.SendBatch(ctx, b)
+	_, err = results.Exec()
+	if err == nil {
+		s.row, err = scanRow(results.QueryRow())
+	}
+	if cerr := results.Close(); err == nil {
+		err = cerr
+	}
+	return s, err
+}
+
+// end ends it. A connection on which that fails is not used again.
+func (s *snapshot) end() {
+	if s.conn == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), goodbye)
+	defer cancel()
+	if !s.conn.Conn().IsClosed() {
+		_, _ = s.conn.Exec(ctx, `ROLLBACK`)
+	}
+	s.conn.Release()
+	s.conn = nil
+}
+
+// attempts is how often a View begins anew: where a checkpoint has passed what it had in memory, and where a connection
+// of the pool turns out to be dead.
+const attempts = 32
+
+// view begins a transaction that only reads.
+func (db *DB) view(ctx context.Context) (tx *Tx, err error) {
+	for range attempts {
+		tx = &Tx{db: db}
+		if db.o.ReadOnly {
+			err = db.followOn(ctx, tx)
+		} else {
+			err = db.own(ctx, tx)
+		}
+		if err == nil || !passes(err) || ctx.Err() != nil {
+			break
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("begin a view of partition %d: %w", db.o.Partition, err)
+	}
+	return tx, nil
+}
+
+var errPassed = errors.New("a checkpoint passes by")
+
+// own begins a View of the owner: what is in memory is taken first, so the snapshot has no less than that stands
+// above.
+func (db *DB) own(ctx context.Context, tx *Tx) error {
+	db.mu.RLock()
+	tx.active, tx.frozen, tx.last = db.active, db.frozen, db.last
+	checkpoint := db.checkpoint
+	db.mu.RUnlock()
+	s, err := db.snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	switch row := s.row; {
+	case row.Session != db.o.Session:
+		err = db.fenced(ctx)
+	case row.Last < tx.last || row.Checkpoint < checkpoint:
+		err = db.gone(ctx, row, tx.last)
+		db.Break(err)
+	case row.Target > tx.last: // the tables may have parts of what is not seen
+		err = errPassed
+	}
+	if err != nil {
+		s.end()
+		return err
+	}
+	db.mu.RLock()
+	tx.ids = db.ids // those that came meanwhile have nothing that is not in memory, too
+	db.mu.RUnlock()
+	db.reads(ctx, tx, s)
+	return nil
+}
+
+func (db *DB) reads(ctx context.Context, tx *Tx, s *snapshot) {
+	tx.reader = reader{ctx: ctx, part: db.o.Partition, s: db.s, from: s, cache: newCache(viewCache)}
+	tx.end = s.end
+}
+
+// followed is what a DB that only reads has of the log.
+type followed struct {
+	mu         sync.Mutex
+	active     *overlay
+	checkpoint uint64 // what it stands above
+	last       uint64
+	bytes      int64
+	ids        map[string]int32
+}
+
+// followOn begins a View of somebody who is not the owner: the log is read in the snapshot, as far as it is not known
+// yet.
+func (db *DB) followOn(ctx context.Context, tx *Tx) error {
+	s, err := db.snapshot(ctx)
+	if noRow(err) {
+		return fmt.Errorf("%w: nobody has opened partition %d yet", store.ErrNotFound, db.o.Partition)
+	}
+	if err != nil {
+		return err
+	}
+	f := &db.follow
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := db.catchUp(ctx, f, s); err != nil {
+		s.end()
+		return err
+	}
+	tx.active, tx.last, tx.ids = f.active, f.last, f.ids
+	db.reads(ctx, tx, s)
+	return nil
+}
+
+// catchUp reads what the log has beyond what is followed. Where a snapshot is older than that, or much older, it begins anew.
+func (db *DB) catchUp(ctx context.Context, f *followed, s *snapshot) error {
+	row := s.row
+	if f.active == nil || row.Last < f.last || row.Checkpoint != f.checkpoint {
+		ids, err := readTables(ctx, s.conn, db.s, row.Part)
+		if err != nil {
+			return err
+		}
+		f.active, f.checkpoint, f.last, f.bytes, f.ids = &overlay{}, row.Checkpoint, row.Checkpoint, 0, ids
+	}
+	if f.last == row.Last {
+		return nil
+	}
+	r := replay{numbers: &db.numbers, own: f.active.writable(), next: f.last}
+	if err := r.read(ctx, s.conn, db.s, row.Part); err != nil {
+		return err
+	}
+	if r.next != row.Last {
+		return fmt.Errorf("%w: the log ends with commit %d, the last one is %d", store.ErrCorrupt, r.next, row.Last)
+	}
+	f.active, f.last, f.bytes = &r.own.overlay, r.next, f.bytes+r.bytes
+	return nil
+}

@@ -1,0 +1,229 @@
+package postgres_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/postgres"
+	"github.com/orrery-go/orrery/store/postgres/postgrestest"
+)
+
+func TestACommitWhoseAnswerIsLostIsMadeOnce(t *testing.T) {
+	for name, cut := range map[string]func(*wireConn, []byte) (int, error, bool){
+		"lost on the way there": cutBefore,
+		"lost on the way back":  cutAfter,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &wire{}
+			url := postgrestest.Database(t)
+			s := open(t, url, w.options(postgres.Options{Checkpoint: time.Hour}))
+			require.NoError(t, create(s, 0, 1))
+			was := s.LogStats().Frames
+			w.arm(cut)
+			require.NoError(t, create(s, 1, 1))
+			require.Nil(t, w.armed, "the commit was cut off")
+			require.NoError(t, create(s, 2, 1))
+			require.Equal(t, was+2, s.LogStats().Frames)
+			requireCount(t, s, 3)
+			require.NoError(t, s.Close())
+			requireCount(t, open(t, url, postgres.Options{}), 3)
+		})
+	}
+}
+
+func TestACommitWhoseAnswerIsLostAndWhoseOwnerIsReplacedIsUnconfirmed(t *testing.T) {
+	w := &wire{}
+	url := postgrestest.Database(t)
+	first := open(t, url, w.options(postgres.Options{Checkpoint: time.Hour}))
+	require.NoError(t, create(first, 0, 1))
+	w.arm(func(c *wireConn, p []byte) (int, error, bool) {
+		second, err := postgres.Open(ctx, url, postgres.Options{TakeOver: true})
+		if assert.NoError(t, err) {
+			assert.NoError(t, second.Close())
+		}
+		return cutBefore(c, p)
+	})
+	err := create(first, 1, 1)
+	require.ErrorIs(t, err, store.ErrFenced)
+	require.ErrorIs(t, err, store.ErrUnconfirmed)
+	<-first.Failed()
+}
+
+func TestAServerThatIsKilledLosesNothingAndTheStoreGoesOnWhenItIsBack(t *testing.T) {
+	server := postgrestest.Start(t, postgrestest.Options{})
+	url := server.Database(t)
+	s := open(t, url, postgres.Options{Checkpoint: time.Hour})
+	require.NoError(t, create(s, 0, 100))
+	server.Kill(t)
+	var later error
+	var commit sync.WaitGroup
+	began := make(chan struct{})
+	commit.Go(func() {
+		close(began)
+		later = create(s, 100, 10)
+	})
+	<-began
+	server.Start(t)
+	commit.Wait()
+	require.NoError(t, later)
+	requireCount(t, s, 110)
+	require.NoError(t, create(s, 110, 10))
+	server.Kill(t)
+	server.Start(t)
+	requireCount(t, s, 120)
+	require.NoError(t, s.Close())
+	requireCount(t, open(t, url, postgres.Options{}), 120)
+}
+
+func TestACommitIsUnconfirmedOnceTheServerIsAwayForTooLong(t *testing.T) {
+	server := postgrestest.Start(t, postgrestest.Options{})
+	url := server.Database(t)
+	s := open(t, url, postgres.Options{Checkpoint: time.Hour, Patience: 300 * time.Millisecond})
+	require.NoError(t, create(s, 0, 1))
+	durable, err := s.Stage(ctx, func(tx store.Tx) error { return put(tx, 1, 1) })
+	require.NoError(t, err)
+	server.Kill(t)
+	require.ErrorIs(t, durable(), store.ErrUnconfirmed)
+	<-s.Failed()
+	require.Error(t, create(s, 2, 1), "until it is opened anew")
+	server.Start(t)
+	next := open(t, url, postgres.Options{TakeOver: true})
+	requireCount(t, next, 1)
+}
+
+func TestAnOwnerWhoseProcessWasKilledLeavesAllThatItHasAcknowledged(t *testing.T) {
+	url := postgrestest.Database(t)
+	killed := open(t, url, postgres.Options{Checkpoint: time.Hour})
+	for n := range 10 {
+		require.NoError(t, create(killed, 10*n, 10))
+	}
+	require.Zero(t, entries(t, url), "the log alone has it")
+	next := open(t, url, postgres.Options{TakeOver: true, Checkpoint: time.Millisecond}) // without a Close of the first
+	requireCount(t, next, 100)
+	waitForCheckpoint(t, next)
+	require.NotZero(t, entries(t, url))
+	requireCount(t, next, 100)
+	last := open(t, url, postgres.Options{TakeOver: true})
+	requireCount(t, last, 100)
+}
+
+func TestAViewIsASnapshotWhileCommitsAndCheckpointsGoOn(t *testing.T) {
+	s := open(t, postgrestest.Database(t), postgres.Options{LogBytes: 1, Checkpoint: time.Millisecond, CacheBytes: 8 << 10})
+	require.NoError(t, create(s, 0, 20))
+	require.NoError(t, s.View(ctx, func(tx store.ReadTx) error {
+		for n := 1; n < 6; n++ {
+			require.NoError(t, create(s, 20*n, 20))
+			waitForCheckpoint(t, s)
+			counted, listed, seq, err := counts(tx)
+			require.NoError(t, err)
+			require.Equal(t, []int{20, 20, 1}, []int{int(counted), listed, int(seq)})
+		}
+		return nil
+	}))
+	var all sync.WaitGroup
+	all.Go(func() {
+		for n := 6; n < 46; n++ {
+			assert.NoError(t, create(s, 20*n, 20))
+		}
+	})
+	for range 3 {
+		all.Go(func() {
+			for last := uint64(0); last < 46; {
+				err := s.View(ctx, func(tx store.ReadTx) error {
+					counted, listed, seq, err := counts(tx)
+					assert.Equal(t, []uint64{20 * seq, 20 * seq}, []uint64{counted, uint64(listed)})
+					assert.GreaterOrEqual(t, seq, last)
+					last = seq
+					return err
+				})
+				if !assert.NoError(t, err) {
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestAStoreThatOnlyReadsFollowsTheOwner(t *testing.T) {
+	url := postgrestest.Database(t)
+	early, err := postgres.Open(ctx, url, postgres.Options{ReadOnly: true})
+	require.NoError(t, err)
+	require.Error(t, early.View(ctx, func(store.ReadTx) error { return nil }), "there is nothing yet")
+	require.NoError(t, early.Close())
+
+	owner := open(t, url, postgres.Options{Checkpoint: time.Hour})
+	reader := open(t, url, postgres.Options{ReadOnly: true})
+	for n := range 3 {
+		require.NoError(t, create(owner, 10*n, 10))
+		requireCount(t, reader, 10*(n+1))
+	}
+	require.ErrorIs(t, create(reader, 100, 1), postgres.ErrReadOnly)
+	require.NoError(t, owner.Close())
+	owner = open(t, url, postgres.Options{Checkpoint: time.Millisecond})
+	require.NoError(t, create(owner, 30, 10))
+	waitForCheckpoint(t, owner)
+	requireCount(t, reader, 40)
+}
+
+func TestAnOwnerThatFindsItsLastCommitGoneStopsThePartition(t *testing.T) {
+	url := postgrestest.Database(t)
+	s := open(t, url, postgres.Options{Checkpoint: time.Hour})
+	require.NoError(t, create(s, 0, 1))
+	require.NoError(t, create(s, 1, 1))
+	exec(t, url, `DELETE FROM orrery.log WHERE n = 3; UPDATE orrery.partitions SET last = 2`) // as a standby that lagged behind has it
+	err := create(s, 2, 1)
+	require.ErrorIs(t, err, postgres.ErrLost)
+	require.ErrorIs(t, err, store.ErrUnconfirmed)
+	require.ErrorContains(t, err, "commit 3 was acknowledged, the database's last one is 2")
+	<-s.Failed()
+	require.ErrorIs(t, s.View(ctx, func(store.ReadTx) error { return nil }), postgres.ErrLost)
+	require.NoError(t, s.Close())
+
+	_, err = postgres.Open(ctx, url, postgres.Options{TakeOver: true})
+	require.ErrorIs(t, err, postgres.ErrLost)
+	require.ErrorContains(t, err, "commit 3 was acknowledged")
+	requireCount(t, open(t, url, postgres.Options{AcceptLoss: true}), 1)
+}
+
+func TestAnOwnerThatFindsItsLastCommitGoneInAViewStopsThePartition(t *testing.T) {
+	url := postgrestest.Database(t)
+	s := open(t, url, postgres.Options{Checkpoint: time.Hour})
+	require.NoError(t, create(s, 0, 1))
+	exec(t, url, `DELETE FROM orrery.log WHERE n = 2; UPDATE orrery.partitions SET last = 1`)
+	require.ErrorIs(t, s.View(ctx, func(store.ReadTx) error { return nil }), postgres.ErrLost)
+	require.ErrorIs(t, s.Failure(), postgres.ErrLost)
+}
+
+func TestTablesOfANewerFormatAreNotOpened(t *testing.T) {
+	url := postgrestest.Database(t)
+	require.NoError(t, open(t, url, postgres.Options{}).Close())
+	exec(t, url, `UPDATE orrery.meta SET format = 9`)
+	require.NoError(t, open(t, url, postgres.Options{}).Close(), "a newer one has added what this one need not know")
+	exec(t, url, `UPDATE orrery.meta SET least = 9`)
+	_, err := postgres.Open(ctx, url, postgres.Options{})
+	require.ErrorIs(t, err, postgres.ErrNewer)
+}
+
+func TestManyOpenANewDatabaseAtTheSameTime(t *testing.T) {
+	url := postgrestest.Database(t)
+	var all sync.WaitGroup
+	for n := range 6 {
+		all.Go(func() {
+			s, err := postgres.Open(ctx, url, postgres.Options{Partition: n})
+			if assert.NoError(t, err) {
+				assert.NoError(t, create(s, 0, 3))
+				assert.NoError(t, s.Close())
+			}
+		})
+	}
+	all.Wait()
+	for n := range 6 {
+		requireCount(t, open(t, url, postgres.Options{Partition: n}), 3)
+	}
+}
