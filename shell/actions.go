@@ -71,6 +71,9 @@ func (a Actions) Execute(ctx context.Context, spec core.ActionSpec) (core.Action
 	if err != nil {
 		return made, err
 	}
+	if made.ID != spec.ID { // the request has come before, and made that one
+		return waitForAs[core.Action](ctx, a.e, actionRef(made.ID))
+	}
 	s, err := w.Wait(ctx, made)
 	return as[core.Action](s, err)
 }

@@ -33,7 +33,7 @@ const takePoll = 5 * time.Second
 // While the engine is paused, no queue has an item that is ready.
 //
 // When ctx ends first, what was taken meanwhile is given back at once; only where
-// the store does not answer within seconds it comes back with the visibility timeout.
+// the store does not answer within seconds, and under [WithOnce], it comes back with the visibility timeout.
 func (q Queues) Take(ctx context.Context, queue effects.Ref, o TakeOptions) ([]core.QueueItem, error) {
 	if o.Max < 0 || o.Max > core.MaxQueueTake {
 		return nil, invalid(queue, "take", "max: %d is not between 0 and %d", o.Max, core.MaxQueueTake)
@@ -54,7 +54,9 @@ func (q Queues) Take(ctx context.Context, queue effects.Ref, o TakeOptions) ([]c
 		res, s, err := q.e.ask(ctx, queue, ev, takeLinger)
 		if gone := ctx.Err(); gone != nil {
 			q.e.takes.remove(queue.ID, woken)
-			q.e.giveBack(ctx, res)
+			if OnceFrom(ctx) == nil { // else its caller comes back for it
+				q.e.giveBack(ctx, res)
+			}
 			return nil, gone
 		}
 		empty := refusedFor(err, effects.CodeEmpty)

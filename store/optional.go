@@ -79,7 +79,7 @@ type Walker interface {
 // none. A store that has all at hand does not implement it, since looking twice costs more there
 // than it saves.
 type Fetcher interface {
-	// Fetch has these records and these entries of the outbox ready, in one go; those that are not there or
+	// Fetch has these records, entries of the outbox and answers ready, in one go; those that are not there or
 	// cannot be read are no error, whoever reads them is told. It is no promise that they are read.
-	Fetch(refs []effects.Ref, outbox []EffectKey) error
+	Fetch(refs []effects.Ref, outbox []EffectKey, answers []AnswerKey) error
 }

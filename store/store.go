@@ -207,6 +207,15 @@ type Webhook struct {
 	Body       []byte // valid until the transaction ends
 }
 
+// AnswerKey names a request that may come again: a hash of what its caller calls it.
+type AnswerKey [32]byte
+
+// Answer is what such a request was answered, in the caller's own form.
+type Answer struct {
+	At   effects.Time // when it was given
+	Body []byte       // valid until the transaction ends
+}
+
 // Claim is an exclusive right with a time limit. Its Token grows with each
 // change of holder and never repeats, even after a release (R5).
 type Claim struct {
@@ -411,6 +420,9 @@ type ReadTx interface {
 	// ErrNotFound where there is nothing, ErrCorrupt where it cannot be read. It is
 	// valid until the transaction ends.
 	RunLog(run uuid.UUID, attempt uint32) ([]byte, error)
+	// Answer reads what is kept under a key by PutAnswer; ErrNotFound where there is nothing, ErrCorrupt where
+	// it cannot be read.
+	Answer(key AnswerKey) (Answer, error)
 	// Meta reads a small value that the shell keeps under a name; nil where
 	// there is none.
 	Meta(name string) ([]byte, error)
@@ -495,6 +507,12 @@ type Tx interface {
 	// else as it is: for an entry under which its record does not wait. Where it is not there,
 	// nothing happens.
 	RemoveDue(d DueEntry) error
+	// PutAnswer keeps what a request was answered, instead of what was kept under the key. No copy and
+	// no backup as a stream has it.
+	PutAnswer(key AnswerKey, a Answer) error
+	// DropAnswers forgets at most limit of the answers that were given before that time, the oldest first, and
+	// says how many. What cannot be read goes, too.
+	DropAnswers(before effects.Time, limit int) (dropped int, err error)
 	// SetMeta keeps a small value under a name; nil removes it.
 	SetMeta(name string, value []byte) error
 }

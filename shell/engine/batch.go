@@ -46,10 +46,11 @@ type batch struct {
 	// expiredEarly counts those that went before their time: their tenant had too many.
 	expiredEarly uint64
 
-	absences []core.Absence // as of this batch
-	replies  []Reply        // one for each gathered request that it takes
-	requests []*request     // those, once it is staged, and
-	outcomes []outcome      // the outcomes that it has taken
+	absences []core.Absence          // as of this batch
+	replies  []Reply                 // one for each gathered request that it takes
+	once     map[store.AnswerKey]int // which of them has a key first
+	requests []*request              // those, once it is staged, and
+	outcomes []outcome               // the outcomes that it has taken
 	launches []launch
 	unwanted []store.EffectKey // what runs although the store no longer has it
 	stops    []store.EffectKey // what runs and is to end, and whose answer is awaited
@@ -94,7 +95,7 @@ func (b *batch) build() error {
 
 	for _, part := range []func() error{
 		b.fetchGathered, b.presence, b.renew, b.catchUp, b.takeOwn, b.takeRequests, b.takeOutcomes, b.recoverLost,
-		b.sweepDue, b.readWebhooks, b.expire, b.dueNow, b.mendAtEnd, b.stop,
+		b.sweepDue, b.readWebhooks, b.expire, b.forgetAnswers, b.dueNow, b.mendAtEnd, b.stop,
 		b.write, b.outbox, b.startWaiting, b.conclude,
 	} {
 		if err := part(); err != nil {
@@ -277,6 +278,16 @@ func (b *batch) takeRequests() error {
 			break
 		}
 		inputs += len(r.Inputs)
+		if r.once != nil {
+			*r.once = onceOf{Once: r.once.Once, key: r.once.key, of: r.once.of, shape: r.once.shape} // an attempt before this one left no trace
+			rep, before, err := b.answeredBefore(i, r)
+			if err != nil {
+				return err
+			}
+			if b.replies[i] = rep; before {
+				continue
+			}
+		}
 		switch {
 		case r.ctx.Err() != nil:
 			b.replies[i].Err = r.ctx.Err() // the caller has gone before anything was done

@@ -20,11 +20,12 @@ type retention struct {
 	from    store.Cursor
 	tenants tenantWalk // of that kind
 	checked time.Time
+	answers bool      // some may be old enough to be forgotten, see [AnswersKept]
 	rests   time.Time // it does not go on before that, since the store lags behind
 }
 
 // hasMore reports whether something is left to be done.
-func (r *retention) hasMore() bool { return r.more || r.drop != 0 }
+func (r *retention) hasMore() bool { return r.more || r.drop != 0 || r.answers }
 
 // goesOn reports whether it is to be done now.
 func (r *retention) goesOn(now time.Time) bool { return r.hasMore() && !now.Before(r.rests) }
@@ -54,7 +55,7 @@ func (b *batch) expire() error {
 		return nil
 	}
 	if first || r.due && !r.more && b.mono.Sub(r.checked) >= retentionEvery {
-		*r = retention{more: true, checked: b.mono, drop: r.drop}
+		*r = retention{more: true, checked: b.mono, drop: r.drop, answers: true}
 		if err := b.rotateJournal(first); err != nil {
 			return err
 		}
@@ -70,7 +71,7 @@ func (b *batch) expire() error {
 	kinds, begun := core.Retentions(), b.l.now()
 	for r.more && len(b.entry.Inputs) < max(b.l.e.o.MaxBatch/2, 1) {
 		if r.kind == len(kinds) {
-			*r = retention{checked: r.checked, drop: r.drop}
+			*r = retention{checked: r.checked, drop: r.drop, answers: r.answers}
 			return nil
 		}
 		k := kinds[r.kind]

@@ -61,10 +61,16 @@ func (b *batch) conclude() error {
 		}
 	}
 	for i, r := range b.l.requests[:len(b.replies)] {
+		if b.shareAnswer(i, r) || r.once != nil && r.once.again {
+			continue
+		}
 		if rep := &b.replies[i]; rep.Err == nil && !r.Want.IsZero() {
 			rep.State, rep.Err = b.fold.State(r.Want)
 		}
 		b.seeMany(i, r)
+		if err := b.keepAnswer(r, b.replies[i]); err != nil {
+			return err
+		}
 	}
 	if len(b.entry.Inputs) == 0 && !b.dirty {
 		return errNothing
@@ -306,6 +312,9 @@ func (l *loop) letGo(s *stagedBatch) {
 		o.write.done()
 	}
 	for i, r := range b.requests {
+		if r.once != nil && r.once.again {
+			e.stats.repeated.Add(1)
+		}
 		r.answer(b.replies[i])
 	}
 	e.announce(s.committed())

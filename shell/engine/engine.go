@@ -252,13 +252,14 @@ type request struct {
 	// waits: somebody waits for done, and counts once it is said; only with a [Scheduler].
 	waits atomic.Bool
 	of    *activity // of the engine that was asked; nil: nobody counts
+	once  *onceOf   // nil: it has no key
 }
 
 func newRequest(ctx context.Context, r Request) *request {
 	if c, ok := ctx.Value(revisionKey{}).(onRevision); ok && len(r.Inputs) > 0 {
 		r.If = c.before(r.Inputs[0], r.If)
 	}
-	return &request{Request: r, ctx: ctx, done: make(chan struct{}, 1)}
+	return &request{Request: r, ctx: ctx, done: make(chan struct{}, 1), once: newOnceOf(ctx, &r)}
 }
 
 // answer gives the reply to who waits for it.
@@ -267,6 +268,12 @@ func (r *request) answer(rep Reply) {
 	r.rep = rep
 	r.wake()
 	r.done <- struct{}{}
+}
+
+// reply is what it was answered, once done has said so.
+func (r *request) reply() Reply {
+	r.once.answered(r.rep)
+	return r.rep
 }
 
 // wake has the [Scheduler] count the caller that waits for the answer, once.
@@ -348,7 +355,7 @@ func (e *Engine) Ask(ctx context.Context, req Request) (Reply, error) {
 	e.activity.add(-1)
 	select {
 	case <-r.done:
-		return r.rep, nil
+		return r.reply(), nil
 	case <-ctx.Done():
 		r.wake()
 		return e.lateReply(r)
@@ -356,7 +363,7 @@ func (e *Engine) Ask(ctx context.Context, req Request) (Reply, error) {
 		r.wake()
 		select { // it may have been answered as the last thing
 		case <-r.done:
-			return r.rep, nil
+			return r.reply(), nil
 		default:
 			return Reply{}, ErrStopped
 		}
@@ -371,7 +378,7 @@ func (e *Engine) lateReply(r *request) (Reply, error) {
 		defer stop()
 		select {
 		case <-r.done:
-			return r.rep, nil
+			return r.reply(), nil
 		case <-timer:
 		case <-e.stopped:
 		}
@@ -383,6 +390,7 @@ func (e *Engine) lateReply(r *request) (Reply, error) {
 // lasts where the loop has no room for it. It reports whether the loop has it.
 func (e *Engine) Post(ctx context.Context, req Request) bool {
 	r := newRequest(context.WithoutCancel(ctx), req)
+	r.once = nil // nobody would learn that it was answered before
 	e.activity.message(1)
 	select {
 	case e.inbox <- r:

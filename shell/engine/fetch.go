@@ -47,7 +47,11 @@ func (b *batch) fetchGathered() error {
 		return nil
 	}
 	n := b.needs(len(b.l.requests) + len(b.l.outcomes))
+	var answers []store.AnswerKey
 	for _, r := range b.l.requests {
+		if r.once != nil {
+			answers = append(answers, r.once.key)
+		}
 		for i := range r.Inputs {
 			n.add(r.Inputs[i].To)
 		}
@@ -69,10 +73,10 @@ func (b *batch) fetchGathered() error {
 		n.add(o.of.ref)
 		outbox = append(outbox, o.of.key) // they are deleted: the store looks what they are
 	}
-	if len(n.refs)+len(outbox) == 0 {
+	if len(n.refs)+len(outbox)+len(answers) == 0 {
 		return nil
 	}
-	return f.Fetch(n.refs, outbox)
+	return f.Fetch(n.refs, outbox, answers)
 }
 
 // fetchDue has the records of due entries ready that are about to be read; but those that
@@ -91,7 +95,7 @@ func (b *batch) fetchDue(entries []store.DueEntry, passes func(store.DueEntry) b
 	if len(n.refs) == 0 {
 		return nil
 	}
-	return f.Fetch(n.refs, nil)
+	return f.Fetch(n.refs, nil, nil)
 }
 
 // isShared reports whether a due entry says whose it is, so that its record is not read to tell.

@@ -38,12 +38,12 @@ type farTx struct {
 	fetched map[effects.Ref]bool
 }
 
-func (t *farTx) Fetch(refs []effects.Ref, outbox []store.EffectKey) error {
+func (t *farTx) Fetch(refs []effects.Ref, outbox []store.EffectKey, answers []store.AnswerKey) error {
 	t.f.fetches++
 	for _, ref := range refs {
 		t.fetched[ref] = true
 	}
-	if len(refs)+len(outbox) == 0 {
+	if len(refs)+len(outbox)+len(answers) == 0 {
 		return fmt.Errorf("fetch: nothing is asked for")
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 type counters struct {
 	ticks, batches, inputs, inputErrors, refused  atomic.Uint64
 	commitErrors, quarantined, recovered, expired atomic.Uint64
-	expiredEarly                                  atomic.Uint64
+	expiredEarly, repeated                        atomic.Uint64
 	scrubbed, scrubWalks, deferred                atomic.Uint64
 	deferredNow, running                          atomic.Int64
 	lateness                                      histogram
@@ -53,6 +53,7 @@ type Stats struct {
 	Ticks, Batches, Inputs, InputErrors, Refused  uint64
 	CommitErrors, Quarantined, Recovered, Expired uint64
 	ExpiredEarly                                  uint64    // records that went before their retention ended: their tenant had too many
+	Repeated                                      uint64    // requests that were answered as before ([WithOnce])
 	Scrubbed, ScrubWalks                          uint64    // records that the scrub has read, and its whole walks
 	Deferred                                      uint64    // starts that failed for want of something, and were or will be tried again
 	DeferredNow                                   int64     // executions that wait for their start now
@@ -72,7 +73,7 @@ func (e *Engine) Stats(ctx context.Context, count func(store.ReadTx) error) (Sta
 		CommitErrors: s.commitErrors.Load(), Quarantined: s.quarantined.Load(),
 		Deferred: s.deferred.Load(), DeferredNow: s.deferredNow.Load(),
 		Scrubbed: s.scrubbed.Load(), ScrubWalks: s.scrubWalks.Load(),
-		Recovered: s.recovered.Load(), Expired: s.expired.Load(), ExpiredEarly: s.expiredEarly.Load(),
+		Recovered: s.recovered.Load(), Expired: s.expired.Load(), ExpiredEarly: s.expiredEarly.Load(), Repeated: s.repeated.Load(),
 		Running: s.running.Load(), Lateness: s.lateness.snapshot(), Recent: s.recent.snapshot(e.o.Clock.Steady()),
 	}
 	err := e.store.View(ctx, func(tx store.ReadTx) (err error) {

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -40,6 +41,9 @@ func (s *Server) readJSON(w http.ResponseWriter, r *http.Request) ([]byte, error
 	}
 	c := callOf(r.Context())
 	data, err := readBody(w, r, s.o.MaxBodyBytes, &c.body)
+	if err == nil && c.once != nil {
+		c.read = sha256.Sum256(data)
+	}
 	if err == nil && c.token != nil && c.leave == nil {
 		c.leave, err = s.heldBy(c.token).workOn(r.Context(), len(data))
 	}

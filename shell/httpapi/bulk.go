@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
@@ -157,7 +158,7 @@ func (b bulk) answer(s *Server, w http.ResponseWriter, r *http.Request, c *call,
 		part := asked.IDs[first:min(first+bulkAtOnce, len(asked.IDs))]
 		var all sync.WaitGroup
 		for i, id := range part {
-			all.Go(func() { results[i] = b.one(s, r, c, rt, id, asked, admit(first+i)) })
+			all.Go(func() { results[i] = b.one(s, r, c, rt, id, first+i, asked, admit(first+i)) })
 		}
 		all.Wait()
 		for i := range part {
@@ -174,11 +175,12 @@ func (b bulk) answer(s *Server, w http.ResponseWriter, r *http.Request, c *call,
 	return out.end("", true)
 }
 
-// one acts on one thing as a request of its own would.
-func (b bulk) one(s *Server, r *http.Request, c *call, rt route, id string, asked *wire.BulkRequest, refused error) (res wire.BulkResult) {
+// one acts on the n-th thing as a request of its own would.
+func (b bulk) one(s *Server, r *http.Request, c *call, rt route, id string, n int, asked *wire.BulkRequest, refused error) (res wire.BulkResult) {
 	own := c.forOne(rt)
 	ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), callKey{}, own), s.o.RequestTimeout)
 	defer cancel()
+	ctx = shell.WithOnce(ctx, c.once.Part(n))
 	in := b.single(ctx, r, id, asked)
 	w := &statusWriter{ResponseWriter: nowhere{make(http.Header)}, call: own, dropped: true}
 	res.ID = id
@@ -193,7 +195,7 @@ func (b bulk) one(s *Server, r *http.Request, c *call, rt route, id string, aske
 	}()
 	err := refused
 	if err == nil && asked.Status != nil {
-		err = b.still(in, own, *asked.Status)
+		err = b.still(s, in, own, *asked.Status)
 	}
 	if err == nil {
 		err = rt.serve(w, in, own)
@@ -221,7 +223,7 @@ func (b bulk) one(s *Server, r *http.Request, c *call, rt route, id string, aske
 func (c *call) forOne(rt route) *call {
 	own := *c
 	own.route = rt.method + " " + rt.path
-	own.body, own.notes, own.made, own.refusal, own.entries = held{}, notes{}, "", "", nil
+	own.body, own.notes, own.made, own.refusal, own.entries, own.once = held{}, notes{}, "", "", nil, nil
 	return &own
 }
 
@@ -242,9 +244,12 @@ func (b bulk) single(ctx context.Context, r *http.Request, id string, asked *wir
 
 // still refuses what is not in the status any more in which it was counted. It may leave it before the act is
 // decided, as with any act.
-func (b bulk) still(r *http.Request, c *call, status string) error {
+func (b bulk) still(s *Server, r *http.Request, c *call, status string) error {
 	now, err := b.status(r, c)
 	if err != nil || now == status {
+		return err
+	}
+	if before, err := s.engine.WasAnswered(r.Context()); err != nil || before {
 		return err
 	}
 	return failf(http.StatusConflict, "%q is %s, and not %s any more", clip(r.PathValue("id")), now, status)

@@ -77,6 +77,8 @@ func classify(err error) *failure {
 		return f
 	case errors.As(err, &cron):
 		return failf(http.StatusBadRequest, "%s", oneLine(cron.Error()))
+	case errors.Is(err, shell.ErrKeyReused):
+		return keyReused()
 	case errors.Is(err, shell.ErrPageToken):
 		return errPageToken
 	case errors.Is(err, shell.ErrNotFound):

@@ -127,6 +127,7 @@ var counters = []counter[shell.Stats]{
 	{desc("orrery_batches_total", "Batches that were committed."), func(s *shell.Stats) uint64 { return s.Batches }},
 	{desc("orrery_inputs_total", "Inputs that changed something."), func(s *shell.Stats) uint64 { return s.Inputs }},
 	{desc("orrery_inputs_refused_total", "Inputs that a machine refused."), func(s *shell.Stats) uint64 { return s.Refused }},
+	{desc("orrery_requests_repeated_total", "Requests that were answered as before, since they came again with the same Idempotency-Key."), func(s *shell.Stats) uint64 { return s.Repeated }},
 	{desc("orrery_input_errors_total", "Inputs that could not be decided."), func(s *shell.Stats) uint64 { return s.InputErrors }},
 	{desc("orrery_commit_errors_total", "Batches that could not be committed."), func(s *shell.Stats) uint64 { return s.CommitErrors }},
 	{desc("orrery_quarantined_total", "Records and webhooks that were set aside."), func(s *shell.Stats) uint64 { return s.Quarantined }},

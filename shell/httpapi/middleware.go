@@ -45,6 +45,9 @@ func (w *statusWriter) begin(status int) {
 		return
 	}
 	w.status = status
+	if w.call.once.Repeated() {
+		w.Header().Set(repeatedHeader, "true")
+	}
 	if w.body == nil || w.body.ended() {
 		return
 	}

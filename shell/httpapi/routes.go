@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -43,7 +44,9 @@ type call struct {
 	body   held   // what its body holds in memory
 	leave  func() // gives back its place among the large bodies; nil: it has asked for none
 	notes  notes
-	server *Server // that has got the request
+	read   [sha256.Size]byte // the hash of its body, once that is read
+	once   *shell.Once       // nil: it has no key
+	server *Server           // that has got the request
 	// For the log of requests: see audit.go.
 	of      *shell.Scope // what the request is about, once that is known
 	made    string       // the path of what it made, if no header names it
@@ -197,8 +200,14 @@ func (s *Server) endpoint(rt route) http.Handler {
 			if wrong == nil {
 				edit, wrong = onTakeOver(edit, rt, r)
 			}
+			if wrong == nil {
+				edit, wrong = s.onOnce(edit, rt, r, c)
+			}
 			if err = wrong; err == nil {
 				err = rt.serve(w, r.WithContext(edit), c)
+			}
+			if err != nil {
+				err = s.doneBefore(w, r, c, err)
 			}
 			if err != nil && errors.Is(context.Cause(ctx), errTokenGone) {
 				err = unauthorized(`Bearer realm="orrery", error="invalid_token"`, "token: %q was removed or changed", c.token.Name)

@@ -164,6 +164,18 @@ type data struct {
 	quarantine tree[quarantineKey, store.Quarantined]
 	meta       tree[string, []byte]
 	logs       tree[store.EffectKey, []byte] // of a run's attempt
+	answers    tree[store.AnswerKey, store.Answer]
+	answered   tree[answeredKey, struct{}] // by time
+}
+
+// answeredKey is a place in the order of the answers.
+type answeredKey struct {
+	at  effects.Time
+	key store.AnswerKey
+}
+
+func compareAnswered(a, b answeredKey) int {
+	return cmp.Or(cmp.Compare(a.at, b.at), bytes.Compare(a.key[:], b.key[:]))
 }
 
 // changes is what a batch has changed.
@@ -250,6 +262,8 @@ func newData() *data {
 		quarantine: tree[quarantineKey, store.Quarantined]{cmp: compareQuarantine},
 		meta:       tree[string, []byte]{cmp: cmp.Compare[string]},
 		logs:       tree[store.EffectKey, []byte]{cmp: compareEffects},
+		answers:    tree[store.AnswerKey, store.Answer]{cmp: func(a, b store.AnswerKey) int { return bytes.Compare(a[:], b[:]) }},
+		answered:   tree[answeredKey, struct{}]{cmp: compareAnswered},
 	}
 }
 

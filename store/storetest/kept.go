@@ -42,6 +42,40 @@ var keptCases = []testCase{
 		require.ErrorIs(s, s.refused(func(tx store.Tx) error { return tx.DeleteWebhook(id(1)) }), store.ErrNotFound)
 		require.Error(s, s.refused(func(tx store.Tx) error { return tx.PutWebhook(store.Webhook{ID: uuid.Nil}) }))
 	}},
+	{"an answer reads as it was put, is replaced, and is forgotten by its time, the oldest first", func(s *suite) {
+		key := func(b byte) (k store.AnswerKey) { k[0], k[31] = b, b; return k }
+		body := []byte("\x00 first")
+		s.update(func(tx store.Tx) {
+			require.NoError(s, tx.PutAnswer(key(3), store.Answer{At: 1000, Body: body}))
+			body[1] = 'X' // it is the caller's again
+			require.NoError(s, tx.PutAnswer(key(1), store.Answer{At: 3000, Body: []byte("third")}))
+			require.NoError(s, tx.PutAnswer(key(2), store.Answer{At: 2000}))
+			assert.Equal(s, "\x00 first", string(must(tx.Answer(key(3)))(s).Body))
+		})
+		s.view(func(tx store.ReadTx) {
+			assert.Equal(s, store.Answer{At: 3000, Body: []byte("third")}, must(tx.Answer(key(1)))(s))
+			empty := must(tx.Answer(key(2)))(s)
+			assert.Equal(s, effects.Time(2000), empty.At)
+			assert.Empty(s, empty.Body)
+			require.ErrorIs(s, errOf(tx.Answer(key(4))), store.ErrNotFound)
+		})
+		s.update(func(tx store.Tx) {
+			require.NoError(s, tx.PutAnswer(key(3), store.Answer{At: 4000, Body: []byte("again")}))
+			assert.Zero(s, must(tx.DropAnswers(2000, 9))(s), "given at that time is not before it")
+			assert.Zero(s, must(tx.DropAnswers(9000, 0))(s))
+			assert.Equal(s, 1, must(tx.DropAnswers(9000, 1))(s))
+			require.ErrorIs(s, errOf(tx.Answer(key(2))), store.ErrNotFound)
+		})
+		s.update(func(tx store.Tx) { assert.Equal(s, 1, must(tx.DropAnswers(4000, 9))(s)) })
+		s.view(func(tx store.ReadTx) {
+			require.ErrorIs(s, errOf(tx.Answer(key(1))), store.ErrNotFound)
+			assert.Equal(s, "again", string(must(tx.Answer(key(3)))(s).Body))
+		})
+		s.update(func(tx store.Tx) {
+			assert.Equal(s, 1, must(tx.DropAnswers(9000, 9))(s))
+			assert.Zero(s, must(tx.DropAnswers(9000, 9))(s))
+		})
+	}},
 	{"what an attempt of a run has written reads byte for byte, and replaces what was kept of it", func(s *suite) {
 		s.update(func(tx store.Tx) {
 			text := []byte("first")

@@ -252,6 +252,13 @@ func (c *checker) checkKeepings() error {
 			_, err := parseRunLog(k, v)
 			return err
 		}),
+		c.each("answers", c.table(inAnswers), func(k, v []byte) error {
+			if len(k) != answerKeyLen {
+				return errors.New("the key is no request's")
+			}
+			_, err := parseAnswer(k, v)
+			return err
+		}),
 		c.each("meta", c.table(inMeta), func(k, v []byte) error {
 			_, err := parseMeta(k, v)
 			return err

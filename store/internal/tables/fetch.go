@@ -12,14 +12,17 @@ type FetchTx struct{ *Tx }
 var _ store.Fetcher = FetchTx{}
 
 // Fetch implements [store.Fetcher].
-func (t FetchTx) Fetch(refs []effects.Ref, outbox []store.EffectKey) error {
+func (t FetchTx) Fetch(refs []effects.Ref, outbox []store.EffectKey, answers []store.AnswerKey) error {
 	if err := t.check("fetch"); err != nil {
 		return err
 	}
-	keys := recordKeys(make([]Key, 0, len(refs)+len(outbox)), refs)
+	keys := recordKeys(make([]Key, 0, len(refs)+len(outbox)+len(answers)), refs)
 	for _, key := range outbox {
 		b := effectKeyBytes(key)
 		keys = append(keys, Key{Table: NameOutbox, Key: b[:]})
+	}
+	for i := range answers {
+		keys = append(keys, Key{Table: NameAnswers, Key: answers[i][:]})
 	}
 	return t.fetchKeys(keys)
 }

@@ -28,6 +28,8 @@ import (
 //	webhooks        id (16) → the raw body
 //	webhooks-info   id (16) → envelope
 //	run-logs        id (16), attempt (4) → checksum of key and text (4), the text as it was written
+//	answers         the request's key (32) → checksum of key and rest (4), when (8), the answer
+//	answered        when (8), the request's key (32) → ""
 //	claims          name → envelope
 //	quarantine      at (8), id (16), KIND, of an outbox entry n (4) → envelope
 //	meta            name → envelope
@@ -54,6 +56,8 @@ const (
 	NameRunLogs      = "run-logs"
 	NameChanges      = "changes"
 	NameBases        = "bases"
+	NameAnswers      = "answers"
+	NameAnswered     = "answered"
 )
 
 // The same as numbers, by which a transaction finds the tables that it has opened.
@@ -73,6 +77,8 @@ const (
 	inRunLogs
 	inChanges
 	inBases
+	inAnswers
+	inAnswered
 	fixedTables
 )
 
@@ -92,6 +98,8 @@ var fixedNames = [fixedTables]string{
 	inRunLogs:      NameRunLogs,
 	inChanges:      NameChanges,
 	inBases:        NameBases,
+	inAnswers:      NameAnswers,
+	inAnswered:     NameAnswered,
 }
 
 // FixedNames lists the tables that every store has.

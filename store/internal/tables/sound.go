@@ -51,6 +51,12 @@ func SoundValue(table string, k, v []byte) (err error) {
 		if err = want(effectLen); err == nil {
 			_, err = parseRunLog(k, v)
 		}
+	case NameAnswers:
+		if err = want(answerKeyLen); err == nil {
+			_, err = parseAnswer(k, v)
+		}
+	case NameAnswered:
+		err = want(8 + answerKeyLen)
 	case NameClaims:
 		_, err = ParseClaim(k, v)
 	case NameQuarantine:

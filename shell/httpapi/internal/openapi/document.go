@@ -6,7 +6,7 @@
 //
 //   - an operation names the statuses by which it can fail only if they differ from those
 //     that follow from its shape: 400, 401, 403 and 503 for all, 404 and 410 if the path has a
-//     parameter, 409 unless it is a GET, 408, 413 and 415 if a body is read;
+//     parameter, 409 unless it is a GET, 422 if it takes an Idempotency-Key, 408, 413 and 415 if a body is read;
 //   - an answer is a list of its schema and its description, or the whole of it;
 //   - a property of a schema is its description, or what is added to its Go type: bounds,
 //     enumerations, examples; if it says the type itself, that replaces the derived one. A
@@ -129,6 +129,10 @@ func (d *description) operation(o operation, method, path string) (any, error) {
 		out["parameters"] = append(list, ref("parameters", "if_match"), ref("parameters", "if_none_match"), ref("parameters", "take_over"))
 		o.Also = append(slices.Clone(o.Also), http.StatusPreconditionFailed)
 	}
+	if o.repeatable(method) {
+		list, _ := out["parameters"].([]any)
+		out["parameters"] = append(list, ref("parameters", "idempotency_key"))
+	}
 	responses := &ordered{}
 	for _, status := range slices.Sorted(maps.Keys(o.Answers)) {
 		a, err := answer(status, o.Answers[status])
@@ -151,11 +155,19 @@ func (d *description) operation(o operation, method, path string) (any, error) {
 	return out, nil
 }
 
+// repeatable reports whether the operation takes a key under which it is carried out once.
+func (o operation) repeatable(method string) bool {
+	return method != http.MethodGet && (o.Security == nil || len(*o.Security) > 0)
+}
+
 // failures lists the statuses by which an operation can fail.
 func (o operation) failures(method, path string) []int {
 	list := append([]int{http.StatusForbidden}, o.Also...)
 	if o.Security == nil || len(*o.Security) > 0 {
 		list = append(list, http.StatusBadRequest, http.StatusUnauthorized, http.StatusTooManyRequests, http.StatusServiceUnavailable)
+	}
+	if o.repeatable(method) {
+		list = append(list, http.StatusUnprocessableEntity)
 	}
 	if strings.Contains(path, "{") {
 		list = append(list, http.StatusNotFound, http.StatusGone)

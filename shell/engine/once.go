@@ -1,0 +1,332 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
+)
+
+// A caller who has lost an answer asks again, under the same key. What a request has changed and what it was answered
+// are committed together, so the second one finds either both or neither: it is answered as the first one was, also by
+// another process that owns the database now, and changes nothing. What was refused has changed nothing, and is
+// decided anew. No journal has any of it: an input that was not given again is in no replay.
+
+// AnswersKept is how long the answer to a request with a key is kept at least.
+const AnswersKept = 10 * time.Minute
+
+// ErrKeyReused: under the key there is the answer to another request.
+var ErrKeyReused = errors.New("the key is that of another request")
+
+// Once says which request of a caller's it is, so that it is carried out once however often it comes ([WithOnce]).
+// It is safe for concurrent use only as far as one goroutine asks for something under it at a time; see Part.
+type Once struct {
+	key  store.AnswerKey
+	of   func() [sha256.Size]byte // says what is asked for
+	part uint32                   // how many of its parts were answered with a change
+	seen bool
+}
+
+// NewOnce names a request by a hash of who asks and what he calls it. of gives a hash of all that he asks for: under one key
+// another one is refused with [ErrKeyReused]. It is called when something is asked of the engine; nil: the same always.
+func NewOnce(key [sha256.Size]byte, of func() [sha256.Size]byte) *Once {
+	if of == nil {
+		of = func() (none [sha256.Size]byte) { return none }
+	}
+	return &Once{key: key, of: of}
+}
+
+// Part gives the n-th of what a caller asks for in one request and what is done side by side.
+func (o *Once) Part(n int) *Once {
+	if o == nil {
+		return nil
+	}
+	return &Once{key: derived(o.key, "part", uint32(n)), of: o.of}
+}
+
+// Repeated reports whether something was answered as it had been before.
+func (o *Once) Repeated() bool { return o != nil && o.seen }
+
+// derived gives the key of something within a request.
+func derived(key store.AnswerKey, what string, n uint32) store.AnswerKey {
+	b := append(key[:], what...)
+	return sha256.Sum256(binary.BigEndian.AppendUint32(b, n))
+}
+
+type onceKey struct{}
+
+// WithOnce has what is asked for under the context carried out once. Each call under it that changes something is a part of its
+// own, in their order; nil: nothing is kept.
+func WithOnce(ctx context.Context, o *Once) context.Context {
+	return context.WithValue(ctx, onceKey{}, o)
+}
+
+// OnceFrom gives what [WithOnce] has set; nil: nothing.
+func OnceFrom(ctx context.Context) *Once {
+	o, _ := ctx.Value(onceKey{}).(*Once)
+	return o
+}
+
+// WasAnswered reports whether what is asked for next under the context was answered before, with a change: then it may be asked
+// for although it seems to be done.
+func (e *Engine) WasAnswered(ctx context.Context) (bool, error) {
+	o := OnceFrom(ctx)
+	if o == nil {
+		return false, nil
+	}
+	err := e.store.View(ctx, func(tx store.ReadTx) error {
+		kept, err := tx.Answer(derived(o.key, "request", o.part))
+		if err != nil {
+			return err
+		}
+		var k keptReply
+		of := o.of()
+		if kept.At.Before(effects.TimeOf(e.o.Clock.Now()).Add(-AnswersKept)) || json.Unmarshal(kept.Body, &k) != nil || string(k.Of) != string(of[:]) {
+			return store.ErrNotFound // or what is there is found when it is asked for
+		}
+		return nil
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// onceOf is which part of a caller's request one to the engine is; nil: it has no key.
+type onceOf struct {
+	*Once
+	key   store.AnswerKey
+	of    [sha256.Size]byte
+	shape string // the kinds and types of its inputs: parts that do not fit are of another request
+	kept  bool   // it was answered with a change, now or before
+	again bool   // before
+	after *int   // the index of another one in the same batch, whose answer it gets; nil: it is the first
+}
+
+func newOnceOf(ctx context.Context, r *Request) *onceOf {
+	o := OnceFrom(ctx)
+	if o == nil {
+		return nil
+	}
+	var shape strings.Builder
+	for _, in := range r.Inputs {
+		shape.WriteString(string(in.To.Kind) + "." + in.Event.EventType() + " ")
+	}
+	return &onceOf{Once: o, key: derived(o.key, "request", o.part), of: o.of(), shape: shape.String()}
+}
+
+// answered notes what has become of it.
+func (o *onceOf) answered(rep Reply) {
+	if o != nil && o.kept && rep.Err == nil {
+		o.part++
+		o.seen = o.seen || o.again
+	}
+}
+
+// keptReply is the stored form of a [Reply]. States and answers are bytes, since a payload in them is what was sent, byte for byte.
+type keptReply struct {
+	Of     []byte         `json:"of"`
+	Shape  string         `json:"shape"`
+	Result keptResult     `json:"result"`
+	Before uuid.UUID      `json:"before"`
+	Kind   effects.Kind   `json:"kind,omitempty"` // of the state
+	State  []byte         `json:"state,omitempty"`
+	Each   []keptAnswered `json:"each,omitempty"`
+}
+
+type keptResult struct {
+	Refused *effects.Refused `json:"refused,omitempty"`
+	Changed bool             `json:"changed"`
+	Answer  []byte           `json:"answer,omitempty"`
+}
+
+type keptAnswered struct {
+	Result keptResult   `json:"result"`
+	Kind   effects.Kind `json:"kind,omitempty"`
+	State  []byte       `json:"state,omitempty"`
+	Err    string       `json:"err,omitempty"` // where it is not the refusal
+}
+
+func keepResult(r core.Result) (keptResult, error) {
+	answer, err := core.EncodeAnswer(r.Answer)
+	return keptResult{Refused: r.Refused, Changed: r.Changed, Answer: answer}, err
+}
+
+func (k keptResult) result() (r core.Result, err error) {
+	r.Refused, r.Changed = k.Refused, k.Changed
+	r.Answer, err = core.DecodeAnswer(k.Answer)
+	return r, err
+}
+
+func keepState(s core.State) (effects.Kind, []byte) {
+	if s == nil {
+		return "", nil
+	}
+	return s.Ref().Kind, s.AppendJSON(nil)
+}
+
+// stateKept reads a state that was kept. What its machine keeps as records of their own is as it is now.
+func (b *batch) stateKept(kind effects.Kind, kept []byte) (core.State, error) {
+	if kind == "" {
+		return nil, nil
+	}
+	s, err := core.DecodeState(kind, kept)
+	if err != nil {
+		return nil, err
+	}
+	return core.Whole(s, b.fold.State)
+}
+
+// answeredBefore gives the answer to the i-th request if it has come before; false: it has not.
+func (b *batch) answeredBefore(i int, r *request) (rep Reply, ok bool, err error) {
+	if first, ok := b.once[r.once.key]; ok {
+		if other := b.l.requests[first].once; other.of != r.once.of || other.shape != r.once.shape {
+			return Reply{Err: ErrKeyReused}, true, nil
+		}
+		r.once.after = &first
+		return rep, true, nil // see shareAnswer
+	}
+	if r.ctx.Err() == nil { // else nothing is done
+		if b.once == nil {
+			b.once = make(map[store.AnswerKey]int)
+		}
+		b.once[r.once.key] = i
+	}
+	kept, err := b.tx.Answer(r.once.key)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return rep, false, nil
+	case errors.Is(err, store.ErrCorrupt): // nobody knows what it was: to do it again could do it twice
+		return Reply{Err: err}, true, nil
+	case err != nil:
+		return rep, false, err
+	}
+	if kept.At.Before(b.now.Add(-AnswersKept)) {
+		return rep, false, nil
+	}
+	var k keptReply
+	if err := json.Unmarshal(kept.Body, &k); err != nil {
+		return Reply{Err: fmt.Errorf("%w: the answer to an earlier request: %w", store.ErrCorrupt, err)}, true, nil
+	}
+	if string(k.Of) != string(r.once.of[:]) || k.Shape != r.once.shape {
+		return Reply{Err: ErrKeyReused}, true, nil
+	}
+	rep, err = b.replyKept(k)
+	if err != nil {
+		return Reply{Err: fmt.Errorf("%w: the answer to an earlier request: %w", store.ErrCorrupt, err)}, true, nil
+	}
+	r.once.kept, r.once.again = true, true
+	return rep, true, nil
+}
+
+func (b *batch) replyKept(k keptReply) (rep Reply, err error) {
+	rep.Before = k.Before
+	if rep.Result, err = k.Result.result(); err != nil {
+		return rep, err
+	}
+	if rep.State, err = b.stateKept(k.Kind, k.State); err != nil {
+		return rep, err
+	}
+	for _, each := range k.Each {
+		a := Answered{}
+		if a.Result, err = each.Result.result(); err != nil {
+			return rep, err
+		}
+		if a.State, err = b.stateKept(each.Kind, each.State); err != nil {
+			return rep, err
+		}
+		switch {
+		case each.Err != "":
+			a.Err = errors.New(each.Err)
+		case a.Result.Stopped():
+			a.Err = a.Result.Refused
+		}
+		rep.Each = append(rep.Each, a)
+	}
+	return rep, nil
+}
+
+// keepAnswer stores what a request with a key was answered, if it has changed anything.
+func (b *batch) keepAnswer(r *request, rep Reply) error {
+	if r.once == nil || r.once.again || rep.Err != nil || !changed(r, rep) {
+		return nil
+	}
+	k := keptReply{Of: r.once.of[:], Shape: r.once.shape, Before: rep.Before}
+	var err error
+	if k.Result, err = keepResult(rep.Result); err != nil {
+		return err
+	}
+	k.Kind, k.State = keepState(rep.State)
+	for _, a := range rep.Each {
+		each := keptAnswered{}
+		if each.Result, err = keepResult(a.Result); err != nil {
+			return err
+		}
+		each.Kind, each.State = keepState(a.State)
+		if a.Err != nil && !a.Result.Stopped() {
+			each.Err = a.Err.Error()
+		}
+		k.Each = append(k.Each, each)
+	}
+	body, err := json.Marshal(k)
+	if err != nil {
+		return err
+	}
+	r.once.kept, b.dirty = true, true
+	return b.tx.PutAnswer(r.once.key, store.Answer{At: b.now, Body: body})
+}
+
+// shareAnswer gives the i-th request the answer to the one before it in the batch that has the same key, and reports whether there is
+// one.
+func (b *batch) shareAnswer(i int, r *request) bool {
+	if r.once == nil || r.once.after == nil {
+		return false
+	}
+	first := *r.once.after
+	b.replies[i] = b.replies[first]
+	r.once.kept = b.l.requests[first].once.kept
+	r.once.again = r.once.kept
+	return true
+}
+
+// changed reports whether a request has changed anything.
+func changed(r *request, rep Reply) bool {
+	if r.Webhook != nil {
+		return rep.Before == uuid.Nil
+	}
+	if r.Write != nil || rep.Result.Changed {
+		return true
+	}
+	for _, a := range rep.Each {
+		if a.Result.Changed {
+			return true
+		}
+	}
+	return false
+}
+
+// answersAtOnce bounds how many answers one batch forgets.
+const answersAtOnce = 500
+
+// forgetAnswers forgets what was answered long ago.
+func (b *batch) forgetAnswers() error {
+	if !b.retain.answers {
+		return nil
+	}
+	dropped, err := b.tx.DropAnswers(b.now.Add(-AnswersKept), answersAtOnce)
+	if dropped > 0 {
+		b.dirty = true
+	}
+	b.retain.answers = dropped == answersAtOnce
+	return err
+}

@@ -1,0 +1,111 @@
+package shell_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/store"
+)
+
+// underKey is the context of one more try of the same request.
+func underKey(name string) context.Context {
+	return shell.WithOnce(bg(), shell.NewOnce(sha256.Sum256([]byte(name)), nil))
+}
+
+func TestACallThatIsMadeAgainUnderItsKeyIsAnsweredAsTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ran := &counting{}
+		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(ran)})
+		spec := core.ActionSpec{ToolName: "count", Namespace: "ns", Tenant: "t"}
+		first, err := e.Actions().Execute(underKey("a"), spec)
+		require.NoError(t, err)
+		require.Equal(t, core.StatusCompleted, first.Status.Type)
+		again, err := e.Actions().Execute(underKey("a"), spec)
+		require.NoError(t, err)
+		assert.Equal(t, first, again, "made once, and waited for until its end")
+		assert.EqualValues(t, 1, ran.n.Load())
+
+		for range 2 { // two calls of one request, twice
+			ctx := underKey("b")
+			one, err := e.Actions().Create(ctx, spec)
+			require.NoError(t, err)
+			other, err := e.Actions().Create(ctx, spec)
+			require.NoError(t, err)
+			assert.NotEqual(t, one.ID, other.ID)
+		}
+		synctest.Wait()
+		assert.EqualValues(t, 3, ran.n.Load())
+
+		stats, err := e.Stats(bg())
+		require.NoError(t, err)
+		assert.EqualValues(t, 3, stats.Repeated)
+	})
+}
+
+func TestWhoHasLostTheItemsThatHeTookGetsThemUnderHisKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(&counting{})})
+		q := core.QueueRef("ns", "t", "q")
+		for _, late := range []bool{false, true} {
+			if late {
+				go func() {
+					<-time.After(time.Second)
+					_, _, err := e.Queues().Push(bg(), "ns", "t", "q", shell.PushOptions{})
+					assert.NoError(t, err)
+				}()
+			} else {
+				_, _, err := e.Queues().Push(bg(), "ns", "t", "q", shell.PushOptions{})
+				require.NoError(t, err)
+			}
+			name := map[bool]string{false: "at once", true: "after a wait"}[late]
+			take := shell.TakeOptions{Holder: "h", Wait: time.Minute}
+			first, err := e.Queues().Take(underKey(name), q, take)
+			require.NoError(t, err)
+			require.Len(t, first, 1)
+			again, err := e.Queues().Take(underKey(name), q, take)
+			require.NoError(t, err)
+			assert.Equal(t, first, again, name)
+		}
+	})
+}
+
+// forgetful commits, and says that nobody knows.
+type forgetful struct {
+	store.Store
+	next bool
+}
+
+func (f *forgetful) Update(ctx context.Context, fn func(store.Tx) error) error {
+	err := f.Store.Update(ctx, fn)
+	if err == nil && f.next {
+		f.next = false
+		return store.ErrUnconfirmed
+	}
+	return err
+}
+
+func TestAfterACommitThatNobodyConfirmsTheKeyTells(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &forgetful{Store: inMemory(t)}
+		e := running(t, shell.Options{Store: st, Tools: tools(&counting{})})
+		synctest.Wait()
+		spec := core.ActionSpec{ToolName: "count", Trigger: at(1e15)}
+		st.next = true
+		_, err := e.Actions().Create(underKey("k"), spec)
+		require.ErrorIs(t, err, store.ErrUnconfirmed)
+		made, err := e.Actions().Create(underKey("k"), spec)
+		require.NoError(t, err)
+		list, _, err := e.Actions().List(bg(), shell.ActionFilter{}, shell.Page{})
+		require.NoError(t, err)
+		require.Len(t, list, 1)
+		assert.Equal(t, list[0].ID, made.ID, "it had been carried out")
+	})
+}
