@@ -251,6 +251,10 @@ func TestASynchronousStandbyHasAllThatWasAcknowledged(t *testing.T) {
 	name := nameIn(t, primary.Database(t))
 	require.NoError(t, primary.Exec(t.Context(), name, "CREATE TABLE a (x int); INSERT INTO a VALUES (1)"))
 	require.ErrorContains(t, standby.Exec(t.Context(), "postgres", "CREATE TABLE a (x int)"), "read-only transaction", "a standby takes no writes")
+	require.Eventually(t, func() bool { // it has the commit on its disk, and reads find it once it was replayed
+		_, err := standby.Query(t.Context(), name, "SELECT count(*) FROM a")
+		return err == nil
+	}, patience, 10*time.Millisecond)
 	either := URL(name, standby, primary)
 	conn, err := pgx.Connect(t.Context(), either)
 	require.NoError(t, err)
