@@ -54,6 +54,15 @@ type LogStats struct {
 	KeepErr     error         // of the last attempt to keep and to ship; nil: it went well
 }
 
+// Failing is a [Store] that can come to refuse everything for good, until it is opened anew. Its methods may be called at any time.
+type Failing interface {
+	Store
+	// Failed is closed once it does.
+	Failed() <-chan struct{}
+	// Failure is why; nil: it does not. [ErrFenced]: another process has opened it.
+	Failure() error
+}
+
 // Placed is a [Store] that can tell, without a transaction, whether what it has open is
 // still what stands in its place.
 type Placed interface {

@@ -50,6 +50,9 @@ func (l *loop) renewEvery() time.Duration {
 }
 
 func (l *loop) release() error {
+	if l.lost != nil {
+		return fmt.Errorf("the store was taken over: %w", l.lost)
+	}
 	err := l.e.store.Update(context.Background(), func(tx store.Tx) error {
 		if err := tx.Release(l.claim, l.token); err != nil {
 			return err
@@ -72,15 +75,7 @@ func (l *loop) release() error {
 // and the instance starts afresh.
 func (l *loop) fenced(err error) {
 	l.e.log.Warn("another instance took over; dropping what runs here", "error", err, "running", len(l.running))
-	for _, r := range l.running {
-		r.dropped = true
-		r.cancel(ErrFenced)
-	}
-	for _, o := range l.outcomes {
-		o.write.done()
-	}
-	clear(l.outcomes)
-	l.outcomes = l.outcomes[:0]
+	l.dropAll()
 	l.cache.init()
 	l.lastSeq = 0
 	l.beginOwn()

@@ -83,7 +83,8 @@ func New(o Options) (*Engine, error) {
 
 // Run works until ctx ends, then stops cleanly: it takes nothing new, waits up
 // to Options.StopTimeout for what runs, cancels the rest and has each machine
-// decide what that means. It returns nil after a clean stop. An engine runs once.
+// decide what that means. It returns nil after a clean stop, and an error that is a [store.ErrFenced] once another
+// process has opened the store: then all that runs is told to end at once, and nothing of it is stored. An engine runs once.
 func (e *Engine) Run(ctx context.Context) error {
 	if !e.started.CompareAndSwap(false, true) {
 		return errors.New("shell: Run was called before: make a new engine with New")
@@ -112,13 +113,16 @@ func (e *Engine) Run(ctx context.Context) error {
 		e.log.Warn("what was set aside earlier could not be listed", "error", err)
 	}
 	var beside sync.WaitGroup
+	also, end := context.WithCancel(ctx)
+	defer end()
 	if e.o.ScrubRate > 0 {
-		beside.Go(func() { e.scrub(ctx) })
+		beside.Go(func() { e.scrub(also) })
 	}
 	if e.o.Hooks.Beside != nil {
-		beside.Go(func() { e.o.Hooks.Beside(ctx) })
+		beside.Go(func() { e.o.Hooks.Beside(also) })
 	}
 	l.run(ctx)
+	end() // it has ended by itself if the store is lost
 	beside.Wait()
 	err = l.release()
 	e.log.Info("engine stopped", "instance", e.name)

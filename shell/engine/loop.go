@@ -57,6 +57,8 @@ type loop struct {
 	failures    int
 	adrift      bool             // batches are stored and were not confirmed
 	lastErr     error            // why the last commit failed; nil once one went well
+	lost        error            // why the store is lost; nil: it is not
+	storeGone   <-chan struct{}  // see watchStore
 	due         []store.DueEntry // room for a sweep
 	free        []*batch         // whose memory serves other ones
 
@@ -106,13 +108,20 @@ func (l *loop) run(ctx context.Context) {
 		l.beginAll(now)
 	}
 	done := ctx.Done()
+	l.storeGone = l.watchStore()
 	for !l.stopping || !l.finished() {
 		l.gather(done)
 		l.gatherMore()
-		if !l.stopping && ctx.Err() != nil {
+		if done != nil && ctx.Err() != nil {
 			done = nil
 			l.e.activity.add(-1) // the one that whoever has ended ctx counted for the loop
-			l.beginStop()
+			if !l.stopping {
+				l.beginStop()
+			}
+		}
+		if l.lost != nil {
+			l.refuseAll()
+			continue
 		}
 		l.step()
 	}
@@ -198,6 +207,10 @@ func (l *loop) await(done <-chan struct{}, diskOnly bool) bool {
 		l.e.activity.work()
 		c <- l.goOn()
 		return !diskOnly
+	case <-l.storeGone:
+		l.e.activity.work()
+		l.storeFailed()
+		return l.lost != nil
 	case <-timer:
 		l.e.activity.work()
 		return true
@@ -412,6 +425,10 @@ func (l *loop) beginTick(now time.Time) {
 // failed answers who waits, and backs off. What executions have come to stays
 // gathered: the next batch takes it.
 func (l *loop) failed(err error) {
+	if refusedByFence(err) {
+		l.lose(err)
+		return
+	}
 	l.e.stats.commitErrors.Add(1)
 	l.lastErr = err
 	if now := l.now(); !now.Before(l.retryAt) { // a request in between does not put it off

@@ -165,7 +165,7 @@ func (l *loop) drop(err error, s, onTop *stagedBatch) {
 		wrote = wrote || !onTop.nothing
 	}
 	l.takeBack(s)
-	if wrote && !errors.Is(err, store.ErrUnconfirmed) {
+	if wrote && !errors.Is(err, store.ErrUnconfirmed) && !refusedByFence(err) {
 		err = fmt.Errorf("%w: %w", store.ErrUnconfirmed, err)
 	}
 	l.failed(err)

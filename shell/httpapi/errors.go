@@ -124,11 +124,13 @@ func unavailable(err error) *failure {
 	case errors.Is(err, store.ErrViewTooOld):
 		return retry(30, "this took so long, and so much was written meanwhile, that the database could not keep what was being read: try again when less is written")
 	case errors.Is(err, store.ErrUnconfirmed):
-		why := "the disk failed"
+		why := "the database did not confirm it"
 		if errors.Is(err, store.ErrMoved) {
 			why = "the database file was removed, renamed or replaced"
 		}
-		return retry(30, why+" while this was stored: it may have been carried out")
+		return retry(30, why+" while this was stored: it may have been carried out; with an Idempotency-Key it can be sent again")
+	case errors.Is(err, store.ErrFenced):
+		return retry(1, "another process has the database now: nothing was stored")
 	case cannotWrite(err) != "":
 		return retry(30, cannotWrite(err)+": nothing was stored")
 	case errors.Is(err, context.DeadlineExceeded):

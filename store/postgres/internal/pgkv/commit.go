@@ -64,15 +64,37 @@ func (tx *Tx) Seen() Staged { return Staged{db: tx.db, upTo: tx.last} }
 // Last is the number of the last commit that is waited for.
 func (s Staged) Last() uint64 { return s.upTo }
 
-// Wait returns once all of it is durable and every View sees it. One commit serves all who
+// Wait returns once all of it is durable and every View sees it, and, if nothing was written, once it is certain that this
+// opening still owned the partition after all was read. One commit serves all who
 // wait. With [store.ErrFenced] alone nothing of it is there; any other error says that nobody knows what
 // is found later, and is [store.ErrUnconfirmed] where anything was written.
 func (s Staged) Wait() error {
 	err := s.db.syncTo(s.upTo)
+	if err == nil && !s.wrote {
+		err = s.db.stillOwns()
+	}
 	if err != nil && s.wrote && (!errors.Is(err, store.ErrFenced) || errors.Is(err, errInDoubt)) {
 		return fmt.Errorf("%w: %w", store.ErrUnconfirmed, err)
 	}
 	return err
+}
+
+// stillOwns asks the database whether this opening owns the partition. Who has written nothing is answered by what was read, which
+// is true as long as nobody else writes: a process that was frozen would else refuse today what it knows of yesterday.
+func (db *DB) stillOwns() error {
+	if err := db.Broken(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), db.o.Lease/2)
+	defer cancel()
+	row, err := scanRow(db.writes.QueryRow(ctx, db.s.look, db.o.Partition))
+	switch {
+	case err != nil:
+		return fmt.Errorf("look who owns partition %d: %w", db.o.Partition, err)
+	case row.Session != db.o.Session:
+		return db.fenced(ctx)
+	}
+	return nil
 }
 
 // errInDoubt: the answer of a commit was lost, and what became of it cannot be found out.
