@@ -128,7 +128,7 @@ func unavailable(err error) *failure {
 		if errors.Is(err, store.ErrMoved) {
 			why = "the database file was removed, renamed or replaced"
 		}
-		return retry(30, why+" while this was stored: it may have been carried out; with an Idempotency-Key it can be sent again")
+		return retry(30, why+": this may have been carried out, and can be sent again with the same Idempotency-Key if it had one")
 	case errors.Is(err, store.ErrFenced):
 		return retry(1, "another process has the database now: nothing was stored")
 	case cannotWrite(err) != "":

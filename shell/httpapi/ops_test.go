@@ -267,6 +267,7 @@ func TestEveryCommitErrorIsAnsweredWithoutItsDetails(t *testing.T) {
 		{store.ErrClosed, 503, "the engine is stopped"},
 		{os.ErrPermission, 503, "the database cannot be written: nothing was stored"},
 		{shell.ErrReindexing, 503, "the lists of a database of an earlier version are being built: try again later"},
+		{store.ErrUnconfirmed, 503, "the database did not confirm it: this may have been carried out, and can be sent again with the same Idempotency-Key if it had one"},
 		{errors.New("page 7 is torn"), 500, "internal error"},
 	} {
 		st.fail(test.err)
@@ -276,6 +277,11 @@ func TestEveryCommitErrorIsAnsweredWithoutItsDetails(t *testing.T) {
 	}
 	st.fail(nil)
 	assert.Equal(t, 201, a.do("POST", "/v1/actions", `{"tool_name":"hold"}`).status)
+	st.fail(fmt.Errorf("partition 0: %w", store.ErrFenced)) // after which the engine has ended
+	r := a.do("POST", "/v1/actions", `{"tool_name":"echo"}`)
+	assert.Equal(t, 503, r.status)
+	assert.Equal(t, "another process has the database now: nothing was stored", r.errorText())
+	assert.Equal(t, "1", r.header.Get("Retry-After"))
 }
 
 func TestABackupIsADatabaseThatOpens(t *testing.T) {
