@@ -115,7 +115,7 @@ func TestOnPostgreSQLAKeyedRequestThatTheOwnerDidNotAnswerIsAnsweredByTheNext(t 
 	assert.Equal(t, made, again)
 	_, err = first.Actions().Create(underKey("k"), spec)
 	require.ErrorIs(t, err, store.ErrFenced, "who is replaced answers nothing, not even from what he knows")
-	<-ended1
+	require.ErrorIs(t, <-ended1, store.ErrFenced)
 	stop2()
 	require.NoError(t, <-ended2)
 	require.NoError(t, st1.Close())

@@ -12,10 +12,8 @@ type Once = engine.Once
 // AnswersKept is how long the answer to a request with a key is kept at least.
 const AnswersKept = engine.AnswersKept
 
-var (
-	// ErrKeyReused: under the key of a [Once] there is the answer to another request.
-	ErrKeyReused = engine.ErrKeyReused
-)
+// ErrKeyReused says that under the key of a [Once] there is the answer to another request.
+var ErrKeyReused = engine.ErrKeyReused
 
 // NewOnce names a request by a hash of who asks and what he calls it. of gives a hash of all that he asks for, so that under
 // the same key nothing else is taken for it ([ErrKeyReused]); nil: he sees to that himself.

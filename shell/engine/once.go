@@ -25,10 +25,8 @@ import (
 // AnswersKept is how long the answer to a request with a key is kept at least.
 const AnswersKept = 10 * time.Minute
 
-var (
-	// ErrKeyReused: under the key there is the answer to another request.
-	ErrKeyReused = errors.New("the key is that of another request")
-)
+// ErrKeyReused says that under the key there is the answer to another request.
+var ErrKeyReused = errors.New("the key is that of another request")
 
 // Once says which request of a caller's it is, so that it is carried out once however often it comes ([WithOnce]).
 // It is safe for concurrent use only as far as one goroutine asks for something under it at a time; see Part.

@@ -38,7 +38,11 @@ which others have changed, and need a restart, the log says. What cannot be read
 With --start-paused it takes every request, and fires and begins nothing before "orreryd system
 resume": so a database that was restored, or copied, can be looked at and changed first.
 
-Settings come from flags, else from the environment (ORRERY_DB, ORRERY_LISTEN,
+With --database everything is in a PostgreSQL database: one daemon at a time works on
+it. One that is started while another one works ends, and names it; of one that has
+crashed it takes the database over once a lease of ten seconds is over.
+
+Settings come from flags, else from the environment (ORRERY_DB, ORRERY_DATABASE, ORRERY_LISTEN,
 ORRERY_TICK_RATE, ORRERY_STRICT_TICK, ORRERY_LOG_LEVEL, ORRERY_LOG_FORMAT,
 ORRERY_WORKSPACE, ORRERY_APPLY, ORRERY_START_PAUSED, ORRERY_CONFIG), else from the configuration file, else they have their defaults.
 Show them with: orreryd config show
@@ -47,6 +51,7 @@ Without tokens in the configuration the daemon listens on loopback only.`,
 		Example: `  orreryd orchestrate --demo
   orreryd orchestrate --tick-rate 60 --db /var/lib/orrery/orrery.db --config /etc/orrery.toml
   orreryd orchestrate --db restored.db --start-paused
+  orreryd orchestrate --database postgres://orrery@db.example/orrery
   ORRERY_LISTEN=127.0.0.1:8000 orreryd orchestrate`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -16,7 +16,6 @@ import (
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 	"github.com/orrery-go/orrery/shell/replay"
 	"github.com/orrery-go/orrery/store"
-	"github.com/orrery-go/orrery/store/bolt"
 )
 
 // stepReport is one entry of history --json.
@@ -30,11 +29,11 @@ type stepReport struct {
 }
 
 func (a *app) historyCommand() *cobra.Command {
-	var db string
+	var db place
 	var most int
 	cmd := &cobra.Command{
-		Use:   "history KIND/ID --db FILE",
-		Short: "Tell what changed a machine, as far as a stopped database's journal goes",
+		Use:   "history KIND/ID --db FILE | --database URL",
+		Short: "Tell what changed a machine, as far as the journal of a database goes",
 		Long: `Tell what changed an action, a run or any other machine, newest first: when, in
 which batch, by whose input, which fields of its state became what, and which
 outer effects, such as runs of tools, it requested, had answered or withdrew. A
@@ -52,11 +51,11 @@ ends where the journal does.`,
 			if most < 1 {
 				return usagef("--limit: %d is not at least 1", most)
 			}
-			return withStopped(db, func(st *bolt.Store) error { return a.history(cmd.Context(), st, ref, most) })
+			return db.read(cmd.Context(), func(st store.Store) error { return a.history(cmd.Context(), st, ref, most) })
 		},
 	}
 	cmd.Flags().IntVar(&most, "limit", 100, "tell at most that `number` of changes")
-	return a.addFileFlags(cmd, &db, anyFile)
+	return a.addPlaceFlags(cmd, &db)
 }
 
 // parseRef reads KIND/ID.
@@ -69,7 +68,7 @@ func parseRef(s string) (ref effects.Ref, err error) {
 	return ref, nil
 }
 
-func (a *app) history(ctx context.Context, st *bolt.Store, ref effects.Ref, most int) error {
+func (a *app) history(ctx context.Context, st store.Store, ref effects.Ref, most int) error {
 	trail, err := replay.History(ctx, st, ref, replay.HistoryOptions{Limit: most})
 	if errors.Is(err, store.ErrNotFound) {
 		return fmt.Errorf("there is no %s: it never was, or it was deleted", text.Clean(ref.String()))

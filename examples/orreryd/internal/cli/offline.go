@@ -25,6 +25,13 @@ func (a *app) addFileFlags(cmd *cobra.Command, db *string, usage string) *cobra.
 	return cmd
 }
 
+// addPlaceFlags adds what the commands that read a database have in common.
+func (a *app) addPlaceFlags(cmd *cobra.Command, p *place) *cobra.Command {
+	p.addTo(a, cmd)
+	cmd.Flags().BoolVar(&a.json, "json", false, "print JSON, for programs")
+	return cmd
+}
+
 func (a *app) compactCommand() *cobra.Command {
 	var db string
 	return a.addFileFlags(&cobra.Command{

@@ -9,7 +9,6 @@ import (
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 	"github.com/orrery-go/orrery/store"
-	"github.com/orrery-go/orrery/store/bolt"
 )
 
 // asideReport is one entry of quarantine --json.
@@ -23,11 +22,11 @@ type asideReport struct {
 }
 
 func (a *app) quarantineCommand() *cobra.Command {
-	var db string
+	var db place
 	var most int
 	cmd := &cobra.Command{
-		Use:   "quarantine --db FILE",
-		Short: "List what was set aside in a stopped database or a backup",
+		Use:   "quarantine --db FILE | --database URL",
+		Short: "List what was set aside in a stopped database, a backup or one on PostgreSQL",
 		Long: `List the records, webhooks and pending effects that could not be read and were set
 aside, oldest first: when, which, and why. With --json the bytes that were left of
 each are there, too, in base64. Nothing is changed.`,
@@ -37,14 +36,14 @@ each are there, too, in base64. Nothing is changed.`,
 			if most < 1 {
 				return usagef("--limit: %d is not at least 1", most)
 			}
-			return withStopped(db, func(st *bolt.Store) error { return a.quarantine(cmd.Context(), db, st, most) })
+			return db.read(cmd.Context(), func(st store.Store) error { return a.quarantine(cmd.Context(), db.name(), st, most) })
 		},
 	}
 	cmd.Flags().IntVar(&most, "limit", 1000, "list at most that `number`")
-	return a.addFileFlags(cmd, &db, anyFile)
+	return a.addPlaceFlags(cmd, &db)
 }
 
-func (a *app) quarantine(ctx context.Context, db string, st *bolt.Store, most int) error {
+func (a *app) quarantine(ctx context.Context, db string, st store.Store, most int) error {
 	list := []asideReport{}
 	var b strings.Builder
 	err := st.View(ctx, func(tx store.ReadTx) error {

@@ -15,6 +15,7 @@ import (
 	"github.com/orrery-go/orrery/core/schedule"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 	"github.com/orrery-go/orrery/shell/replay"
+	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/bolt"
 )
 
@@ -34,7 +35,7 @@ type replayReport struct {
 
 // replaying is what a replay is asked for by flags.
 type replaying struct {
-	db     string
+	place
 	verify bool
 	live   bool
 	most   int
@@ -45,11 +46,11 @@ type replaying struct {
 func (a *app) replayCommand() *cobra.Command {
 	var r replaying
 	cmd := &cobra.Command{
-		Use:   "replay --verify --db FILE | --live",
+		Use:   "replay --verify --db FILE | --database URL | --live",
 		Short: "Fold the journal through the core and compare with what is stored",
 		Long: `Fold the journal of a stopped database, or of a backup, through this program's
-core, and compare what comes out with what is stored, byte for byte. Nothing is
-changed. It prints how many events and entities it saw and every divergence, and
+core, and compare what comes out with what is stored, byte for byte; or that of a
+database on PostgreSQL, beside its daemon, as it is at this moment. Nothing is changed. It prints how many events and entities it saw and every divergence, and
 exits with 1 on any.
 
 With --live it is a running daemon's database: the daemon sends a backup, which
@@ -65,7 +66,7 @@ decision that the new version would have made otherwise.`,
 		Example: "  orreryd replay --verify --db orrery.db\n  orreryd replay --verify --live\n  orreryd backup --to b.db && orreryd replay --verify --db b.db",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := r.check(cmd.Flags().Changed("db")); err != nil {
+			if err := r.check(r.isNamed()); err != nil {
 				return err
 			}
 			if r.live {
@@ -73,7 +74,7 @@ decision that the new version would have made otherwise.`,
 					return a.replayLive(ctx, c, r)
 				})(cmd, nil)
 			}
-			return withStopped(r.db, func(st *bolt.Store) error { return a.verify(cmd.Context(), r.db, st, r) })
+			return r.read(cmd.Context(), func(st store.Store) error { return a.verify(cmd.Context(), r.name(), st, r) })
 		},
 	}
 	f := cmd.Flags()
@@ -82,8 +83,7 @@ decision that the new version would have made otherwise.`,
 	f.BoolVar(&r.live, "live", false, "the database of a running daemon, by a backup that it sends")
 	f.Int64Var(&r.memory, "memory", replay.DefaultMemory>>20, "about how many `MiB` of states are kept in memory, from 1 to 1048576; the program takes two to three times as much")
 	f.StringVar(&r.tmp, "tmp", "", "`folder` of temporary files (default the system's)")
-	f.StringVar(&r.db, "db", a.env("ORRERY_DB"), anyFile)
-	f.Lookup("db").DefValue = "" // the usage names the variable
+	r.addTo(a, cmd)
 	return a.addClientFlags(cmd)
 }
 
@@ -99,7 +99,7 @@ func (r replaying) check(named bool) error {
 	case r.tmp != "" && !isFolder(r.tmp):
 		return usagef("--tmp: there is no folder %s", r.tmp)
 	case r.live && named:
-		return usagef("--live: a running daemon's database has no --db: give one of them")
+		return usagef("--live: a running daemon is asked for its database: leave --db and --database out")
 	}
 	return nil
 }
@@ -124,7 +124,7 @@ func (a *app) replayLive(ctx context.Context, c *client, r replaying) (err error
 	return errors.Join(withStopped(path, func(st *bolt.Store) error { return a.verify(ctx, c.base.String(), st, r) }), b.lacks(copied.Omitted, copied.Left))
 }
 
-func (a *app) verify(ctx context.Context, name string, st *bolt.Store, o replaying) error {
+func (a *app) verify(ctx context.Context, name string, st store.Store, o replaying) error {
 	r, err := replay.Verify(ctx, st, replay.Options{MaxDivergences: o.most, Memory: o.memory << 20, Spill: o.tmp})
 	if err != nil {
 		return err

@@ -26,6 +26,7 @@ import (
 // names; -1 in [retention] means for ever.
 type Config struct {
 	DB              string  `toml:"db"`
+	Database        string  `toml:"database"`
 	Listen          string  `toml:"listen"`
 	TickRateSeconds float64 `toml:"tick_rate_seconds"`
 	StrictTick      bool    `toml:"strict_tick"`
@@ -38,6 +39,7 @@ type Config struct {
 	WorkspaceShared *bool `toml:"workspace_shared,omitempty"`
 
 	Background backgroundConfig         `toml:"background"`
+	Cluster    clusterConfig            `toml:"cluster"`
 	Engine     engineConfig             `toml:"engine"`
 	Retention  retentionConfig          `toml:"retention"`
 	Redact     redactConfig             `toml:"redact"`
@@ -155,6 +157,7 @@ func defaultConfig() Config {
 		LogLevel:        "info",
 		LogFormat:       "text",
 		Background:      backgroundConfig{EnableRecurringActions: true, RecurringCheckIntervalSeconds: 5},
+		Cluster:         clusterConfig{LeaseSeconds: 10},
 		Engine:          engineConfig{LeaseTTLSeconds: 60, StopTimeoutSeconds: 30, DefaultConcurrency: 64, MaxBatch: 1024, ScrubRecordsPerSecond: 100, HeartbeatSeconds: 60, OutputBytes: 64 << 10},
 		Retention:       retentionConfig{ActionsDays: 7, HistoryDays: 7, Occurrences: 100_000, JournalDays: 7, JournalSize: 16 << 30, RedoSize: 16 << 30},
 		Redact:          redactConfig{Names: true, Paths: []string{}},
@@ -194,6 +197,8 @@ func (o override) apply(c *Config, from, v string) error {
 var overrides = []override{
 	{flag: "db", env: "ORRERY_DB", usage: "database `file`; created if it does not exist (default orrery.db)",
 		set: func(c *Config, v string) error { c.DB = v; return nil }, check: (*Config).checkDB},
+	{flag: "database", env: "ORRERY_DATABASE", usage: "`URL` of a PostgreSQL database, instead of a file (default none)",
+		set: func(c *Config, v string) error { c.Database = v; return nil }, check: (*Config).checkDatabase},
 	{flag: "listen", env: "ORRERY_LISTEN", usage: "`address` of the HTTP API (default 127.0.0.1:7460)",
 		set: func(c *Config, v string) error { c.Listen = v; return nil }, check: (*Config).checkListen},
 	{flag: "tick-rate", env: "ORRERY_TICK_RATE", usage: "`seconds` between sweeps at most (default 60)",
@@ -386,6 +391,7 @@ func keyed(key string, err error) error {
 func (c *Config) validateDaemon() error {
 	return errors.Join(
 		keyed("db", c.checkDB()),
+		c.validateCluster(),
 		keyed("listen", c.checkListen()),
 		keyed("log_level", c.checkLogLevel()),
 		keyed("log_format", c.checkLogFormat()),

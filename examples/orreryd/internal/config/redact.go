@@ -53,6 +53,9 @@ func (c Config) Redacted() Config {
 		w.ToolInput, _ = redactValue(w.ToolInput).(map[string]any)
 		c.Webhooks[name] = w
 	}
+	if c.Database != "" {
+		c.Database = DatabaseName(c.Database)
+	}
 	hide(&c.Watchdog.URL) // as with channels
 	hide(&c.Jobs.UpdatesURL)
 	hide(&c.Jobs.MetricsURL)

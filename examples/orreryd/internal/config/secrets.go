@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"os"
 	"sync"
 )
@@ -31,6 +32,10 @@ func LookupSecretEnv(name string) (string, bool) {
 // clientToken is the variable of the command line's token: the daemon needs none.
 const clientToken = "ORRERY_TOKEN" //nolint:gosec // the name of a variable
 
+// databaseVariable is that of the database's URL, which may have a password in it. The variables of libpq stay, since they are read
+// whenever a connection is made.
+const databaseVariable = "ORRERY_DATABASE"
+
 // ForgetSecretEnv takes the variables that secrets were read from out of this process's
 // environment: no program that it starts inherits them, whatever inherit_env says. (The
 // kernel keeps the block with which the process began: package guard hides that.)
@@ -42,5 +47,5 @@ func ForgetSecretEnv() error {
 			return err
 		}
 	}
-	return os.Unsetenv(clientToken)
+	return errors.Join(os.Unsetenv(clientToken), os.Unsetenv(databaseVariable))
 }

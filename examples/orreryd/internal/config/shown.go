@@ -8,7 +8,7 @@ import (
 )
 
 // openTables are the tables whose texts hold no secret. Those of any other table may, be it in a header, a URL or an argument.
-var openTables = []string{"background", "engine", "retention", "redact", "http", "page", "audit", "limits"}
+var openTables = []string{"background", "cluster", "engine", "retention", "redact", "http", "page", "audit", "limits"}
 
 // harmless are the keys of the other tables whose texts hold none.
 var harmless = []string{"name", "type", "scheme", "profile", "namespaces", "tenants"}
@@ -20,6 +20,9 @@ const hidden = "…"
 // alone.
 func (c Config) Shown() string {
 	var b strings.Builder
+	if c.Database != "" {
+		c.Database = DatabaseName(c.Database)
+	}
 	showTable(&b, "", reflect.ValueOf(c), false)
 	return b.String()
 }

@@ -10,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -29,7 +28,8 @@ import (
 	"github.com/orrery-go/orrery/shell/secrets"
 	"github.com/orrery-go/orrery/shell/session"
 	"github.com/orrery-go/orrery/shell/watchdog"
-	"github.com/orrery-go/orrery/store/bolt"
+	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/postgres"
 )
 
 // daemon is what runs under orreryd orchestrate.
@@ -37,7 +37,8 @@ type daemon struct {
 	c        config.Config
 	hints    hints
 	log      *slog.Logger
-	store    *bolt.Store
+	store    store.Failing
+	shared   *postgres.Store // the store, if others may take it over; else nil
 	tools    map[string]shell.Tool
 	sessions *session.Sessions // nil: none
 	checker  *constraints.Checker
@@ -151,27 +152,6 @@ func openDaemon(ctx context.Context, c config.Config, program string, log *slog.
 	return d, d.addServers()
 }
 
-// take opens the database and the addresses. A database that exists is opened first: if
-// another daemon has both, the error names the file. A new database is made last, so
-// that no file is left behind if the address is in use or a runner cannot be made.
-func (d *daemon) take(ctx context.Context) (err error) {
-	if _, err := os.Stat(d.c.DB); errors.Is(err, os.ErrNotExist) {
-		if err := d.takeAddresses(ctx); err != nil {
-			return err
-		}
-	}
-	if d.runners, err = d.c.MakeRunners(d.log); err != nil {
-		return err
-	}
-	if d.store, err = bolt.Open(d.c.DB, bolt.Options{Logger: d.log, Redo: redo(&d.c)}); err != nil {
-		if errors.Is(err, bolt.ErrLocked) {
-			err = fmt.Errorf("%w: is another orreryd running on it?", err)
-		}
-		return err
-	}
-	return d.takeAddresses(ctx)
-}
-
 // takeAddresses opens the addresses that are not open yet.
 func (d *daemon) takeAddresses(ctx context.Context) error {
 	if d.api.listener != nil {
@@ -184,15 +164,6 @@ func (d *daemon) takeAddresses(ctx context.Context) error {
 		return fmt.Errorf("page.listen: %w", err)
 	}
 	return nil
-}
-
-// redo says for how long the log is kept behind the checkpoints.
-func redo(c *config.Config) bolt.Redo {
-	r := c.Retention
-	if r.RedoDays == 0 {
-		return bolt.Redo{}
-	}
-	return bolt.Redo{Age: config.Seconds(r.RedoDays * 86400), Bytes: r.RedoSize, Folder: r.RedoFolder}
 }
 
 // run works until ctx ends, then stops cleanly. ready is called once requests
@@ -274,19 +245,6 @@ func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
 		engineErr = startErr // the other errors mean a stop before the start
 	}
 	return errors.Join(storeErr, engineErr, jobsErr, relayErr, errors.Join(served...), err)
-}
-
-// watchStore waits until the store has failed for good, or ctx has ended. What a disk that
-// has failed holds only a new start finds out, which is the supervisor's to make.
-func (d *daemon) watchStore(ctx context.Context) error {
-	select {
-	case <-d.store.Failed():
-	case <-ctx.Done():
-		return nil
-	}
-	err := fmt.Errorf("the database %s takes nothing any more: %w", d.c.DB, d.store.Failure())
-	d.log.Error("stopping, to be started again: what was under way may have been stored or not", "error", err)
-	return err
 }
 
 // awaitEngine waits until the loop answers: a request about an action that

@@ -60,10 +60,10 @@ func Orchestrate(ctx context.Context, c config.Config, t Terminal) (err error) {
 		}
 	}
 	ready := func() {
-		log.Info("ready", "listen", d.api.url(), "page", d.pageURL(), "db", c.DB, "version", version.String())
+		log.Info("ready", "listen", d.api.url(), "page", d.pageURL(), "db", c.StoreName(), "version", version.String())
 		page := d.pageURL()
 		if t.Demo {
-			show.start(ctx, d.api.url(), page, c.DB)
+			show.start(ctx, d.api.url(), page, c.StoreName())
 		} else {
 			// Scripts wait for this line, and take the address from its end.
 			text.Sayf(t.Out, "orreryd is ready at %s\n", d.api.url())

@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
+	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/bolt"
+	"github.com/orrery-go/orrery/store/postgres"
+)
+
+// place is a database that a command reads: a file that no daemon has open, or one on PostgreSQL, beside the daemon.
+type place struct {
+	db, database string
+	flags        *pflag.FlagSet
+}
+
+// databaseUsage is that of --database.
+const databaseUsage = "`URL` of a PostgreSQL database, also of one that a daemon works on (default $ORRERY_DATABASE)"
+
+// addTo adds --db and --database.
+func (p *place) addTo(a *app, cmd *cobra.Command) {
+	p.flags = cmd.Flags()
+	p.flags.StringVar(&p.db, "db", a.env("ORRERY_DB"), anyFile)
+	p.flags.StringVar(&p.database, "database", a.env("ORRERY_DATABASE"), databaseUsage)
+	for _, name := range []string{"db", "database"} {
+		p.flags.Lookup(name).DefValue = "" // the usage names the variable
+	}
+}
+
+// isNamed reports whether a flag says which.
+func (p *place) isNamed() bool { return p.flags.Changed("db") || p.flags.Changed("database") }
+
+// url gives the URL of the database; "": it is a file.
+func (p *place) url() (string, error) {
+	file, url := p.flags.Changed("db"), p.flags.Changed("database")
+	switch {
+	case file && url:
+		return "", usagef("--database: stands beside --db: give one of them")
+	case file && config.IsDatabaseURL(p.db):
+		return "", usagef("--db: is a URL, and no file: give it as --database")
+	case file || p.database == "":
+		return "", nil
+	case !config.IsDatabaseURL(p.database):
+		return "", usagef("--database: is no URL of PostgreSQL: want one such as postgres://orrery@db.example/orrery; a file is named by --db")
+	}
+	return p.database, nil
+}
+
+// name says which it is, for people.
+func (p *place) name() string {
+	if url, err := p.url(); err == nil && url != "" {
+		return config.DatabaseName(url)
+	}
+	return p.db
+}
+
+// read does something with the database, which nobody changes.
+func (p *place) read(ctx context.Context, do func(store.Store) error) (err error) {
+	url, err := p.url()
+	if err != nil {
+		return err
+	}
+	if url == "" {
+		return withStopped(p.db, func(st *bolt.Store) error { return do(st) })
+	}
+	st, err := postgres.Open(ctx, url, postgres.Options{ReadOnly: true})
+	if errors.Is(err, store.ErrNotFound) {
+		return &exitError{code: exitNotFound, err: fmt.Errorf("--database: %s: %w", config.DatabaseName(url), err)}
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	return do(st)
+}

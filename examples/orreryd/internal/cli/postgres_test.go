@@ -1,0 +1,135 @@
+package cli
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/store/postgres/postgrestest"
+)
+
+// withPassword gives the URL of a database with a password, which the servers of the tests do not ask for.
+func withPassword(t *testing.T, database string) string {
+	t.Helper()
+	u, err := url.Parse(database)
+	require.NoError(t, err)
+	u.User = url.UserPassword(u.User.Username(), "hush-hush-8")
+	return u.String()
+}
+
+// member is a configuration of a daemon on a database that others may have, with a short lease.
+func member(t *testing.T, name string) string {
+	t.Helper()
+	return write(t, name+".toml", fmt.Sprintf("[cluster]\nname = %q\nlease_seconds = 2\n\n[engine]\nrecover_after_seconds = 0.001\n", name))
+}
+
+func TestADaemonOnPostgreSQLThatIsKilledIsFollowedByOneThatHasAllThatWasAcknowledged(t *testing.T) {
+	t.Parallel()
+	database := withPassword(t, postgrestest.Database(t))
+	first := begin(t, []string{"ORRERY_DATABASE=" + database}, "orchestrate", "--listen", "127.0.0.1:0", "--config", member(t, "first"))
+	first.awaitReady()
+	await(t, first.errs, "the database is this daemon's")
+	done := first.add("--wait", "--", "echo", "done")
+	waiting := first.add("--in", "1h", "--", "echo", "later")
+	running := first.add("--", "sleep", "60")
+	require.Eventually(t, func() bool { return first.action(running).Status.Type == core.StatusRunning }, patience, 20*time.Millisecond)
+
+	// One that is started meanwhile says whose it is, and changes nothing.
+	second := begin(t, nil, "orchestrate", "--listen", "127.0.0.1:0", "--database", database, "--config", member(t, "second"))
+	assert.Equal(t, exitFailed, second.code())
+	assert.Contains(t, second.stderr.String(), `"first" at "`+first.url+`" owns it and gives signs of life`)
+	assert.Contains(t, second.stderr.String(), "one daemon at a time works on it")
+
+	// Another program reads beside the daemon.
+	r := cli(t, []string{"ORRERY_DATABASE=" + database}, "", "replay", "--verify")
+	require.Zero(t, r.code, r.err)
+	assert.Contains(t, r.out, " 0 divergences")
+
+	require.NoError(t, first.cmd.Process.Kill())
+	<-first.exited
+	killed := time.Now()
+	third := begin(t, nil, "orchestrate", "--listen", "127.0.0.1:0", "--database", database, "--config", member(t, "third"))
+	third.awaitReady()
+	t.Logf("the next daemon answers %s after the kill", time.Since(killed).Round(time.Millisecond))
+	assert.Equal(t, core.StatusCompleted, third.action(done).Status.Type)
+	assert.Equal(t, core.StatusPending, third.action(waiting).Status.Type)
+	require.Eventually(t, func() bool { return third.action(running).Status.Type == core.StatusFailed }, patience, 20*time.Millisecond)
+	assert.Equal(t, core.ReasonRecovered, third.action(running).Status.Reason)
+	third.ok("actions", "cancel", waiting)
+
+	// A clean stop gives the database back at once.
+	third.signal(os.Interrupt)
+	assert.Zero(t, third.code())
+	fourth := begin(t, nil, "orchestrate", "--listen", "127.0.0.1:0", "--database", database, "--config", member(t, "fourth"))
+	fourth.awaitReady()
+	fourth.signal(os.Interrupt)
+	assert.Zero(t, fourth.code())
+	for _, p := range []*process{first, second, third, fourth} {
+		assert.NotContains(t, p.stderr.String(), "hush-hush-8")
+	}
+	for _, args := range [][]string{{"replay", "--verify"}, {"quarantine"}, {"history", "action/" + done}} {
+		r := cli(t, nil, "", append(args, "--database", database)...)
+		require.Zero(t, r.code, "%v: %s", args, r.err)
+		assert.NotContains(t, r.out+r.err, "hush-hush-8")
+	}
+}
+
+func TestADaemonOnPostgreSQLThatWasFrozenFindsItselfReplaced(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no SIGSTOP")
+	}
+	t.Parallel()
+	database := postgrestest.Database(t)
+	frozen := start(t, "--database", database, "--config", member(t, "frozen"))
+	running := frozen.add("--", "sleep", "60")
+	require.Eventually(t, func() bool { return frozen.action(running).Status.Type == core.StatusRunning }, patience, 20*time.Millisecond)
+	frozen.signal(syscall.SIGSTOP)
+	next := start(t, "--database", database, "--config", member(t, "next"))
+	frozen.signal(syscall.SIGCONT)
+	assert.Equal(t, exitFailed, frozen.code(), "so that a supervisor starts it again")
+	assert.Contains(t, frozen.stderr.String(), "another daemon has taken the database over")
+	assert.Contains(t, frozen.stderr.String(), `\"next\" at \"`+next.url+`\" owns it`)
+	require.Eventually(t, func() bool { return next.action(running).Status.Type == core.StatusFailed }, patience, 20*time.Millisecond)
+	next.ok("actions", "add", "--wait", "--", "echo", "on")
+	next.signal(os.Interrupt)
+	assert.Zero(t, next.code())
+	r := cli(t, nil, "", "replay", "--verify", "--database", database)
+	require.Zero(t, r.code, r.err)
+}
+
+func TestADatabaseOfACommandIsAFileOrAURL(t *testing.T) {
+	url := postgrestest.Database(t)
+	for _, test := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"--db", "x.db", "--database", url}, exitUsage, "--database: stands beside --db: give one of them"},
+		{[]string{"--db", url}, exitUsage, "--db: is a URL, and no file: give it as --database"},
+		{[]string{"--database", "host=x password=hush-hush-8"}, exitUsage, "--database: is no URL of PostgreSQL: want one such as postgres://orrery@db.example/orrery; a file is named by --db"},
+		{[]string{"--database", url}, exitNotFound, "there are no tables of Orrery in schema orrery"},
+		{nil, exitUsage, "--db: missing: name the database file"},
+	} {
+		for _, command := range [][]string{{"quarantine"}, {"replay", "--verify"}, {"history", "action/0198a1b2-7c1f-7c3e-9d57-6f2a4b8c9d10"}} {
+			r := cli(t, nil, "", append(command, test.args...)...)
+			assert.Equal(t, test.code, r.code, "%v %v: %s", command, test.args, r.err)
+			assert.Contains(t, r.err, test.says)
+			assert.NotContains(t, r.err, "hush-hush-8")
+		}
+	}
+	p := begin(t, nil, "orchestrate", "--database", "host=x password=hush-hush-8")
+	assert.Equal(t, exitUsage, p.code())
+	assert.Contains(t, p.stderr.String(), "--database: is no URL of PostgreSQL")
+	assert.NotContains(t, p.stderr.String(), "hush-hush-8")
+	shown := cli(t, []string{"ORRERY_DATABASE=" + withPassword(t, "postgres://orrery@db.example/orrery?sslpassword=hush-hush-8")}, "", "config", "show")
+	assert.NotContains(t, shown.out, "hush-hush-8")
+	assert.Contains(t, shown.out, "database = 'postgres://orrery@db.example/orrery'")
+}

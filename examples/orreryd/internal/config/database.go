@@ -1,0 +1,79 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+)
+
+// clusterConfig is what daemons on one PostgreSQL database know each other by.
+type clusterConfig struct {
+	Name         string  `toml:"name"` // empty: the host's name
+	LeaseSeconds float64 `toml:"lease_seconds"`
+}
+
+// IsDatabaseURL reports whether a text is a URL as libpq takes one.
+func IsDatabaseURL(s string) bool {
+	return strings.HasPrefix(s, "postgres://") || strings.HasPrefix(s, "postgresql://")
+}
+
+// DatabaseName gives a URL without what nobody should read: its password, and its parameters.
+func DatabaseName(s string) string {
+	u, err := url.Parse(s)
+	if err != nil || !IsDatabaseURL(s) {
+		return "postgres://" + hidden
+	}
+	u.RawQuery, u.Fragment = "", ""
+	if u.User != nil {
+		u.User = url.User(u.User.Username())
+	}
+	return u.String()
+}
+
+func (c *Config) checkDatabase() error {
+	if c.Database == "" {
+		return nil
+	}
+	if !IsDatabaseURL(c.Database) { // it is not quoted: it may have a password in another form
+		return errors.New("is no URL of PostgreSQL: want one such as postgres://orrery@db.example/orrery; a file is named by db")
+	}
+	if _, err := url.Parse(c.Database); err != nil {
+		return errors.New("is no URL: want one such as postgres://orrery@db.example/orrery, with %XX for other characters in a name or a password")
+	}
+	return nil
+}
+
+func (c *Config) validateCluster() error {
+	return errors.Join(
+		keyed("database", c.checkDatabase()),
+		keyed("cluster.lease_seconds", inSeconds(c.Cluster.LeaseSeconds, 1)),
+	)
+}
+
+// StoreName says which database it is, for people.
+func (c Config) StoreName() string {
+	if c.Database != "" {
+		return DatabaseName(c.Database)
+	}
+	return c.DB
+}
+
+// Instance is what this daemon is called in its cluster.
+func (c Config) Instance() (string, error) {
+	if c.Cluster.Name != "" {
+		return c.Cluster.Name, nil
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("cluster.name: is needed, since the host's name is not known: %w", err)
+	}
+	return text.Clip(name, 200), nil
+}
+
+// Lease is how long a daemon may give no sign of life before another one takes its database over.
+func (c Config) Lease() time.Duration { return Seconds(c.Cluster.LeaseSeconds) }
