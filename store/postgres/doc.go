@@ -30,9 +30,11 @@
 //
 // With a synchronous standby (synchronous_standby_names, and synchronous_commit at least on) a failover loses nothing.
 // With an asynchronous one the standby may lack what the primary acknowledged last. An owner that is told by the
-// database of an earlier last commit than its own stops the partition with [ErrLost] and notes that there; nobody opens
-// it from then on unless [Options.AcceptLoss] is set. What was lost is gone: callers hold answers about it, and side effects
-// may have happened. If the owner ended before it could look, nobody notices.
+// database of an earlier last commit than its own stops the partition with [ErrLost] and notes that there, whoever owns it by
+// then; nobody opens it from then on unless [Options.AcceptLoss] is set. What was lost is gone: callers hold answers about it,
+// and side effects may have happened. Each commit, View, checkpoint and [Store.Renew] looks. If the owner ended before it could
+// look, or the partition has more commits by then than were lost, nobody notices. Where the standby lacks no commit but a
+// checkpoint alone, the store refuses everything, and the partition can be opened anew without a loss.
 //
 // # What it needs
 //
@@ -44,5 +46,5 @@
 //
 // No prepared statement has a name and no session state is needed, so PgBouncer may stand between in transaction mode. It
 // refuses the three settings as startup parameters: name them in its ignore_startup_parameters, and set them for the role instead
-// (ALTER ROLE … SET). Behind it nobody can end the session of a frozen owner; the settings do.
+// (ALTER ROLE … SET).
 package postgres

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/orrery-go/orrery/store"
 )
@@ -93,8 +92,11 @@ func (db *DB) writeFrozen(ctx context.Context) error {
 	began := time.Now()
 	w := checkpoint{db: db, ctx: ctx, made: make(map[string]int32)}
 	err := w.write()
-	if errors.Is(err, store.ErrFenced) {
-		err = db.fenced(ctx)
+	if errors.Is(err, errRefused) {
+		if why := w.refused(); why != nil {
+			db.Break(why)
+			err = why
+		}
 	}
 	if err == nil {
 		ids := maps.Clone(db.ids) // nobody else changes them
@@ -130,6 +132,7 @@ type checkpoint struct {
 	db   *DB
 	ctx  context.Context
 	made map[string]int32 // the tables that it has made
+	step int64            // of the last transaction; 0: there was none yet
 
 	tabs, goneTabs []int32
 	keys, values   [][]byte
@@ -138,6 +141,10 @@ type checkpoint struct {
 	newNames       []string
 	bytes          int
 }
+
+// portionTime is how long one transaction of a checkpoint may take: then its connection is given up, over which perhaps
+// nothing comes any more.
+const portionTime = 2 * time.Minute
 
 // mostRows is how many entries one transaction of a checkpoint writes at most.
 const mostRows = 10_000
@@ -192,19 +199,9 @@ func (w *checkpoint) table(name string, l *layer) error {
 // commit carries out what was gathered in one transaction.
 func (w *checkpoint) commit(last bool) error {
 	db := w.db
-	err := db.locking(w.ctx, func(c *pgxpool.Conn, calm func()) error {
-		tx, err := c.Begin(w.ctx)
-		if err != nil {
-			return err
-		}
-		if err := w.statements(tx, last, calm); err != nil {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), goodbye)
-			defer cancel()
-			_ = tx.Rollback(ctx)
-			return err
-		}
-		return tx.Commit(w.ctx)
-	})
+	ctx, cancel := context.WithTimeout(w.ctx, portionTime)
+	defer cancel()
+	err := db.locking(ctx, func(tx pgx.Tx, calm func()) error { return w.statements(ctx, tx, last, calm) })
 	if err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
@@ -212,10 +209,14 @@ func (w *checkpoint) commit(last bool) error {
 	return nil
 }
 
-func (w *checkpoint) statements(tx pgx.Tx, last bool, calm func()) error {
-	db, ctx, part := w.db, w.ctx, w.db.o.Partition
+func (w *checkpoint) statements(ctx context.Context, tx pgx.Tx, last bool, calm func()) error {
+	db, part := w.db, w.db.o.Partition
 	for _, name := range w.newNames {
-		if _, err := tx.Exec(ctx, db.s.newTable, part, w.made[name], name); err != nil {
+		tag, err := tx.Exec(ctx, db.s.newTable, part, w.made[name], name)
+		if err == nil && tag.RowsAffected() == 0 {
+			err = fmt.Errorf("%w: another table has the number %d of table %s", store.ErrCorrupt, w.made[name], name)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -246,11 +247,25 @@ func (w *checkpoint) statements(tx pgx.Tx, last bool, calm func()) error {
 		sql = db.s.finish
 	}
 	calm() // who has the partition's row may be a commit of this owner that waits for a standby
-	tag, err := tx.Exec(ctx, sql, part, db.o.Session, db.upTo)
-	if err == nil && tag.RowsAffected() == 0 {
-		return store.ErrFenced
+	err := tx.QueryRow(ctx, sql, part, db.o.Session, db.upTo, db.checkpoint, w.step).Scan(&w.step)
+	if noRow(err) {
+		return errRefused
 	}
 	return err
+}
+
+// errRefused: the fence has let a transaction of a checkpoint not pass.
+var errRefused = errors.New("the database is not as the checkpoint has left it")
+
+// refused says why; nil: the database has lost a step of this checkpoint alone, which is to be made from its
+// beginning.
+func (w *checkpoint) refused() error {
+	db := w.db
+	row, err := scanRow(db.writes.QueryRow(w.ctx, db.s.look, db.o.Partition))
+	if err != nil {
+		return nil // it is asked again
+	}
+	return db.judge(w.ctx, row, db.upTo, db.checkpoint)
 }
 
 // Stats tells what the log holds beyond the tables, and how checkpoints go.

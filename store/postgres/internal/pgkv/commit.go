@@ -107,21 +107,35 @@ func (db *DB) syncTo(n uint64) error {
 	}
 	db.syncing.Lock()
 	defer db.syncing.Unlock()
-	if db.isShown(n) { // another one's commit has served
-		return nil
+	for !db.isShown(n) {
+		if err := db.Broken(); err != nil {
+			return err
+		}
+		db.mu.RLock()
+		group := slices.Clip(db.staged[:together(db.staged)])
+		db.mu.RUnlock()
+		if err := db.commitGroup(group); err != nil {
+			db.Break(err)
+			return err
+		}
+		db.show(group)
 	}
-	if err := db.Broken(); err != nil {
-		return err
-	}
-	db.mu.RLock()
-	group := slices.Clip(db.staged)
-	db.mu.RUnlock()
-	if err := db.commitGroup(group); err != nil {
-		db.Break(err)
-		return err
-	}
-	db.show(group)
 	return nil
+}
+
+// mostTogether is how many bytes of frames one statement has, unless a single one has more: the server takes messages
+// of less than 1 GiB.
+const mostTogether = 64 << 20
+
+// together tells how many of the first staged commits are written in one statement.
+func together(all []staged) int {
+	bytes := 0
+	for i, s := range all {
+		if bytes += len(s.frame); i > 0 && bytes > mostTogether {
+			return i
+		}
+	}
+	return len(all)
 }
 
 func (db *DB) isShown(n uint64) bool {
@@ -159,30 +173,35 @@ func (db *DB) commitGroup(group []staged) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), db.o.Patience)
 	defer cancel()
+	_, checkpoint := db.shown()
 	pause := 5 * time.Millisecond
 	for {
-		attempt, cut := context.WithTimeout(ctx, max(db.o.Patience/3, time.Second))
-		tag, err := db.writes.Exec(attempt, db.s.commit, db.o.Partition, db.token, first, last, numbers, frames)
+		attempt, cut := db.attempt(ctx)
+		tag, err := db.writes.Exec(attempt, db.s.commit, db.o.Partition, db.token, first, last, numbers, frames, checkpoint)
 		cut()
 		switch {
 		case err == nil && tag.RowsAffected() == int64(len(group)):
 			return nil
 		case err == nil:
-			return db.refused(ctx, first)
+			return db.refused(ctx, first, checkpoint)
 		case !passes(err):
 			return fmt.Errorf("commit %d: %w", last, err)
 		}
 		lost := err
 		row, err := db.regain(ctx)
 		switch {
-		case errors.Is(err, store.ErrFenced):
+		case err != nil && db.Broken() != nil:
 			return fmt.Errorf("%w: %w: %w", errInDoubt, err, lost)
 		case err != nil:
 			return fmt.Errorf("%w, and the database did not come back within %s: %w: %w", errInDoubt, db.o.Patience, err, lost)
+		}
+		switch err := db.judge(ctx, row, first, checkpoint); {
+		case err != nil:
+			return err
 		case row.Last == last:
 			return nil
 		case row.Last != first:
-			return db.gone(ctx, row, first)
+			return db.strange(row, first)
 		}
 		db.o.Logger.Warn("a commit failed, and is tried again", "partition", db.o.Partition, "commit", last, "error", lost)
 		again := time.NewTimer(pause)
@@ -199,9 +218,7 @@ func (db *DB) commitGroup(group []staged) error {
 // regain makes sure that nothing of a lost attempt can happen any more, by a new token, and tells what has.
 func (db *DB) regain(ctx context.Context) (row Row, err error) {
 	err = db.patiently(ctx, func(ctx context.Context) error {
-		attempt, cut := context.WithTimeout(ctx, max(db.o.Patience/3, time.Second))
-		defer cut()
-		row, err = scanRow(db.writes.QueryRow(attempt, db.s.regain, db.o.Partition, db.o.Session))
+		row, err = scanRow(db.writes.QueryRow(ctx, db.s.regain, db.o.Partition, db.o.Session))
 		return err
 	})
 	switch {
@@ -214,27 +231,15 @@ func (db *DB) regain(ctx context.Context) (row Row, err error) {
 }
 
 // refused says why the fence let a commit not pass.
-func (db *DB) refused(ctx context.Context, first uint64) error {
+func (db *DB) refused(ctx context.Context, first, checkpoint uint64) error {
 	row, err := scanRow(db.writes.QueryRow(ctx, db.s.look, db.o.Partition))
-	switch {
-	case err != nil:
+	if err != nil {
 		return fmt.Errorf("the commit was refused, and the database does not tell why: %w", err)
-	case row.Session != db.o.Session:
-		return db.fenced(ctx)
 	}
-	return db.gone(ctx, row, first)
-}
-
-// gone stops the partition, which has another last commit than this owner has been told.
-func (db *DB) gone(ctx context.Context, row Row, acknowledged uint64) error {
-	if row.Last > acknowledged {
-		return fmt.Errorf("partition %d: %w: the last commit is %d, this owner has made %d", row.Part, store.ErrCorrupt, row.Last, acknowledged)
+	if err := db.judge(ctx, row, first, checkpoint); err != nil {
+		return err
 	}
-	why := fmt.Sprintf("commit %d was acknowledged, the database's last one is %d, as after a failover to a standby that lagged behind", acknowledged, row.Last)
-	if _, err := db.writes.Exec(ctx, db.s.halt, db.o.Partition, db.o.Session, why); err != nil {
-		why += "; it could not be noted: " + err.Error()
-	}
-	return fmt.Errorf("partition %d: %w: %s", row.Part, ErrLost, why)
+	return db.strange(row, first)
 }
 
 // lockWriter lets nobody write until the lock writer is given back, and has all that was

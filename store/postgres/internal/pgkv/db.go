@@ -10,7 +10,7 @@
 //   - tx.go, cursor.go: transactions, tables and cursors, which merge both;
 //   - statements.go: all SQL but the schema, which is in migrations;
 //   - open.go: the schema, and who owns a partition; db.go: what is open;
-//   - commit.go: commits, and those of which the answer was lost;
+//   - commit.go: commits, and those of which the answer was lost; loss.go: what makes an owner stop;
 //   - views.go: snapshots; checkpoint.go: bringing commits into the tables.
 package pgkv
 
@@ -66,6 +66,7 @@ type DB struct {
 	dirty, full chan struct{} // tell the goroutine: there is something, or enough
 	stop        context.CancelFunc
 	stopped     chan struct{}
+	closing     sync.Once
 
 	follow followed // of a DB that only reads
 }
@@ -327,11 +328,19 @@ func (db *DB) query(ctx context.Context, begin func(), fn func(rows pgx.Rows) er
 	})
 }
 
+// attempt gives one of the attempts that patience is made of its time: a connection over which nothing comes any more is
+// given up by then.
+func (db *DB) attempt(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, max(db.o.Patience/3, time.Second))
+}
+
 // patiently calls fn until it does not fail for a reason that passes, for as long as patience goes.
 func (db *DB) patiently(ctx context.Context, fn func(ctx context.Context) error) error {
 	began, pause := time.Now(), 5*time.Millisecond
 	for {
-		err := fn(ctx)
+		attempt, cut := db.attempt(ctx)
+		err := fn(attempt)
+		cut()
 		if err == nil || !passes(err) || ctx.Err() != nil || time.Since(began) > db.o.Patience {
 			return err
 		}
@@ -401,30 +410,23 @@ func (db *DB) Renew(ctx context.Context) error {
 	if db.o.ReadOnly {
 		return ErrReadOnly
 	}
-	var tag pgconn.CommandTag
+	last, checkpoint := db.shown()
+	var row Row
 	err := db.patiently(ctx, func(ctx context.Context) (err error) {
-		tag, err = db.writes.Exec(ctx, db.s.renew, db.o.Partition, db.o.Session)
+		row, err = scanRow(db.writes.QueryRow(ctx, db.s.renew, db.o.Partition, db.o.Session))
 		return err
 	})
 	switch {
+	case noRow(err):
+		return db.fenced(ctx)
 	case err != nil:
 		return fmt.Errorf("renew the claim of partition %d: %w", db.o.Partition, err)
-	case tag.RowsAffected() == 0:
-		return db.fenced(ctx)
+	}
+	if err := db.judge(ctx, row, last, checkpoint); err != nil {
+		db.Break(err)
+		return err
 	}
 	return nil
-}
-
-// fenced refuses everything since another one owns the partition.
-func (db *DB) fenced(ctx context.Context) error {
-	row, err := scanRow(db.writes.QueryRow(ctx, db.s.look, db.o.Partition))
-	if err != nil {
-		err = fmt.Errorf("partition %d: %w", db.o.Partition, store.ErrFenced)
-	} else {
-		err = fmt.Errorf("partition %d: %w: %q at %q owns it, with token %d", db.o.Partition, store.ErrFenced, row.Owner, row.Address, row.Token)
-	}
-	db.Break(err)
-	return db.Broken()
 }
 
 // goodbye is how long a Close takes at most to give the partition back.
@@ -441,8 +443,13 @@ func (db *DB) release() error {
 }
 
 // Close gives the partition back, so that another one may take it over at once. The log stays: whoever opens
-// the partition next reads it.
-func (db *DB) Close() error {
+// the partition next reads it. A second Close does nothing.
+func (db *DB) Close() (err error) {
+	db.closing.Do(func() { err = db.close() })
+	return err
+}
+
+func (db *DB) close() error {
 	if db.stop != nil {
 		db.stop()
 	}

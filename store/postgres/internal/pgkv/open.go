@@ -99,6 +99,7 @@ func Pool(ctx context.Context, url string, o Options, writes bool) (*pgxpool.Poo
 		}
 	}
 	c.MaxConns = int32(o.Views)
+	c.MaxConnIdleTime = min(c.MaxConnIdleTime, 5*time.Minute) // a server has few, and partitions are many
 	if writes {
 		c.MaxConns = 6
 		limit("idle_in_transaction_session_timeout", o.Lease/2)
@@ -224,7 +225,7 @@ func (db *DB) claim(ctx context.Context) error {
 		return fmt.Errorf("look at partition %d: %w", db.o.Partition, err)
 	}
 	if seen.Halted != "" && !db.o.AcceptLoss {
-		return fmt.Errorf("partition %d: %w: %s; what is there is whole, but older: open it with the loss accepted", db.o.Partition, ErrLost, seen.Halted)
+		return db.isHalted(seen)
 	}
 	switch s := db.o.Seen; {
 	case s != nil && (seen.Token != s.Token || seen.Beat != s.Beat && seen.Session != ""):
@@ -237,15 +238,24 @@ func (db *DB) claim(ctx context.Context) error {
 	row, err := db.take(ctx, seen)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows): // somebody else was faster, or gives signs of life again
-		if seen, err = scanRow(db.writes.QueryRow(ctx, db.s.look, db.o.Partition)); err == nil {
-			err = db.claimed(seen)
+		seen, err = scanRow(db.writes.QueryRow(ctx, db.s.look, db.o.Partition))
+		switch {
+		case err != nil:
+			return fmt.Errorf("look at partition %d: %w", db.o.Partition, err)
+		case seen.Halted != "":
+			return db.isHalted(seen)
 		}
-		return err
+		return db.claimed(seen)
 	case err != nil:
 		return fmt.Errorf("claim partition %d: %w", db.o.Partition, err)
 	}
 	db.token, db.row = row.Token, row
 	return nil
+}
+
+// isHalted says why nobody opens the partition.
+func (db *DB) isHalted(r Row) error {
+	return fmt.Errorf("partition %d: %w: %s; what is there is whole, but older: open it with the loss accepted", r.Part, ErrLost, r.Halted)
 }
 
 // claimed says who owns the partition.
@@ -283,26 +293,38 @@ func (db *DB) listen(ctx context.Context, seen Row) (Row, error) {
 // take is the claim itself. It waits for the row, which a commit of a frozen owner may hold.
 func (db *DB) take(ctx context.Context, seen Row) (r Row, err error) {
 	always := db.o.TakeOver && db.o.Seen == nil
-	err = db.locking(ctx, func(c *pgxpool.Conn, _ func()) error {
-		r, err = scanRow(c.QueryRow(ctx, db.s.claim, db.o.Partition, db.o.Session, db.o.Owner, db.o.Address, always, seen.Token, seen.Beat))
+	err = db.locking(ctx, func(tx pgx.Tx, _ func()) error {
+		r, err = scanRow(tx.QueryRow(ctx, db.s.claim, db.o.Partition, db.o.Session, db.o.Owner, db.o.Address, always, seen.Token, seen.Beat, db.o.AcceptLoss))
 		return err
 	})
 	return r, err
 }
 
-// blockedFor is how long a lock is waited for before those are ended that hold it: a frozen owner, of which
-// the server waits for the end of a message.
-const blockedFor = time.Second
+// blockedFor is how long a lock is waited for before those are ended that hold it.
+var blockedFor = time.Second // a variable for the tests
 
-// locking runs fn on a connection, and until it calls calm ends those that it waits for: whoever holds a lock of a
-// partition that somebody else may take owns it no more.
-func (db *DB) locking(ctx context.Context, fn func(c *pgxpool.Conn, calm func()) error) error {
-	c, err := db.writes.Acquire(ctx)
+// endFrozen ends the sessions that one waits for, of the same role, while they wait for their client within a transaction: a
+// frozen owner's, which would hold its locks until the server notices. Those that are at work, or wait themselves, are
+// left alone.
+const endFrozen = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+	WHERE pid = ANY (pg_blocking_pids($1)) AND usename = current_user AND wait_event = 'ClientRead'`
+
+// locking runs fn in a transaction, and until it calls calm ends those frozen ones that it waits for: whoever holds a lock of
+// a partition that somebody else may take owns it no more.
+func (db *DB) locking(ctx context.Context, fn func(tx pgx.Tx, calm func()) error) error {
+	tx, err := db.writes.Begin(ctx)
 	if err != nil {
 		return err
 	}
-	defer c.Release()
-	pid := int32(c.Conn().PgConn().PID())
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbye)
+		defer cancel()
+		_ = tx.Rollback(ctx) // after a commit it does nothing
+	}()
+	var pid int32 // not the connection's, which a pooler has made up
+	if err := tx.QueryRow(ctx, `SELECT pg_backend_pid()`).Scan(&pid); err != nil {
+		return err
+	}
 	watch, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
@@ -314,7 +336,7 @@ func (db *DB) locking(ctx context.Context, fn func(c *pgxpool.Conn, calm func())
 				pause.Stop()
 				return
 			case <-pause.C:
-				_, _ = db.writes.Exec(watch, `SELECT pg_terminate_backend(p) FROM unnest(pg_blocking_pids($1)) p`, pid) // the lock's limit tells
+				_, _ = db.writes.Exec(watch, endFrozen, pid) // the lock's limit tells
 			}
 		}
 	}()
@@ -323,5 +345,9 @@ func (db *DB) locking(ctx context.Context, fn func(c *pgxpool.Conn, calm func())
 		<-done
 	}
 	defer calm()
-	return fn(c, calm)
+	if err := fn(tx, calm); err != nil {
+		return err
+	}
+	calm()
+	return tx.Commit(ctx)
 }

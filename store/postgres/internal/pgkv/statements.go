@@ -47,29 +47,34 @@ func newStatements(schema string) *statements {
 		partitions: `SELECT ` + columns + ` FROM @.partitions ORDER BY part`,
 		newPart:    `INSERT INTO @.partitions (part) VALUES ($1) ON CONFLICT (part) DO NOTHING`,
 		claim: `UPDATE @.partitions SET token = token + 1, beat = beat + 1, session = $2, owner = $3, address = $4, halted = ''
-			WHERE part = $1 AND ($5 OR token = $6) AND ($5 OR session = '' OR beat = $7) RETURNING ` + columns,
-		renew:   `UPDATE @.partitions SET beat = beat + 1 WHERE part = $1 AND session = $2`,
+			WHERE part = $1 AND ($5 OR token = $6) AND ($5 OR session = '' OR beat = $7) AND ($8 OR halted = '') RETURNING ` + columns,
+		renew:   `UPDATE @.partitions SET beat = beat + 1 WHERE part = $1 AND session = $2 RETURNING ` + columns,
 		release: `UPDATE @.partitions SET beat = beat + 1, session = '', owner = '', address = '' WHERE part = $1 AND session = $2`,
 		regain:  `UPDATE @.partitions SET token = token + 1, beat = beat + 1 WHERE part = $1 AND session = $2 RETURNING ` + columns,
-		halt:    `UPDATE @.partitions SET halted = $3 WHERE part = $1 AND session = $2`,
+		// Whoever owns it is fenced: it goes on from what has lost commits.
+		halt: `UPDATE @.partitions SET halted = $2, token = token + 1, beat = beat + 1, session = '', owner = '', address = '' WHERE part = $1 AND last < $3`,
 		// One statement, so that the row is locked only once the server has all of the frames.
-		commit: `WITH fence AS (UPDATE @.partitions SET last = $4, beat = beat + 1 WHERE part = $1 AND token = $2 AND last = $3 RETURNING part)
+		commit: `WITH fence AS (UPDATE @.partitions SET last = $4, beat = beat + 1 WHERE part = $1 AND token = $2 AND last = $3 AND checkpoint >= $7 RETURNING part)
 			INSERT INTO @.log (part, n, frame) SELECT fence.part, x.n, x.frame FROM fence, unnest($5::bigint[], $6::bytea[]) AS x (n, frame)`,
-		fence:  `UPDATE @.partitions SET target = $3, beat = beat + 1 WHERE part = $1 AND session = $2`,
-		finish: `UPDATE @.partitions SET target = $3, checkpoint = $3, beat = beat + 1 WHERE part = $1 AND session = $2`,
-		trim:   `DELETE FROM @.log WHERE part = $1 AND n <= $2`,
+		// Each finds all that it builds upon: the commits, the checkpoint and the step before it.
+		fence: `UPDATE @.partitions SET target = $3, steps = steps + 1, beat = beat + 1
+			WHERE part = $1 AND session = $2 AND last >= $3 AND checkpoint >= $4 AND ($5 = 0 OR steps = $5) RETURNING steps`,
+		finish: `UPDATE @.partitions SET target = $3, checkpoint = $3, steps = steps + 1, beat = beat + 1
+			WHERE part = $1 AND session = $2 AND last >= $3 AND checkpoint >= $4 AND ($5 = 0 OR steps = $5) RETURNING steps`,
+		trim: `DELETE FROM @.log WHERE part = $1 AND n <= $2`,
 		upsert: `INSERT INTO @.entries (part, tab, k, v) SELECT $1, x.tab, x.k, x.v FROM unnest($2::int[], $3::bytea[], $4::bytea[]) AS x (tab, k, v)
 			ON CONFLICT (part, tab, k) DO UPDATE SET v = excluded.v`,
 		remove: `DELETE FROM @.entries e USING unnest($2::int[], $3::bytea[]) AS x (tab, k) WHERE e.part = $1 AND e.tab = x.tab AND e.k = x.k`,
 		dropTable: `DELETE FROM @.entries WHERE part = $1 AND tab = $2 AND k IN
 			(SELECT k FROM @.entries WHERE part = $1 AND tab = $2 ORDER BY k LIMIT $3)`,
-		newTable: `INSERT INTO @.tables (part, id, name) VALUES ($1, $2, $3) ON CONFLICT (part, id) DO NOTHING`,
-		tables:   `SELECT id, name FROM @.tables WHERE part = $1`,
-		log:      `SELECT n, frame FROM @.log WHERE part = $1 AND n > $2 ORDER BY n`,
-		up:       `SELECT k, v FROM @.entries WHERE part = $1 AND tab = $2 AND k >= $3 ORDER BY k LIMIT $4`,
-		upTo:     `SELECT k, v FROM @.entries WHERE part = $1 AND tab = $2 AND k >= $3 AND k < $5 ORDER BY k LIMIT $4`,
-		down:     `SELECT k, v FROM @.entries WHERE part = $1 AND tab = $2 AND k >= $3 ORDER BY k DESC LIMIT $4`,
-		downTo:   `SELECT k, v FROM @.entries WHERE part = $1 AND tab = $2 AND k >= $3 AND k < $5 ORDER BY k DESC LIMIT $4`,
+		newTable: `INSERT INTO @.tables (part, id, name) VALUES ($1, $2, $3)
+			ON CONFLICT (part, id) DO UPDATE SET name = excluded.name WHERE @.tables.name = excluded.name`,
+		tables: `SELECT id, name FROM @.tables WHERE part = $1`,
+		log:    `SELECT n, frame FROM @.log WHERE part = $1 AND n > $2 ORDER BY n`,
+		up:     `SELECT k, v FROM @.entries WHERE part = $1 AND tab = $2 AND k >= $3 ORDER BY k LIMIT $4`,
+		upTo:   `SELECT k, v FROM @.entries WHERE part = $1 AND tab = $2 AND k >= $3 AND k < $5 ORDER BY k LIMIT $4`,
+		down:   `SELECT k, v FROM @.entries WHERE part = $1 AND tab = $2 AND k >= $3 ORDER BY k DESC LIMIT $4`,
+		downTo: `SELECT k, v FROM @.entries WHERE part = $1 AND tab = $2 AND k >= $3 AND k < $5 ORDER BY k DESC LIMIT $4`,
 		many: `SELECT q.i, e.k, e.v FROM unnest($2::int[], $3::bytea[]) WITH ORDINALITY AS q (tab, k, i)
 			LEFT JOIN LATERAL (SELECT x.k, x.v FROM @.entries x WHERE x.part = $1 AND x.tab = q.tab AND x.k >= q.k ORDER BY x.k LIMIT 1) e ON true`,
 		warmFirst: `SELECT t.id, e.k, e.v FROM @.tables t

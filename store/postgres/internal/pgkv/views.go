@@ -105,13 +105,9 @@ func (db *DB) own(ctx context.Context, tx *Tx) error {
 	if err != nil {
 		return err
 	}
-	switch row := s.row; {
-	case row.Session != db.o.Session:
-		err = db.fenced(ctx)
-	case row.Last < tx.last || row.Checkpoint < checkpoint:
-		err = db.gone(ctx, row, tx.last)
+	if err = db.judge(ctx, s.row, tx.last, checkpoint); err != nil {
 		db.Break(err)
-	case row.Target > tx.last: // the tables may have parts of what is not seen
+	} else if s.row.Target > tx.last { // the tables may have parts of what is not seen
 		err = errPassed
 	}
 	if err != nil {
@@ -134,6 +130,8 @@ func (db *DB) reads(ctx context.Context, tx *Tx, s *snapshot) {
 type followed struct {
 	mu         sync.Mutex
 	active     *overlay
+	session    string // of who owned it, with the token
+	token      uint64
 	checkpoint uint64 // what it stands above
 	last       uint64
 	bytes      int64
@@ -162,15 +160,17 @@ func (db *DB) followOn(ctx context.Context, tx *Tx) error {
 	return nil
 }
 
-// catchUp reads what the log has beyond what is followed. Where a snapshot is older than that, or much older, it begins anew.
+// catchUp reads what the log has beyond what is followed. Where a snapshot is older than that, or much newer, it begins
+// anew; after a claim, too: with that the log may have gone back, and on another way.
 func (db *DB) catchUp(ctx context.Context, f *followed, s *snapshot) error {
 	row := s.row
-	if f.active == nil || row.Last < f.last || row.Checkpoint != f.checkpoint {
+	if f.active == nil || row.Last < f.last || row.Checkpoint != f.checkpoint || row.Token != f.token || row.Session != f.session {
 		ids, err := readTables(ctx, s.conn, db.s, row.Part)
 		if err != nil {
 			return err
 		}
 		f.active, f.checkpoint, f.last, f.bytes, f.ids = &overlay{}, row.Checkpoint, row.Checkpoint, 0, ids
+		f.token, f.session = row.Token, row.Session
 	}
 	if f.last == row.Last {
 		return nil

@@ -10,6 +10,7 @@ CREATE TABLE %s.partitions (
 	last       bigint NOT NULL DEFAULT 0,  -- number of the last commit
 	checkpoint bigint NOT NULL DEFAULT 0,  -- up to here all is in entries, and the log is gone
 	target     bigint NOT NULL DEFAULT 0,  -- up to here some may be in entries: a checkpoint is under way
+	steps      bigint NOT NULL DEFAULT 0,  -- transactions of checkpoints: each finds the one before it
 	beat       bigint NOT NULL DEFAULT 0,  -- grows with each sign of life of the owner
 	session    text   NOT NULL DEFAULT '', -- of the owner's opening; empty: nobody owns the partition
 	owner      text   NOT NULL DEFAULT '',
@@ -35,11 +36,12 @@ CREATE TABLE %s.entries (
 	k    bytea NOT NULL,
 	v    bytea NOT NULL,
 	PRIMARY KEY (part, tab, k)
-);
+) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000);
 CREATE TABLE %s.log (
 	part  int    NOT NULL,
 	n     bigint NOT NULL,
 	frame bytea  NOT NULL,
 	PRIMARY KEY (part, n)
-);
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
+	toast.autovacuum_vacuum_scale_factor = 0, toast.autovacuum_vacuum_threshold = 5000);
 ALTER TABLE %s.log ALTER COLUMN frame SET STORAGE EXTERNAL; -- it is compressed already
