@@ -32,6 +32,10 @@ var (
 	ErrLost = pgkv.ErrLost
 	// ErrNewer: a newer Orrery made the tables, in a format unknown to this one.
 	ErrNewer = pgkv.ErrNewer
+	// ErrUnfilled: the partition was opened with Options.Fill, and Import has not come to its end.
+	ErrUnfilled = pgkv.ErrUnfilled
+	// ErrFull: the partition, which was to be opened with Options.Fill, has content already.
+	ErrFull = pgkv.ErrFull
 	// ErrReadOnly: the store was opened with Options.ReadOnly.
 	ErrReadOnly = pgkv.ErrReadOnly
 )
@@ -54,6 +58,9 @@ type Options struct {
 	Seen *Partition
 	// AcceptLoss opens a partition that was stopped with ErrLost, as it is.
 	AcceptLoss bool
+	// Fill opens a partition for one Import. It must be empty, or was opened so before, and not filled to the end: then it is
+	// emptied. Until Import has come to its end nobody else opens it ([ErrUnfilled]).
+	Fill bool
 	// Lease is how long an owner may be silent before Open takes its partition over. Sessions that hold locks are ended by
 	// the server after half of it. All who share a database have the same. Zero: 10 seconds.
 	Lease time.Duration
@@ -79,7 +86,7 @@ type Options struct {
 func (o Options) kv() pgkv.Options {
 	k := pgkv.Options{
 		Schema: o.Schema, Partition: o.Partition, Owner: o.Owner, Address: o.Address, ReadOnly: o.ReadOnly,
-		TakeOver: o.TakeOver, AcceptLoss: o.AcceptLoss, Lease: o.Lease, Patience: o.Patience, Configure: o.Configure,
+		TakeOver: o.TakeOver, AcceptLoss: o.AcceptLoss, Fill: o.Fill, Lease: o.Lease, Patience: o.Patience, Configure: o.Configure,
 		Bytes: o.LogBytes, After: o.Checkpoint, Cache: o.CacheBytes, Views: o.Views, Logger: o.Logger,
 	}
 	if o.Seen != nil {
@@ -92,8 +99,8 @@ func (o Options) validate() error {
 	switch {
 	case o.Partition < 0:
 		return fmt.Errorf("partition is %d: want 0 or more", o.Partition)
-	case o.ReadOnly && (o.TakeOver || o.Seen != nil):
-		return errors.New("read_only with take_over: who only reads claims nothing")
+	case o.ReadOnly && (o.TakeOver || o.Seen != nil || o.Fill):
+		return errors.New("ReadOnly with TakeOver, Seen or Fill: who only reads claims nothing")
 	case o.Lease < 0 || o.Patience < 0 || o.Checkpoint < 0:
 		return fmt.Errorf("lease %s, patience %s, checkpoint %s: want none of them negative", o.Lease, o.Patience, o.Checkpoint)
 	}
@@ -103,6 +110,7 @@ func (o Options) validate() error {
 // Store is a partition that is open. Its methods are safe for concurrent use. Views do not wait for Updates.
 type Store struct {
 	db      *pgkv.DB
+	fills   bool
 	writer  chan struct{} // holds one value while an Update runs, until it waits for the database
 	learned tables.Learned
 
@@ -121,7 +129,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	s := &Store{db: db, writer: make(chan struct{}, 1)}
+	s := &Store{db: db, fills: o.Fill, writer: make(chan struct{}, 1)}
 	if !o.ReadOnly {
 		if err := s.create(ctx); err != nil {
 			return nil, errors.Join(fmt.Errorf("open the database: %w", err), db.Close())
@@ -333,7 +341,13 @@ func (s *Store) Import(ctx context.Context, from store.Exporter) error {
 		return fmt.Errorf("import: %w", err)
 	}
 	defer s.unlockWriter()
-	return tables.Import(ctx, &portions{ctx: ctx, s: s}, from)
+	if err := tables.Import(ctx, &portions{ctx: ctx, s: s}, from); err != nil || !s.fills {
+		return err
+	}
+	if err := s.db.Filled(ctx); err != nil {
+		return fmt.Errorf("import: %w", err)
+	}
+	return nil
 }
 
 // portions are the transactions of one Import.

@@ -133,7 +133,7 @@ a second signal n.`,
 			a.auditCommand(), a.limitsCommand(), a.runnersCommand(), a.lockCommand(), a.semaphoreCommand(), a.calendarsCommand(), a.occurrencesCommand(), a.backfillCommand(), a.alertsCommand(), a.eventsCommand(), a.subscriberCommand(), a.notifyCommand(), a.systemCommand(),
 			a.applyCommand(), a.diffCommand(), a.exportCommand(), a.setsCommand(),
 		},
-		"file":    {a.replayCommand(), a.checkCommand(), a.quarantineCommand(), a.historyCommand(), a.compactCommand(), a.salvageCommand(), a.restoreCommand()},
+		"file":    {a.replayCommand(), a.checkCommand(), a.quarantineCommand(), a.historyCommand(), a.compactCommand(), a.salvageCommand(), a.restoreCommand(), a.copyCommand()},
 		"runbook": {a.runbookCommand()},
 		"import":  {a.importCommand()},
 	} {

@@ -171,13 +171,18 @@ func (b *backingUp) wrote(c bolt.Copied) error {
 
 // lacks tells what a backup lacks.
 func (b *backingUp) lacks(omitted []store.Omission, left uint64) error {
+	return b.tellLeftOut("backup", omitted, left)
+}
+
+// tellLeftOut tells what a backup or a copy lacks.
+func (a *app) tellLeftOut(what string, omitted []store.Omission, left uint64) error {
 	if left == 0 {
 		return nil
 	}
 	for _, o := range omitted {
-		text.Sayf(b.err, "left out: %s\n", text.Clean(o.String()))
+		text.Sayf(a.err, "left out: %s\n", text.Clean(o.String()))
 	}
-	return fmt.Errorf("the backup was made, but lacks what could not be read (%d): the database is damaged: see orreryd check, orreryd salvage", left)
+	return fmt.Errorf("the %s was made, but lacks what could not be read (%d): the database is damaged: see orreryd check, orreryd salvage", what, left)
 }
 
 func existsHint(err error) error {

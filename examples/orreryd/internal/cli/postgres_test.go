@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"os"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -132,4 +133,66 @@ func TestADatabaseOfACommandIsAFileOrAURL(t *testing.T) {
 	shown := cli(t, []string{"ORRERY_DATABASE=" + withPassword(t, "postgres://orrery@db.example/orrery?sslpassword=hush-hush-8")}, "", "config", "show")
 	assert.NotContains(t, shown.out, "hush-hush-8")
 	assert.Contains(t, shown.out, "database = 'postgres://orrery@db.example/orrery'")
+}
+
+func TestADatabaseIsCopiedToPostgreSQLAndBack(t *testing.T) {
+	t.Parallel()
+	db, url := database(t), withPassword(t, postgrestest.Database(t))
+	p := start(t, "--db", db)
+	done := p.add("--wait", "--", "echo", "done")
+	waiting := p.add("--in", "1h", "--", "echo", "later")
+	r := cli(t, nil, "", "copy", "--from", db, "--to", url)
+	assert.Equal(t, exitFailed, r.code, "a daemon has it open")
+	assert.Contains(t, r.err, "stop the daemon first")
+	p.signal(os.Interrupt)
+	require.Zero(t, p.code())
+
+	r = cli(t, nil, "", "copy", "--from", db, "--to", url)
+	require.Zero(t, r.code, r.err)
+	assert.Regexp(t, `^postgres://orrery@\S* has all of `+db+`, up to batch \d+; no daemon is to be started on `+db+` any more\n$`, r.out)
+	assert.NotContains(t, r.out+r.err, "hush-hush-8")
+	r = cli(t, nil, "", "copy", "--from", db, "--to", url)
+	assert.Equal(t, exitFailed, r.code)
+	assert.Contains(t, r.err, "it has content already: only an empty one is filled")
+
+	p = start(t, "--database", url, "--config", member(t, "copy"))
+	assert.Equal(t, core.StatusCompleted, p.action(done).Status.Type)
+	assert.Equal(t, core.StatusPending, p.action(waiting).Status.Type)
+	later := p.add("--wait", "--", "echo", "on PostgreSQL")
+	r = cli(t, nil, "", "copy", "--from", url, "--to", db+".back")
+	assert.Equal(t, exitFailed, r.code)
+	assert.Contains(t, r.err, "stop the daemon first")
+	p.signal(os.Interrupt)
+	require.Zero(t, p.code())
+
+	r = cli(t, nil, "", "copy", "--from", url, "--to", db+".back", "--json")
+	require.Zero(t, r.code, r.err)
+	verified(t, db+".back")
+	p = start(t, "--db", db+".back")
+	for _, id := range []string{done, later} {
+		assert.Equal(t, core.StatusCompleted, p.action(id).Status.Type)
+	}
+	assert.Equal(t, core.StatusPending, p.action(waiting).Status.Type)
+	p.signal(os.Interrupt)
+	require.Zero(t, p.code())
+	assert.True(t, strings.HasPrefix(journalOf(t, db+".back"), journalOf(t, db)), "the journal went along")
+}
+
+func TestACopyNamesWhatIsWrong(t *testing.T) {
+	url, db := postgrestest.Database(t), database(t)
+	for _, test := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{nil, exitUsage, "--from: missing: name a database file"},
+		{[]string{"--from", "x.db"}, exitUsage, "--to: missing: name a file to make"},
+		{[]string{"--from", "x.db", "--to", "x.db"}, exitUsage, "--to: is the source itself"},
+		{[]string{"--from", db, "--to", url}, exitNotFound, "--from: there is no file " + db},
+		{[]string{"--from", url, "--to", db}, exitNotFound, "there are no tables of Orrery in schema orrery"},
+	} {
+		r := cli(t, nil, "", append([]string{"copy"}, test.args...)...)
+		assert.Equal(t, test.code, r.code, "%v: %s", test.args, r.err)
+		assert.Contains(t, r.err, test.says)
+	}
 }

@@ -87,14 +87,15 @@ func (db *DB) stillOwns() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), db.o.Lease/2)
 	defer cancel()
+	last, checkpoint := db.shown()
 	row, err := scanRow(db.writes.QueryRow(ctx, db.s.look, db.o.Partition))
-	switch {
-	case err != nil:
+	if err != nil {
 		return fmt.Errorf("look who owns partition %d: %w", db.o.Partition, err)
-	case row.Session != db.o.Session:
-		return db.fenced(ctx)
 	}
-	return nil
+	if err = db.judge(ctx, row, last, checkpoint); err != nil {
+		db.Break(err)
+	}
+	return err
 }
 
 // errInDoubt: the answer of a commit was lost, and what became of it cannot be found out.

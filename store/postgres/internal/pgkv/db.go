@@ -99,6 +99,11 @@ func Open(ctx context.Context, url string, o Options) (_ *DB, err error) {
 	if err := db.claim(ctx); err != nil {
 		return nil, err
 	}
+	if o.Fill {
+		if err := db.empty(ctx); err != nil {
+			return nil, errors.Join(err, db.release())
+		}
+	}
 	if err := db.recover(ctx); err != nil {
 		_ = db.release()
 		return nil, fmt.Errorf("read the log of partition %d: %w", o.Partition, err)

@@ -39,6 +39,7 @@ type Options struct {
 	TakeOver   bool // whoever owns it
 	Seen       *Row // takes over only if the partition is still like that
 	AcceptLoss bool
+	Fill       bool          // claims a partition that is empty, or was not filled to the end: see fill.go
 	Lease      time.Duration // of silence that an owner is gone after; zero: 10 s
 	Patience   time.Duration // for which a database that is away is waited for; zero: 30 s
 	Configure  func(*pgxpool.Config)
@@ -224,7 +225,11 @@ func (db *DB) claim(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("look at partition %d: %w", db.o.Partition, err)
 	}
-	if seen.Halted != "" && !db.o.AcceptLoss {
+	if db.o.Fill {
+		if err := canFill(seen); err != nil {
+			return err
+		}
+	} else if seen.Halted == filling || seen.Halted != "" && !db.o.AcceptLoss {
 		return db.isHalted(seen)
 	}
 	switch s := db.o.Seen; {
@@ -242,7 +247,7 @@ func (db *DB) claim(ctx context.Context) error {
 		switch {
 		case err != nil:
 			return fmt.Errorf("look at partition %d: %w", db.o.Partition, err)
-		case seen.Halted != "":
+		case seen.Halted != "" && !db.o.Fill:
 			return db.isHalted(seen)
 		}
 		return db.claimed(seen)
@@ -255,6 +260,9 @@ func (db *DB) claim(ctx context.Context) error {
 
 // isHalted says why nobody opens the partition.
 func (db *DB) isHalted(r Row) error {
+	if r.Halted == filling {
+		return fmt.Errorf("partition %d: %w", r.Part, ErrUnfilled)
+	}
 	return fmt.Errorf("partition %d: %w: %s; what is there is whole, but older: open it with the loss accepted", r.Part, ErrLost, r.Halted)
 }
 
@@ -293,8 +301,12 @@ func (db *DB) listen(ctx context.Context, seen Row) (Row, error) {
 // take is the claim itself. It waits for the row, which a commit of a frozen owner may hold.
 func (db *DB) take(ctx context.Context, seen Row) (r Row, err error) {
 	always := db.o.TakeOver && db.o.Seen == nil
+	mark := ""
+	if db.o.Fill {
+		mark = filling
+	}
 	err = db.locking(ctx, func(tx pgx.Tx, _ func()) error {
-		r, err = scanRow(tx.QueryRow(ctx, db.s.claim, db.o.Partition, db.o.Session, db.o.Owner, db.o.Address, always, seen.Token, seen.Beat, db.o.AcceptLoss))
+		r, err = scanRow(tx.QueryRow(ctx, db.s.claim, db.o.Partition, db.o.Session, db.o.Owner, db.o.Address, always, seen.Token, seen.Beat, db.o.AcceptLoss || db.o.Fill, mark))
 		return err
 	})
 	return r, err

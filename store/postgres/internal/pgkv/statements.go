@@ -37,6 +37,8 @@ type statements struct {
 	instances  string
 	leave      string
 	partitions string
+
+	emptyEntries, emptyLog, emptyTables, emptied, filled string
 }
 
 const columns = "part, token, last, checkpoint, target, beat, session, owner, address, halted"
@@ -46,7 +48,7 @@ func newStatements(schema string) *statements {
 		look:       `SELECT ` + columns + ` FROM @.partitions WHERE part = $1`,
 		partitions: `SELECT ` + columns + ` FROM @.partitions ORDER BY part`,
 		newPart:    `INSERT INTO @.partitions (part) VALUES ($1) ON CONFLICT (part) DO NOTHING`,
-		claim: `UPDATE @.partitions SET token = token + 1, beat = beat + 1, session = $2, owner = $3, address = $4, halted = ''
+		claim: `UPDATE @.partitions SET token = token + 1, beat = beat + 1, session = $2, owner = $3, address = $4, halted = $9
 			WHERE part = $1 AND ($5 OR token = $6) AND ($5 OR session = '' OR beat = $7) AND ($8 OR halted = '') RETURNING ` + columns,
 		renew:   `UPDATE @.partitions SET beat = beat + 1 WHERE part = $1 AND session = $2 RETURNING ` + columns,
 		release: `UPDATE @.partitions SET beat = beat + 1, session = '', owner = '', address = '' WHERE part = $1 AND session = $2`,
@@ -83,9 +85,14 @@ func newStatements(schema string) *statements {
 			CROSS JOIN LATERAL (SELECT x.k, x.v FROM @.entries x WHERE x.part = $1 AND x.tab = t.id ORDER BY x.k DESC LIMIT $2) e WHERE t.part = $1`,
 		instance: `INSERT INTO @.instances (name, session, address, version, beat) VALUES ($1, $2, $3, $4, 1)
 			ON CONFLICT (name) DO UPDATE SET session = excluded.session, address = excluded.address, version = excluded.version, beat = @.instances.beat + 1`,
-		renewed:   `UPDATE @.instances SET beat = beat + 1 WHERE name = $1 AND session = $2`,
-		instances: `SELECT name, session, address, version, beat FROM @.instances`,
-		leave:     `DELETE FROM @.instances WHERE name = $1 AND session = $2`,
+		renewed:      `UPDATE @.instances SET beat = beat + 1 WHERE name = $1 AND session = $2`,
+		instances:    `SELECT name, session, address, version, beat FROM @.instances`,
+		emptyEntries: `DELETE FROM @.entries WHERE part = $1 AND (tab, k) IN (SELECT tab, k FROM @.entries WHERE part = $1 LIMIT $2)`,
+		emptyLog:     `DELETE FROM @.log WHERE part = $1`,
+		emptyTables:  `DELETE FROM @.tables WHERE part = $1`,
+		emptied:      `UPDATE @.partitions SET last = 0, checkpoint = 0, target = 0, beat = beat + 1 WHERE part = $1 AND session = $2 RETURNING ` + columns,
+		filled:       `UPDATE @.partitions SET halted = '', beat = beat + 1 WHERE part = $1 AND session = $2`,
+		leave:        `DELETE FROM @.instances WHERE name = $1 AND session = $2`,
 	}
 	name := pgx.Identifier{schema}.Sanitize()
 	for _, sql := range s.all() {
@@ -99,6 +106,7 @@ func (s *statements) all() []*string {
 		&s.look, &s.claim, &s.renew, &s.release, &s.regain, &s.halt, &s.newPart, &s.commit,
 		&s.fence, &s.finish, &s.trim, &s.upsert, &s.remove, &s.dropTable, &s.newTable, &s.tables,
 		&s.log, &s.up, &s.upTo, &s.down, &s.downTo, &s.many, &s.warmFirst, &s.warmLast,
+		&s.emptyEntries, &s.emptyLog, &s.emptyTables, &s.emptied, &s.filled,
 		&s.instance, &s.renewed, &s.instances, &s.leave, &s.partitions,
 	}
 }

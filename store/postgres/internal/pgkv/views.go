@@ -148,6 +148,10 @@ func (db *DB) followOn(ctx context.Context, tx *Tx) error {
 	if err != nil {
 		return err
 	}
+	if s.row.Halted == filling {
+		s.end()
+		return db.isHalted(s.row)
+	}
 	f := &db.follow
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,0 +1,68 @@
+package pgkv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// A partition that is filled with another store's content is marked until all is there: nobody opens half of it, and who
+// fills it again begins with an empty one.
+
+// filling is the mark, where else stands why a partition must not go on by itself.
+const filling = "it is being filled with another database's content"
+
+// Errors about a partition that is to be filled.
+var (
+	ErrUnfilled = errors.New("it was being filled with another database's content, and that has not come to its end: fill it again")
+	ErrFull     = errors.New("it has content already: only an empty one is filled")
+)
+
+// canFill reports whether the claimed row is of a partition that is empty, or was not filled to the end.
+func canFill(r Row) error {
+	if r.Last > 0 && r.Halted != filling {
+		return fmt.Errorf("partition %d: %w", r.Part, ErrFull)
+	}
+	return nil
+}
+
+// empty takes away what is there of a partition that was not filled to the end.
+func (db *DB) empty(ctx context.Context) error {
+	part := db.o.Partition
+	for more := true; more; {
+		tag, err := db.writes.Exec(ctx, db.s.emptyEntries, part, mostRows)
+		if err != nil {
+			return fmt.Errorf("empty partition %d: %w", part, err)
+		}
+		more = tag.RowsAffected() == mostRows
+	}
+	for _, sql := range []string{db.s.emptyLog, db.s.emptyTables} {
+		if _, err := db.writes.Exec(ctx, sql, part); err != nil {
+			return fmt.Errorf("empty partition %d: %w", part, err)
+		}
+	}
+	row, err := scanRow(db.writes.QueryRow(ctx, db.s.emptied, part, db.o.Session))
+	switch {
+	case noRow(err):
+		return db.fenced(ctx)
+	case err != nil:
+		return fmt.Errorf("empty partition %d: %w", part, err)
+	}
+	db.row = row
+	return nil
+}
+
+// Filled takes the mark away: all is there.
+func (db *DB) Filled(ctx context.Context) error {
+	if err := db.Checkpoint(ctx); err != nil {
+		return err
+	}
+	tag, err := db.writes.Exec(ctx, db.s.filled, db.o.Partition, db.o.Session)
+	switch {
+	case err != nil:
+		return fmt.Errorf("note that partition %d is filled: %w", db.o.Partition, err)
+	case tag.RowsAffected() == 0:
+		return db.fenced(ctx)
+	}
+	return nil
+}
