@@ -1,6 +1,7 @@
-// Program benchmarks compares the queue of Orrery with River on PostgreSQL and
-// Asynq on Redis, on one machine and in one run: how many items a second are
-// pushed, taken and completed, each step durable.
+// Program benchmarks compares the queue of Orrery, on its embedded store and on
+// PostgreSQL, with River on the same PostgreSQL and Asynq on Redis, on one machine
+// and in one run: how many items a second are pushed, taken and completed, each
+// step durable.
 //
 // It is a module of its own, so that what it needs never enters Orrery's. The
 // script run next to it starts the servers; see README.md.
@@ -52,7 +53,7 @@ func main() {
 }
 
 func compare() error {
-	postgres := flag.String("postgres", "", "`url` of a PostgreSQL database for River; empty: River is left out")
+	postgres := flag.String("postgres", "", "`url` of a PostgreSQL database for River and for Orrery; empty: they are left out")
 	redis := flag.String("redis", "", "`path` of the Unix socket of a Redis for Asynq; empty: Asynq is left out")
 	workers := flag.String("workers", "1,16,256", "`numbers` of workers, with commas")
 	perWorker := flag.Int("items", 500, "`items` per run with one worker; more workers get more, up to 40 times as many")
@@ -61,7 +62,7 @@ func compare() error {
 
 	systems := []system{{"orrery", runOrrery}}
 	if *postgres != "" {
-		systems = append(systems, system{"river", riverOn(*postgres)})
+		systems = append(systems, system{"orrery-pg", orreryOn(*postgres)}, system{"river", riverOn(*postgres)})
 	}
 	if *redis != "" {
 		systems = append(systems, system{"asynq", asynqOn(*redis)})

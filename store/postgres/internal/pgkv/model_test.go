@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -131,10 +132,7 @@ func TestAnyRunOfCommitsCheckpointsCutConnectionsAndTakeoversGivesWhatTheModelGi
 				require.NoError(t, err)
 				defer tx.Rollback()
 				maybeCut()
-				next := model{}
-				for k, v := range m {
-					next[k] = v
-				}
+				next := maps.Clone(m)
 				for i := range rapid.IntRange(1, 6).Draw(t, "operations") {
 					table := rapid.SampledFrom(modelTables).Draw(t, "table")
 					k := fmt.Sprintf("%02d", key.Draw(t, "key"))
