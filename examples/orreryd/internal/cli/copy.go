@@ -115,14 +115,11 @@ func (c *copying) open(ctx context.Context) (source, error) {
 		}
 		return openStopped(c.from)
 	}
-	beside, err := postgres.Open(ctx, c.from, postgres.Options{ReadOnly: true}) // which makes no tables
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, &exitError{code: exitNotFound, err: fmt.Errorf("--from: %s: %w", storeName(c.from), err)}
-	}
+	looked, err := beside(ctx, "--from", c.from) // which makes no tables
 	if err != nil {
-		return nil, fmt.Errorf("--from: %s: %w", storeName(c.from), err)
+		return nil, err
 	}
-	if err := beside.Close(); err != nil {
+	if err := looked.Close(); err != nil {
 		return nil, err
 	}
 	st, err := postgres.Open(ctx, c.from, postgres.Options{Owner: "orreryd copy"})

@@ -69,13 +69,27 @@ func (p *place) read(ctx context.Context, do func(store.Store) error) (err error
 	if url == "" {
 		return withStopped(p.db, func(st *bolt.Store) error { return do(st) })
 	}
-	st, err := postgres.Open(ctx, url, postgres.Options{ReadOnly: true})
-	if errors.Is(err, store.ErrNotFound) {
-		return &exitError{code: exitNotFound, err: fmt.Errorf("--database: %s: %w", config.DatabaseName(url), err)}
-	}
+	st, err := beside(ctx, "--database", url)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
 	return do(st)
+}
+
+// beside opens a database on PostgreSQL to look at, beside its daemon. The flag has named it.
+func beside(ctx context.Context, flag, url string) (*postgres.Store, error) {
+	st, err := postgres.Open(ctx, url, postgres.Options{ReadOnly: true})
+	if err == nil {
+		if err = st.View(ctx, func(store.ReadTx) error { return nil }); err != nil { // nobody has made it yet, or half of it
+			err = errors.Join(err, st.Close())
+		}
+	}
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil, &exitError{code: exitNotFound, err: fmt.Errorf("%s: %s: %w", flag, config.DatabaseName(url), err)}
+	case err != nil:
+		return nil, fmt.Errorf("%s: %s: %w", flag, config.DatabaseName(url), err)
+	}
+	return st, nil
 }

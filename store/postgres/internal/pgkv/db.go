@@ -88,7 +88,7 @@ func Open(ctx context.Context, url string, o Options) (_ *DB, err error) {
 	}
 	if o.ReadOnly {
 		close(db.stopped)
-		return db, hasTables(ctx, db.views, o.Schema)
+		return db, db.views.Ping(ctx)
 	}
 	if db.writes, err = Pool(ctx, url, o, true); err != nil {
 		return nil, err

@@ -204,15 +204,6 @@ func formatOf(ctx context.Context, q interface {
 	return found, err
 }
 
-// hasTables reports that there is nothing to read.
-func hasTables(ctx context.Context, p *pgxpool.Pool, schema string) error {
-	found, err := formatOf(ctx, p, schema)
-	if err == nil && found == 0 {
-		err = fmt.Errorf("%w: there are no tables of Orrery in schema %s", store.ErrNotFound, schema)
-	}
-	return err
-}
-
 // claim makes the partition this opening's own.
 func (db *DB) claim(ctx context.Context) error {
 	seen, err := scanRow(db.writes.QueryRow(ctx, db.s.look, db.o.Partition))

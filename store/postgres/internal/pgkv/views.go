@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/orrery-go/orrery/store"
@@ -144,6 +145,9 @@ func (db *DB) followOn(ctx context.Context, tx *Tx) error {
 	s, err := db.snapshot(ctx)
 	if noRow(err) {
 		return fmt.Errorf("%w: nobody has opened partition %d yet", store.ErrNotFound, db.o.Partition)
+	}
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "42P01" { // undefined_table
+		return fmt.Errorf("%w: there are no tables of Orrery in schema %s", store.ErrNotFound, db.o.Schema)
 	}
 	if err != nil {
 		return err
