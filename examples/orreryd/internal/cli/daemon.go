@@ -38,9 +38,9 @@ which others have changed, and need a restart, the log says. What cannot be read
 With --start-paused it takes every request, and fires and begins nothing before "orreryd system
 resume": so a database that was restored, or copied, can be looked at and changed first.
 
-With --database everything is in a PostgreSQL database: one daemon at a time works on
-it. One that is started while another one works ends, and names it; of one that has
-crashed it takes the database over once a lease of ten seconds is over.
+With --database everything is in a PostgreSQL database. Of several daemons on it one works; the
+others stand by: they pass requests on, and one of them takes the database over once the one that
+works has stopped, or has given no sign of life for ten seconds (cluster.lease_seconds).
 
 Settings come from flags, else from the environment (ORRERY_DB, ORRERY_DATABASE, ORRERY_LISTEN,
 ORRERY_TICK_RATE, ORRERY_STRICT_TICK, ORRERY_LOG_LEVEL, ORRERY_LOG_FORMAT,

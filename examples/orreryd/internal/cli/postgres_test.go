@@ -1,10 +1,15 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"net/url"
 	"os"
+	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -32,48 +37,56 @@ func member(t *testing.T, name string) string {
 	return write(t, name+".toml", fmt.Sprintf("[cluster]\nname = %q\nlease_seconds = 2\n\n[engine]\nrecover_after_seconds = 0.001\n", name))
 }
 
-func TestADaemonOnPostgreSQLThatIsKilledIsFollowedByOneThatHasAllThatWasAcknowledged(t *testing.T) {
+// standsBy starts a daemon on a database on which another one works.
+func standsBy(t *testing.T, database, name string) *process {
+	t.Helper()
+	p := begin(t, []string{"ORRERY_DATABASE=" + database}, "orchestrate", "--listen", "127.0.0.1:0", "--config", member(t, name))
+	p.url = urlIn.FindString(await(t, p.out, `stands by at http://`))
+	return p
+}
+
+// works waits until a daemon that stands by works.
+func (p *process) works() { p.t.Helper(); await(p.t, p.out, `is ready at `+regexp.QuoteMeta(p.url)) }
+
+func TestADaemonThatStandsByAnswersAndTakesTheDatabaseOverFromOneThatIsKilled(t *testing.T) {
 	t.Parallel()
 	database := withPassword(t, postgrestest.Database(t))
-	first := begin(t, []string{"ORRERY_DATABASE=" + database}, "orchestrate", "--listen", "127.0.0.1:0", "--config", member(t, "first"))
-	first.awaitReady()
-	await(t, first.errs, "the database is this daemon's")
+	first := start(t, "--database", database, "--config", member(t, "first"))
 	done := first.add("--wait", "--", "echo", "done")
-	waiting := first.add("--in", "1h", "--", "echo", "later")
-	running := first.add("--", "sleep", "60")
+	second, third := standsBy(t, database, "second"), standsBy(t, database, "third")
+	waiting := second.add("--in", "1h", "--", "echo", "later")
+	assert.Equal(t, core.StatusPending, first.action(waiting).Status.Type, "it has passed the request on")
+	assert.Equal(t, core.StatusCompleted, third.action(done).Status.Type)
+	status, text := second.readiness()
+	assert.Equal(t, http.StatusOK, status)
+	assert.JSONEq(t, `{"status":"standby","works":"first","at":"`+first.url+`"}`, text)
+	running := third.add("--", "sleep", "60")
 	require.Eventually(t, func() bool { return first.action(running).Status.Type == core.StatusRunning }, patience, 20*time.Millisecond)
-
-	// One that is started meanwhile says whose it is, and changes nothing.
-	second := begin(t, nil, "orchestrate", "--listen", "127.0.0.1:0", "--database", database, "--config", member(t, "second"))
-	assert.Equal(t, exitFailed, second.code())
-	assert.Contains(t, second.stderr.String(), `"first" at "`+first.url+`" owns it and gives signs of life`)
-	assert.Contains(t, second.stderr.String(), "one daemon at a time works on it")
-
-	// Another program reads beside the daemon.
-	r := cli(t, []string{"ORRERY_DATABASE=" + database}, "", "replay", "--verify")
+	r := cli(t, []string{"ORRERY_DATABASE=" + database}, "", "replay", "--verify") // beside them
 	require.Zero(t, r.code, r.err)
 	assert.Contains(t, r.out, " 0 divergences")
 
 	require.NoError(t, first.cmd.Process.Kill())
 	<-first.exited
 	killed := time.Now()
-	third := begin(t, nil, "orchestrate", "--listen", "127.0.0.1:0", "--database", database, "--config", member(t, "third"))
-	third.awaitReady()
-	t.Logf("the next daemon answers %s after the kill", time.Since(killed).Round(time.Millisecond))
-	assert.Equal(t, core.StatusCompleted, third.action(done).Status.Type)
-	assert.Equal(t, core.StatusPending, third.action(waiting).Status.Type)
-	require.Eventually(t, func() bool { return third.action(running).Status.Type == core.StatusFailed }, patience, 20*time.Millisecond)
-	assert.Equal(t, core.ReasonRecovered, third.action(running).Status.Reason)
-	third.ok("actions", "cancel", waiting)
-
-	// A clean stop gives the database back at once.
-	third.signal(os.Interrupt)
-	assert.Zero(t, third.code())
-	fourth := begin(t, nil, "orchestrate", "--listen", "127.0.0.1:0", "--database", database, "--config", member(t, "fourth"))
-	fourth.awaitReady()
-	fourth.signal(os.Interrupt)
-	assert.Zero(t, fourth.code())
-	for _, p := range []*process{first, second, third, fourth} {
+	meanwhile := second.add("--in", "1h", "--", "echo", "meanwhile") // waits until somebody works again
+	took := time.Since(killed)
+	t.Logf("a request that came after the kill is answered %s after it", took.Round(time.Millisecond))
+	next, other := second, third
+	if !strings.Contains(second.stderr.String(), "the database is this daemon's") {
+		next, other = third, second
+	}
+	next.works()
+	assert.Equal(t, core.StatusCompleted, next.action(done).Status.Type)
+	assert.Equal(t, core.StatusPending, next.action(waiting).Status.Type)
+	assert.Equal(t, core.StatusPending, next.action(meanwhile).Status.Type)
+	require.Eventually(t, func() bool { return other.action(running).Status.Type == core.StatusFailed }, patience, 20*time.Millisecond)
+	assert.Equal(t, core.ReasonRecovered, next.action(running).Status.Reason)
+	for _, p := range []*process{other, next} {
+		p.signal(os.Interrupt)
+		assert.Zero(t, p.code())
+	}
+	for _, p := range []*process{first, second, third} {
 		assert.NotContains(t, p.stderr.String(), "hush-hush-8")
 	}
 	for _, args := range [][]string{{"replay", "--verify"}, {"quarantine"}, {"history", "action/" + done}} {
@@ -83,27 +96,79 @@ func TestADaemonOnPostgreSQLThatIsKilledIsFollowedByOneThatHasAllThatWasAcknowle
 	}
 }
 
-func TestADaemonOnPostgreSQLThatWasFrozenFindsItselfReplaced(t *testing.T) {
+func TestADaemonThatWasFrozenFindsItselfReplacedAndStandsBy(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("no SIGSTOP")
 	}
 	t.Parallel()
 	database := postgrestest.Database(t)
 	frozen := start(t, "--database", database, "--config", member(t, "frozen"))
+	next := standsBy(t, database, "next")
 	running := frozen.add("--", "sleep", "60")
 	require.Eventually(t, func() bool { return frozen.action(running).Status.Type == core.StatusRunning }, patience, 20*time.Millisecond)
 	frozen.signal(syscall.SIGSTOP)
-	next := start(t, "--database", database, "--config", member(t, "next"))
+	next.works()
 	frozen.signal(syscall.SIGCONT)
-	assert.Equal(t, exitFailed, frozen.code(), "so that a supervisor starts it again")
-	assert.Contains(t, frozen.stderr.String(), "another daemon has taken the database over")
-	assert.Contains(t, frozen.stderr.String(), `\"next\" at \"`+next.url+`\" owns it`)
-	require.Eventually(t, func() bool { return next.action(running).Status.Type == core.StatusFailed }, patience, 20*time.Millisecond)
-	next.ok("actions", "add", "--wait", "--", "echo", "on")
+	await(t, frozen.errs, "standing by, since another daemon has the database")
+	await(t, frozen.errs, `standing by: another daemon works on the database.*works=next`)
+	require.Eventually(t, func() bool { return frozen.action(running).Status.Type == core.StatusFailed }, patience, 20*time.Millisecond)
+	frozen.ok("actions", "add", "--wait", "--", "echo", "on") // passed on
+
+	// And back.
 	next.signal(os.Interrupt)
 	assert.Zero(t, next.code())
+	frozen.works()
+	frozen.ok("actions", "add", "--wait", "--", "echo", "back")
+	frozen.signal(os.Interrupt)
+	assert.Zero(t, frozen.code())
 	r := cli(t, nil, "", "replay", "--verify", "--database", database)
 	require.Zero(t, r.code, r.err)
+}
+
+func TestAfterACleanStopTheNextDaemonWorksAtOnceAndNoRequestFails(t *testing.T) {
+	t.Parallel()
+	database := postgrestest.Database(t)
+	first := start(t, "--database", database, "--config", member(t, "first"))
+	second := standsBy(t, database, "second")
+	ended := make(chan struct{})
+	var ids []string
+	go func() {
+		defer close(ended)
+		for until := time.Now().Add(time.Second); time.Now().Before(until); {
+			resp, err := http.Post(second.url+"/v1/actions", "application/json", strings.NewReader(`{"tool_name":"command","tool_input":{"argv":["echo","x"]},"trigger":{"type":"scheduled","next_tick_at":"2090-01-01T00:00:00Z"}}`))
+			if !assert.NoError(t, err) {
+				return
+			}
+			text, err := io.ReadAll(resp.Body)
+			assert.NoError(t, errors.Join(err, resp.Body.Close()))
+			if wait, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && resp.StatusCode == http.StatusServiceUnavailable {
+				time.Sleep(time.Duration(wait) * time.Second)
+				until = until.Add(time.Duration(wait) * time.Second)
+				continue
+			}
+			if assert.Equal(t, http.StatusCreated, resp.StatusCode, "%s", text) {
+				ids = append(ids, anID.FindString(string(text)))
+			}
+			time.Sleep(5 * time.Millisecond) // so that they fit on a page
+		}
+	}()
+	time.Sleep(500 * time.Millisecond)
+	first.signal(os.Interrupt)
+	assert.Zero(t, first.code())
+	stopped := time.Now()
+	second.works()
+	t.Logf("the next daemon works %s after the end of the one before", time.Since(stopped).Round(time.Millisecond))
+	<-ended
+	require.NotEmpty(t, ids)
+	var there []string
+	for _, line := range strings.Split(second.ok("actions", "list", "--limit", "1000", "--output", "name"), "\n") {
+		if id := anID.FindString(line); id != "" {
+			there = append(there, id)
+		}
+	}
+	assert.ElementsMatch(t, ids, there, "each that was acknowledged, once")
+	second.signal(os.Interrupt)
+	assert.Zero(t, second.code())
 }
 
 func TestADatabaseOfACommandIsAFileOrAURL(t *testing.T) {

@@ -13,7 +13,8 @@ import (
 
 // clusterConfig is what daemons on one PostgreSQL database know each other by.
 type clusterConfig struct {
-	Name         string  `toml:"name"` // empty: the host's name
+	Name         string  `toml:"name"`    // empty: the host's name
+	Address      string  `toml:"address"` // at which other daemons reach this one; empty: where it listens
 	LeaseSeconds float64 `toml:"lease_seconds"`
 }
 
@@ -48,8 +49,21 @@ func (c *Config) checkDatabase() error {
 	return nil
 }
 
+// checkAddress refuses what other daemons could not send a request to.
+func (c clusterConfig) checkAddress() error {
+	if c.Address == "" {
+		return nil
+	}
+	u, err := url.Parse(c.Address)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.User != nil {
+		return fmt.Errorf("%q is no URL of a daemon: want one such as http://10.0.0.7:7460", text.Clip(c.Address, 200))
+	}
+	return nil
+}
+
 func (c *Config) validateCluster() error {
 	return errors.Join(
+		keyed("cluster.address", c.Cluster.checkAddress()),
 		keyed("database", c.checkDatabase()),
 		keyed("cluster.lease_seconds", inSeconds(c.Cluster.LeaseSeconds, 1)),
 	)

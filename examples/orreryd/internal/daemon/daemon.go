@@ -39,6 +39,7 @@ type daemon struct {
 	log      *slog.Logger
 	store    store.Failing
 	shared   *postgres.Store // the store, if others may take it over; else nil
+	term     *term           // nil: the database is this daemon's alone
 	tools    map[string]shell.Tool
 	sessions *session.Sessions // nil: none
 	checker  *constraints.Checker
@@ -75,9 +76,12 @@ func newLogger(c config.Config, w io.Writer) (*slog.Logger, *slog.LevelVar, erro
 
 // openDaemon gets everything that a daemon needs: the file, the tools, the
 // address. Nothing runs yet.
-func openDaemon(ctx context.Context, c config.Config, program string, log *slog.Logger) (_ *daemon, err error) {
-	d := &daemon{c: c, log: log, api: endpoint{what: "the HTTP API"}, page: endpoint{what: "the page"}, reloads: newReloads(log)}
+func openDaemon(ctx context.Context, c config.Config, program string, log *slog.Logger, in *term) (_ *daemon, err error) {
+	d := &daemon{c: c, log: log, term: in, api: endpoint{what: "the HTTP API"}, page: endpoint{what: "the page"}, reloads: newReloads(log)}
 	d.hints = hints{program: program, server: func() string { return d.api.url() }}
+	if in != nil {
+		d.store = in.store // to be closed, whatever comes
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.close())

@@ -10,15 +10,14 @@ import (
 	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/bolt"
-	"github.com/orrery-go/orrery/store/postgres"
 )
 
 // take opens the database and the addresses. A database that exists is opened first: if
 // another daemon has both, the error names the file. A new database is made last, so
 // that no file is left behind if the address is in use or a runner cannot be made.
 func (d *daemon) take(ctx context.Context) (err error) {
-	if d.c.Database != "" {
-		return d.takeShared(ctx)
+	if d.term != nil {
+		return d.takeTerm()
 	}
 	if _, err := os.Stat(d.c.DB); errors.Is(err, os.ErrNotExist) {
 		if err := d.takeAddresses(ctx); err != nil {
@@ -39,29 +38,15 @@ func (d *daemon) take(ctx context.Context) (err error) {
 	return d.takeAddresses(ctx)
 }
 
-// takeShared opens the addresses, and then the database that others may have: one that is gone, but has not given it back, is
-// waited for.
-func (d *daemon) takeShared(ctx context.Context) (err error) {
-	if err := d.takeAddresses(ctx); err != nil {
-		return err
+// takeTerm takes what the daemon has for its term.
+func (d *daemon) takeTerm() (err error) {
+	d.store, d.shared = d.term.store, d.term.store
+	d.api.listener = d.term.api.gate.turn()
+	if d.term.page != nil {
+		d.page.listener = d.term.page.gate.turn()
 	}
-	if d.runners, err = d.c.MakeRunners(d.log); err != nil {
-		return err
-	}
-	name, err := d.c.Instance()
-	if err != nil {
-		return err
-	}
-	st, err := postgres.Open(ctx, d.c.Database, postgres.Options{Owner: name, Address: d.api.url(), Lease: d.c.Lease(), Logger: d.log})
-	switch {
-	case errors.Is(err, store.ErrClaimed):
-		return fmt.Errorf("%s: %w: one daemon at a time works on it", d.c.StoreName(), err)
-	case err != nil:
-		return fmt.Errorf("%s: %w", d.c.StoreName(), err)
-	}
-	d.store, d.shared = st, st
-	d.log.Info("the database is this daemon's", "database", d.c.StoreName(), "name", name, "token", st.Token())
-	return nil
+	d.runners, err = d.c.MakeRunners(d.log)
+	return err
 }
 
 // watchStore waits until the store has failed for good, or ctx has ended. What a disk that
@@ -73,7 +58,7 @@ func (d *daemon) watchStore(ctx context.Context) error {
 		case <-d.store.Failed():
 			err := fmt.Errorf("the database %s takes nothing any more: %w", d.c.StoreName(), d.store.Failure())
 			if errors.Is(err, store.ErrFenced) {
-				d.log.Error("stopping: another daemon has taken the database over, as this one gave no sign of life; nothing of what runs here is stored", "error", err)
+				d.log.Error("another daemon has taken the database over, as this one gave no sign of life", "error", err)
 			} else {
 				d.log.Error("stopping, to be started again: what was under way may have been stored or not", "error", err)
 			}

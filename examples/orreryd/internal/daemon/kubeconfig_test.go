@@ -34,7 +34,7 @@ func TestAKubeconfigThatCannotBeUsedIsAnErrorOfTheConfigurationThatSaysWhatThere
 		file := write(t, "orrery.toml", "listen = '127.0.0.1:0'\ndb = '"+db+"'\n[runners.k]\ntype = 'kubernetes'\n"+row.keys+"\n")
 		c, err := config.Load(pflag.NewFlagSet("orchestrate", pflag.ContinueOnError), func(name string) string { return map[string]string{"ORRERY_CONFIG": file}[name] })
 		if err == nil {
-			_, err = openDaemon(t.Context(), c, "orreryd", slog.New(slog.DiscardHandler))
+			_, err = openDaemon(t.Context(), c, "orreryd", slog.New(slog.DiscardHandler), nil)
 		}
 		var wrong *config.Error
 		if assert.ErrorAs(t, err, &wrong, row.keys) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 
 	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/guard"
@@ -41,7 +42,15 @@ func Orchestrate(ctx context.Context, c config.Config, t Terminal) (err error) {
 	if err := errors.Join(guard.Undumpable(), config.ForgetSecretEnv()); err != nil {
 		return err
 	}
-	d, err := openDaemon(ctx, c, t.Command, log)
+	if c.Database != "" {
+		return orchestrateShared(ctx, c, t, log, level)
+	}
+	return runTerm(ctx, c, t, log, level, nil)
+}
+
+// runTerm works on a database until ctx ends, or it is another daemon's; in is nil for one that is this daemon's alone.
+func runTerm(ctx context.Context, c config.Config, t Terminal, log *slog.Logger, level *slog.LevelVar, in *term) (err error) {
+	d, err := openDaemon(ctx, c, t.Command, log, in)
 	if err != nil {
 		return err
 	}
