@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,7 @@ import (
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/bolt"
 	"github.com/orrery-go/orrery/store/postgres"
+	"github.com/orrery-go/orrery/store/stream"
 )
 
 // copying are the flags of a copy.
@@ -21,13 +23,16 @@ type copying struct {
 	*app
 	from, to string
 	trusting bool
+	lease    float64 // seconds; 0: an owner is not waited for
+	tmp      string
 }
 
 // copyReport is what copy --json prints.
 type copyReport struct {
-	From  string `json:"from"`
-	To    string `json:"to"`
-	Batch uint64 `json:"batch"` // the last one
+	From    string `json:"from"`
+	To      string `json:"to"`
+	Batch   uint64 `json:"batch"`   // the last one
+	Entries uint64 `json:"entries"` // of all kinds
 }
 
 func (a *app) copyCommand() *cobra.Command {
@@ -46,6 +51,11 @@ A file that is made must not exist, and appears when it is whole. A database on 
 have no content of Orrery; until the copy is whole no daemon opens it, and a copy that
 was interrupted is begun anew by the same command.
 
+A source on PostgreSQL must have been given back by its daemon, as a clean stop does, since only
+the daemon knows how long it may be silent. After a crash name its cluster.lease_seconds
+with --lease: the copy begins if the daemon gives no sign of life for that long. While the copy
+goes on, no daemon can work on the source. How far it is is told on the standard error.
+
 Do not start a daemon on the source afterwards: what is under way in it is under way in the
 copy, too.`,
 		Example: "  orreryd copy --from orrery.db --to postgres://orrery@db.example/orrery\n  orreryd copy --from postgres://orrery@db.example/orrery --to orrery.db",
@@ -57,6 +67,8 @@ copy, too.`,
 	cmd.Flags().StringVar(&c.from, "from", "", "`database` that is copied: a file, or the URL of one on PostgreSQL")
 	cmd.Flags().StringVar(&c.to, "to", "", "`database` that is made: a file, or the URL of one on PostgreSQL")
 	cmd.Flags().BoolVar(&c.trusting, "no-verify", false, "copy also what differs from its journal")
+	cmd.Flags().Float64Var(&c.lease, "lease", 0, "`seconds` without a sign of life after which the daemon of a source on PostgreSQL has crashed: its cluster.lease_seconds")
+	cmd.Flags().StringVar(&c.tmp, "tmp", "", "`folder` of temporary files (default the system's)")
 	cmd.Flags().BoolVar(&a.json, "json", false, "print JSON, for programs")
 	return cmd
 }
@@ -75,7 +87,7 @@ type source interface {
 	store.Exporter
 }
 
-func (c *copying) run(ctx context.Context) (err error) {
+func (c *copying) check() error {
 	switch {
 	case c.from == "":
 		return usagef("--from: missing: name a database file, or the URL of a database on PostgreSQL")
@@ -83,60 +95,58 @@ func (c *copying) run(ctx context.Context) (err error) {
 		return usagef("--to: missing: name a file to make, or the URL of a database on PostgreSQL")
 	case c.from == c.to:
 		return usagef("--to: is the source itself")
+	case c.lease != 0 && !(c.lease >= 1 && c.lease <= maxLease):
+		return usagef("--lease: %v is not between 1 and %d seconds", c.lease, maxLease)
+	case c.lease != 0 && !config.IsDatabaseURL(c.from):
+		return usagef("--lease: is of a source on PostgreSQL: leave it out for a file")
+	case c.tmp != "" && !isFolder(c.tmp):
+		return usagef("--tmp: there is no folder %s", c.tmp)
 	}
-	from, err := c.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, from.Close()) }()
-	if err := c.verify(ctx, from); err != nil {
-		return err
-	}
-	if !config.IsDatabaseURL(c.to) {
-		made, err := bolt.MakeFile(ctx, c.to, from)
-		if err != nil {
-			return existsHint(err)
-		}
-		return c.done(made.Seq, made.Omitted, made.Left)
-	}
-	to := omissions{Exporter: from}
-	seq, err := c.fill(ctx, &to)
-	if err != nil {
-		return err
-	}
-	return c.done(seq, to.list, uint64(len(to.list)))
+	return nil
 }
 
-// open opens the source. One on PostgreSQL is claimed, so that no daemon works on it.
-func (c *copying) open(ctx context.Context) (source, error) {
+func (c *copying) run(ctx context.Context) (err error) {
+	if err := c.check(); err != nil {
+		return err
+	}
 	if !config.IsDatabaseURL(c.from) {
 		if _, err := os.Stat(c.from); errors.Is(err, os.ErrNotExist) {
-			return nil, &exitError{code: exitNotFound, err: fmt.Errorf("--from: there is no file %s", c.from)}
+			return &exitError{code: exitNotFound, err: fmt.Errorf("--from: there is no file %s", c.from)}
 		}
-		return openStopped(c.from)
+		return withStopped(c.from, func(st *bolt.Store) error { return c.copy(ctx, st) })
 	}
-	looked, err := beside(ctx, "--from", c.from) // which makes no tables
+	st, err := c.claim(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := looked.Close(); err != nil {
-		return nil, err
+	defer func() { err = errors.Join(err, st.Close()) }()
+	return held(ctx, st, func(ctx context.Context) error { return c.copy(ctx, st) })
+}
+
+// copy copies what nobody works on.
+func (c *copying) copy(ctx context.Context, source source) error {
+	if err := c.verify(ctx, source); err != nil {
+		return err
 	}
-	st, err := postgres.Open(ctx, c.from, postgres.Options{Owner: "orreryd copy"})
-	if errors.Is(err, store.ErrClaimed) {
-		err = fmt.Errorf("%w: stop the daemon first", err)
+	p := newProgress(c.err)
+	defer p.end()
+	from := &streamed{from: source, tell: p.tell}
+	if config.IsDatabaseURL(c.to) {
+		if err := c.fill(ctx, from); err != nil {
+			return err
+		}
+	} else if _, err := bolt.MakeFile(ctx, c.to, from); err != nil {
+		return existsHint(err)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("--from: %s: %w", storeName(c.from), err)
-	}
-	return st, nil
+	p.end()
+	return c.done(from.sum)
 }
 
 func (c *copying) verify(ctx context.Context, from store.Store) error {
 	if c.trusting {
 		return nil
 	}
-	r, err := replay.Verify(ctx, from, replay.Options{MaxDivergences: 10, Memory: replay.DefaultMemory})
+	r, err := replay.Verify(ctx, from, replay.Options{MaxDivergences: 10, Memory: replay.DefaultMemory, Spill: c.tmp})
 	if err != nil {
 		return err
 	}
@@ -149,49 +159,68 @@ func (c *copying) verify(ctx context.Context, from store.Store) error {
 	return nil
 }
 
-// fill makes the database on PostgreSQL, and gives its last batch.
-func (c *copying) fill(ctx context.Context, from store.Exporter) (seq uint64, err error) {
-	st, err := postgres.Open(ctx, c.to, postgres.Options{Owner: "orreryd copy", Fill: true})
+// fill makes the database on PostgreSQL.
+func (c *copying) fill(ctx context.Context, from store.Exporter) (err error) {
+	st, err := postgres.Open(ctx, c.to, postgres.Options{Owner: copyOwner, Address: copyAddress(), Fill: true})
 	if err != nil {
-		return 0, fmt.Errorf("--to: %s: %w", storeName(c.to), err)
+		return fmt.Errorf("--to: %s: %w", storeName(c.to), err)
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	if err := st.Import(ctx, from); err != nil {
-		return 0, fmt.Errorf("--to: %s: %w; the same command begins anew", storeName(c.to), err)
+	err = held(ctx, st, func(ctx context.Context) error { return st.Import(ctx, from) })
+	if err != nil {
+		return fmt.Errorf("--to: %s: %w; the same command begins anew", storeName(c.to), err)
 	}
-	err = st.View(ctx, func(tx store.ReadTx) (err error) {
-		seq, err = tx.Seq()
-		return err
-	})
-	return seq, err
+	return nil
 }
 
-// omissions notes what a copy lacks.
-type omissions struct {
-	store.Exporter
-	list []store.Omission
-}
-
-func (o *omissions) Export(ctx context.Context, to store.Sink) error {
-	return o.Exporter.Export(ctx, noting{to, o})
-}
-
-type noting struct {
-	store.Sink
-	o *omissions
-}
-
-func (n noting) Omitted(o store.Omission) error {
-	n.o.list = append(n.o.list, o)
-	return n.Sink.Omitted(o)
-}
-
-func (c *copying) done(seq uint64, omitted []store.Omission, left uint64) error {
+func (c *copying) done(sum stream.Summary) error {
 	from, to := storeName(c.from), storeName(c.to)
-	err := c.show(copyReport{from, to, seq}, fmt.Sprintf("%s has all of %s, up to batch %d; no daemon is to be started on %s any more\n",
-		text.Clean(to), text.Clean(from), seq, text.Clean(from)))
-	if err == nil {
-		err = c.tellLeftOut("copy", omitted, left)
+	report := copyReport{From: from, To: to, Batch: sum.Head.Seq}
+	for _, n := range sum.Entries {
+		report.Entries += n
 	}
+	err := c.show(report, fmt.Sprintf("%s has all of %s, up to batch %d; no daemon is to be started on %s any more\n",
+		text.Clean(to), text.Clean(from), report.Batch, text.Clean(from)))
+	if err == nil {
+		err = c.tellLeftOut("copy", sum.Omitted, sum.Left)
+	}
+	return err
+}
+
+// streamed is an exporter that tells how far it is. What it gives goes through a stream, whose checksums and counts are checked.
+type streamed struct {
+	from store.Exporter
+	tell func(stream.Progress)
+	sum  stream.Summary // once Export has returned nil
+}
+
+// errGivenUp is what the writer of a stream gets whose reader has failed.
+var errGivenUp = errors.New("the copy was given up")
+
+// Export implements [store.Exporter].
+func (s *streamed) Export(ctx context.Context, to store.Sink) error {
+	out, in := io.Pipe()
+	written := make(chan error, 1)
+	go func() {
+		_, err := stream.Write(ctx, in, s.from, stream.Options{})
+		_ = in.CloseWithError(err)
+		written <- err
+	}()
+	err := s.read(ctx, out, to)
+	_ = out.CloseWithError(errGivenUp)
+	if wrong := <-written; wrong != nil && !errors.Is(wrong, errGivenUp) {
+		return wrong // which is why reading has failed
+	}
+	return err
+}
+
+func (s *streamed) read(ctx context.Context, from io.Reader, to store.Sink) error {
+	r, err := stream.NewReader(from)
+	if err != nil {
+		return err
+	}
+	r.Progress = s.tell
+	err = r.Export(ctx, to)
+	s.sum = r.Summary()
 	return err
 }

@@ -253,6 +253,9 @@ func TestACopyNamesWhatIsWrong(t *testing.T) {
 		{nil, exitUsage, "--from: missing: name a database file"},
 		{[]string{"--from", "x.db"}, exitUsage, "--to: missing: name a file to make"},
 		{[]string{"--from", "x.db", "--to", "x.db"}, exitUsage, "--to: is the source itself"},
+		{[]string{"--from", url, "--to", db, "--lease", "0.5"}, exitUsage, "--lease: 0.5 is not between 1 and 86400 seconds"},
+		{[]string{"--from", db, "--to", url, "--lease", "10"}, exitUsage, "--lease: is of a source on PostgreSQL"},
+		{[]string{"--from", db, "--to", url, "--tmp", db + ".nowhere"}, exitUsage, "--tmp: there is no folder "},
 		{[]string{"--from", db, "--to", url}, exitNotFound, "--from: there is no file " + db},
 		{[]string{"--from", url, "--to", db}, exitNotFound, "there are no tables of Orrery in schema orrery"},
 	} {
