@@ -137,7 +137,8 @@ type checkpoint struct {
 	tabs, goneTabs []int32
 	keys, values   [][]byte
 	goneKeys       [][]byte
-	drops          []int32
+	drop           int32 // a table of which all that is there goes, a transaction's worth at a time; 0: none
+	dropped        int64 // rows of it in the last transaction
 	newNames       []string
 	bytes          int
 }
@@ -174,8 +175,13 @@ func (w *checkpoint) id(name string) int32 {
 
 func (w *checkpoint) table(name string, l *layer) error {
 	id := w.id(name)
-	if l.gone {
-		w.drops = append(w.drops, id)
+	if w.made[name] == 0 && l.gone {
+		for w.drop, w.dropped = id, mostRows; w.dropped == mostRows; {
+			if err := w.commit(false); err != nil {
+				return err
+			}
+		}
+		w.drop = 0
 	}
 	iter := l.tree.Iter()
 	defer iter.Release()
@@ -205,7 +211,7 @@ func (w *checkpoint) commit(last bool) error {
 	if err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
-	w.tabs, w.keys, w.values, w.goneTabs, w.goneKeys, w.drops, w.newNames, w.bytes = nil, nil, nil, nil, nil, nil, nil, 0
+	w.tabs, w.keys, w.values, w.goneTabs, w.goneKeys, w.newNames, w.bytes = nil, nil, nil, nil, nil, nil, 0
 	return nil
 }
 
@@ -220,14 +226,12 @@ func (w *checkpoint) statements(ctx context.Context, tx pgx.Tx, last bool, calm 
 			return err
 		}
 	}
-	for _, tab := range w.drops {
-		for more := true; more; {
-			tag, err := tx.Exec(ctx, db.s.dropTable, part, tab, mostRows)
-			if err != nil {
-				return err
-			}
-			more = tag.RowsAffected() == mostRows
+	if w.drop != 0 {
+		tag, err := tx.Exec(ctx, db.s.dropTable, part, w.drop, mostRows)
+		if err != nil {
+			return err
 		}
+		w.dropped = tag.RowsAffected()
 	}
 	if len(w.goneTabs) > 0 {
 		if _, err := tx.Exec(ctx, db.s.remove, part, w.goneTabs, w.goneKeys); err != nil {

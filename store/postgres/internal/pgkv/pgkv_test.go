@@ -311,3 +311,41 @@ func TestOneStatementHasNoMoreThanTheServerTakes(t *testing.T) {
 	require.Equal(t, 2, together([]staged{{frame: big}, {frame: big}, {frame: big}}))
 	require.Equal(t, 3, together([]staged{{}, {}, {}}))
 }
+
+func TestADeletionOfManyRowsIsManyTransactionsOfACheckpoint(t *testing.T) {
+	const rows = 2*mostRows + mostRows/2
+	for name, remove := range map[string]func(table *Table){
+		"one by one": func(table *Table) {
+			for n := range rows {
+				table.Delete(fmt.Appendf(nil, "%06d", n))
+			}
+		},
+		"a whole table": func(table *Table) { table.tx.Drop(table.name) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := postgrestest.Database(t)
+			db := openDB(t, url, Options{})
+			change := func(fn func(table *Table)) {
+				tx, err := db.Begin(ctx, true)
+				require.NoError(t, err)
+				fn(tx.Table("t"))
+				require.NoError(t, tx.Commit())
+				require.NoError(t, db.Checkpoint(ctx))
+			}
+			change(func(table *Table) {
+				for n := range rows {
+					table.Put(fmt.Appendf(nil, "%06d", n), []byte("v"))
+				}
+			})
+			require.Equal(t, int64(rows), sql(t, url, `SELECT count(*) FROM orrery.entries`))
+			before := sql(t, url, `SELECT steps FROM orrery.partitions`)
+			change(func(table *Table) {
+				remove(table)
+				table.Put([]byte("new"), []byte("v"))
+			})
+			require.GreaterOrEqual(t, sql(t, url, `SELECT steps FROM orrery.partitions`), before+3)
+			require.Equal(t, int64(1), sql(t, url, `SELECT count(*) FROM orrery.entries`))
+			require.Equal(t, []string{"new=v"}, read(t, db))
+		})
+	}
+}

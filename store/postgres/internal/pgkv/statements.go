@@ -67,8 +67,10 @@ func newStatements(schema string) *statements {
 		upsert: `INSERT INTO @.entries (part, tab, k, v) SELECT $1, x.tab, x.k, x.v FROM unnest($2::int[], $3::bytea[], $4::bytea[]) AS x (tab, k, v)
 			ON CONFLICT (part, tab, k) DO UPDATE SET v = excluded.v`,
 		remove: `DELETE FROM @.entries e USING unnest($2::int[], $3::bytea[]) AS x (tab, k) WHERE e.part = $1 AND e.tab = x.tab AND e.k = x.k`,
-		dropTable: `DELETE FROM @.entries WHERE part = $1 AND tab = $2 AND k IN
-			(SELECT k FROM @.entries WHERE part = $1 AND tab = $2 ORDER BY k LIMIT $3)`,
+		// By range: whether the planner knows the table or not, it has but the index to go by.
+		dropTable: `DELETE FROM @.entries WHERE part = $1 AND tab = $2 AND k <= coalesce(
+			(SELECT k FROM @.entries WHERE part = $1 AND tab = $2 ORDER BY k OFFSET $3 - 1 LIMIT 1),
+			(SELECT k FROM @.entries WHERE part = $1 AND tab = $2 ORDER BY k DESC LIMIT 1))`,
 		newTable: `INSERT INTO @.tables (part, id, name) VALUES ($1, $2, $3)
 			ON CONFLICT (part, id) DO UPDATE SET name = excluded.name WHERE @.tables.name = excluded.name`,
 		tables: `SELECT id, name FROM @.tables WHERE part = $1`,
