@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
@@ -140,9 +142,13 @@ func TestACopyFencesNoDaemonAndKeepsDaemonsAway(t *testing.T) {
 	st, err := c.claim(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, held(t.Context(), st, func(context.Context) error {
-		late := begin(t, nil, "orchestrate", "--listen", "127.0.0.1:0", "--database", url, "--config", member(t, "late"))
-		assert.Equal(t, exitFailed, late.code())
-		assert.Contains(t, late.stderr.String(), `"orreryd copy" at "`)
+		late := standsBy(t, url, "late")
+		await(t, late.errs, `standing by: another daemon works on the database.*works="orreryd copy"`)
+		<-time.After(3 * time.Second) // its lease of two is over
+		status, _ := late.readiness()
+		assert.Equal(t, http.StatusServiceUnavailable, status, "nobody works, and it does not either")
+		late.signal(os.Interrupt)
+		assert.Zero(t, late.code())
 		return nil
 	}))
 	// Who takes the source over nevertheless ends the copy.

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -120,12 +121,15 @@ func (s *standby) tell(row postgres.Partition) {
 	was, _ := s.current()
 	o := owner{}
 	if row.Owned() {
-		o = owner{row.Owner, row.Address}
+		o.name = row.Owner
+		if strings.HasPrefix(row.Address, "http") { // else it is no daemon, such as a copy
+			o.address = row.Address
+		}
 	}
 	if o != was {
 		s.know(o)
-		if o.address != "" {
-			s.log.Info("standing by: another daemon works on the database", "database", s.c.StoreName(), "works", o.name, "at", o.address)
+		if row.Owned() {
+			s.log.Info("standing by: another daemon works on the database", "database", s.c.StoreName(), "works", row.Owner, "at", row.Address)
 			s.stands()
 		}
 	}
