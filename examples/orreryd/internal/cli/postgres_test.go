@@ -142,17 +142,17 @@ func TestAfterACleanStopTheNextDaemonWorksAtOnceAndNoRequestFails(t *testing.T) 
 			text, err := io.ReadAll(resp.Body)
 			assert.NoError(t, errors.Join(err, resp.Body.Close()))
 			if wait, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && resp.StatusCode == http.StatusServiceUnavailable {
-				time.Sleep(time.Duration(wait) * time.Second)
+				<-time.After(time.Duration(wait) * time.Second)
 				until = until.Add(time.Duration(wait) * time.Second)
 				continue
 			}
 			if assert.Equal(t, http.StatusCreated, resp.StatusCode, "%s", text) {
 				ids = append(ids, anID.FindString(string(text)))
 			}
-			time.Sleep(5 * time.Millisecond) // so that they fit on a page
+			<-time.After(5 * time.Millisecond) // so that they fit on a page
 		}
 	}()
-	time.Sleep(500 * time.Millisecond)
+	<-time.After(500 * time.Millisecond)
 	first.signal(os.Interrupt)
 	assert.Zero(t, first.code())
 	stopped := time.Now()
@@ -161,7 +161,7 @@ func TestAfterACleanStopTheNextDaemonWorksAtOnceAndNoRequestFails(t *testing.T) 
 	<-ended
 	require.NotEmpty(t, ids)
 	var there []string
-	for _, line := range strings.Split(second.ok("actions", "list", "--limit", "1000", "--output", "name"), "\n") {
+	for line := range strings.SplitSeq(second.ok("actions", "list", "--limit", "1000", "--output", "name"), "\n") {
 		if id := anID.FindString(line); id != "" {
 			there = append(there, id)
 		}

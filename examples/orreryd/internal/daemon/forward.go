@@ -114,7 +114,7 @@ func (f *forwarder) RoundTrip(r *http.Request) (*http.Response, error) {
 	harmless := isKept || bodiless && isRead(r)
 	for {
 		o, changed := f.owner()
-		err := error(errNobody)
+		err := errNobody
 		if o.address != "" {
 			var resp *http.Response
 			if resp, err = f.send(r, o, body, isKept); err == nil {

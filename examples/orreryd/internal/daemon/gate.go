@@ -3,6 +3,7 @@ package daemon
 import (
 	"net"
 	"sync"
+	"time"
 )
 
 // gate is an address that stays open while those who answer there follow one another: a daemon that stands by, and the
@@ -22,15 +23,19 @@ func newGate(l net.Listener) *gate {
 
 func (g *gate) accept() {
 	defer close(g.failed)
-	for {
+	const least = 5 * time.Millisecond
+	for pause := least; ; {
 		c, err := g.Listener.Accept()
 		if err != nil {
-			if passing, ok := err.(interface{ Temporary() bool }); ok && passing.Temporary() { //nolint:errorlint // as net/http asks
+			if passing, ok := err.(interface{ Temporary() bool }); ok && passing.Temporary() { // such as for want of descriptors
+				<-time.After(pause)
+				pause = min(2*pause, time.Second)
 				continue
 			}
 			g.err = err
 			return
 		}
+		pause = least
 		g.conns <- c
 	}
 }
