@@ -13,6 +13,7 @@ type Cursor struct {
 	table   *Table
 	sources [3]source // the newest first: where two have a key the first one counts
 	many    int
+	walker  *walker // through the database's table, as long as the cursor lives: it reads more the further it goes
 	down    bool
 	changed int     // of the table, when the sources were placed
 	key     []byte  // where it stands; nil: nowhere
@@ -46,7 +47,10 @@ func (c *Cursor) place() {
 		}
 	}
 	if t.hasBase() {
-		c.sources[c.many].base = &walker{reader: &t.tx.reader, tab: t.tab}
+		if c.walker == nil {
+			c.walker = &walker{reader: &t.tx.reader, tab: t.tab}
+		}
+		c.sources[c.many].base = c.walker
 		c.many++
 	}
 }

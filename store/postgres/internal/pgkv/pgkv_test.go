@@ -349,3 +349,35 @@ func TestADeletionOfManyRowsIsManyTransactionsOfACheckpoint(t *testing.T) {
 		})
 	}
 }
+
+func TestWhoDeletesOnItsWayReadsMoreTheFurtherItGoes(t *testing.T) {
+	const rows = 2000
+	url := postgrestest.Database(t)
+	first := openDB(t, url, Options{})
+	tx, err := first.Begin(ctx, true)
+	require.NoError(t, err)
+	for n := range rows {
+		tx.Table("t").Put(fmt.Appendf(nil, "%06d", n), []byte("v"))
+	}
+	require.NoError(t, tx.Commit())
+	require.NoError(t, first.Checkpoint(ctx))
+	require.NoError(t, first.Close())
+	reads := 0
+	db := openDB(t, url, Options{Configure: func(c *pgxpool.Config) {
+		c.ConnConfig.Tracer = hook(func(sql string) {
+			if strings.Contains(sql, "k >= $3 ") && !strings.Contains(sql, "LATERAL") {
+				reads++
+			}
+		})
+	}})
+	tx, err = db.Begin(ctx, true)
+	require.NoError(t, err)
+	c := tx.Table("t").Cursor()
+	for k, _ := c.First(); k != nil; k, _ = c.Next() {
+		tx.Table("t").Delete(k)
+	}
+	require.NoError(t, tx.Commit())
+	require.Positive(t, reads)
+	require.LessOrEqual(t, reads, 10)
+	require.Empty(t, read(t, db))
+}
