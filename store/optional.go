@@ -63,6 +63,14 @@ type Failing interface {
 	Failure() error
 }
 
+// Claimed is a [Store] that several processes can open, of which one at a time owns it: whoever has opened it last. Its
+// method may be called at any time.
+type Claimed interface {
+	Failing
+	// Token is the fencing token of this opening: each one that claims the store has a greater one.
+	Token() uint64
+}
+
 // Placed is a [Store] that can tell, without a transaction, whether what it has open is
 // still what stands in its place.
 type Placed interface {

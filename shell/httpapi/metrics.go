@@ -56,7 +56,7 @@ func (s *Server) initMetrics() error {
 		m.requests, m.duration, m.crowded, m.entries, m.sets.applies, m.sets.changes, m.sets.succeeded,
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		collector{s.collectEngine, s.collectPaused, s.collectConns, s.collectQueues, s.collectRunbooks, s.collectJobs, s.collectSchedules, s.collectAudit, s.collectTenants, s.collectLog, s.collectWebhooks, s.collectNotify, s.collectOutputs},
+		collector{s.collectEngine, s.collectPaused, s.collectConns, s.collectQueues, s.collectRunbooks, s.collectJobs, s.collectSchedules, s.collectAudit, s.collectTenants, s.collectLog, s.collectClaim, s.collectWebhooks, s.collectNotify, s.collectOutputs},
 		s.observeRuns(),
 	)
 	for i, c := range s.o.Metrics {

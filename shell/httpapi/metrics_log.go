@@ -19,6 +19,8 @@ var (
 	descCheckIll    = desc("orrery_checkpoint_failing", "1 if the last attempt to bring the log into the database file failed, else 0.")
 	descRedoBytes   = desc("orrery_redo_bytes", "Bytes of what is kept of the log behind the database file.")
 	descRedoWaits   = desc("orrery_redo_unshipped_bytes", "Bytes of redo that wait beside the database to be shipped.")
+	descStoreToken  = desc("orrery_store_token", "Fencing token with which this process owns its database: the greatest of all processes is the owner's.")
+	descStoreLost   = desc("orrery_store_lost", "1 if the database refuses everything of this process, as another one owns it or it was away for too long, else 0.")
 	descRedoIll     = desc("orrery_redo_failing", "1 if the last attempt to keep or to ship redo failed, else 0.")
 )
 
@@ -42,6 +44,14 @@ func (s *Server) collectLog(_ context.Context, ch samples) {
 	ch.gauge(descRedoBytes, float64(l.Kept))
 	ch.gauge(descRedoWaits, float64(l.Unshipped))
 	ch.gauge(descRedoIll, oneIf(l.KeepErr != nil))
+}
+
+// collectClaim reads how a store is owned that others may take over.
+func (s *Server) collectClaim(_ context.Context, ch samples) {
+	if claimed, ok := s.engine.Store().(store.Claimed); ok {
+		ch.gauge(descStoreToken, float64(claimed.Token()))
+		ch.gauge(descStoreLost, oneIf(claimed.Failure() != nil))
+	}
 }
 
 func oneIf(is bool) float64 {

@@ -39,3 +39,26 @@ func TestMetricsTellOfTheLogAndItsCheckpoints(t *testing.T) {
 	without := start(t, setup{stopped: true})
 	assert.NotContains(t, without.do("GET", "/metrics", nil).body, "orrery_log_frames")
 }
+
+// claimed is a store that another process may take over.
+type claimed struct {
+	store.Store
+	failure error
+}
+
+func (*claimed) Failed() <-chan struct{} { return nil }
+func (c *claimed) Failure() error        { return c.failure }
+func (*claimed) Token() uint64           { return 7 }
+
+func TestMetricsTellWhoOwnsADatabaseThatOthersMayTakeOver(t *testing.T) {
+	st := &claimed{Store: memory.New()}
+	t.Cleanup(func() { _ = st.Close() })
+	a := start(t, setup{store: st, stopped: true})
+	body := a.do("GET", "/metrics", nil).body
+	assert.Contains(t, body, "\norrery_store_token 7\n")
+	assert.Contains(t, body, "\norrery_store_lost 0\n")
+	st.failure = store.ErrFenced
+	assert.Contains(t, a.do("GET", "/metrics", nil).body, "\norrery_store_lost 1\n")
+	without := start(t, setup{stopped: true})
+	assert.NotContains(t, without.do("GET", "/metrics", nil).body, "orrery_store_")
+}

@@ -106,6 +106,7 @@ func TestADaemonThatWasFrozenFindsItselfReplacedAndStandsBy(t *testing.T) {
 	next := standsBy(t, database, "next")
 	running := frozen.add("--", "sleep", "60")
 	require.Eventually(t, func() bool { return frozen.action(running).Status.Type == core.StatusRunning }, patience, 20*time.Millisecond)
+	assert.Contains(t, frozen.metrics(), "\norrery_store_token 1\n")
 	frozen.signal(syscall.SIGSTOP)
 	next.works()
 	frozen.signal(syscall.SIGCONT)
@@ -113,6 +114,9 @@ func TestADaemonThatWasFrozenFindsItselfReplacedAndStandsBy(t *testing.T) {
 	await(t, frozen.errs, `standing by: another daemon works on the database.*works=next`)
 	require.Eventually(t, func() bool { return frozen.action(running).Status.Type == core.StatusFailed }, patience, 20*time.Millisecond)
 	frozen.ok("actions", "add", "--wait", "--", "echo", "on") // passed on
+	assert.Contains(t, frozen.metrics(), "\norrery_standby 1\n")
+	assert.Contains(t, next.metrics(), "\norrery_standby 0\n")
+	assert.Contains(t, next.metrics(), "\norrery_store_token 2\n")
 
 	// And back.
 	next.signal(os.Interrupt)
