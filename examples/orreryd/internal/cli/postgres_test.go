@@ -1,10 +1,11 @@
+//go:build unix
+
 package cli
 
 import (
 	"fmt"
 	"net/url"
 	"os"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -84,9 +85,6 @@ func TestADaemonOnPostgreSQLThatIsKilledIsFollowedByOneThatHasAllThatWasAcknowle
 }
 
 func TestADaemonOnPostgreSQLThatWasFrozenFindsItselfReplaced(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("no SIGSTOP")
-	}
 	t.Parallel()
 	database := postgrestest.Database(t)
 	frozen := start(t, "--database", database, "--config", member(t, "frozen"))
