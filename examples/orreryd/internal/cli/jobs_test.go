@@ -150,6 +150,7 @@ func TestWhatACancelledPodWritesAsItEndsIsFollowedAndStored(t *testing.T) {
 	p.applyJob("saving", "exec 2>/dev/null; trap 'sleep 0.3; echo saved; exit 3' TERM; echo begun; while :; do sleep 0.05; done", "")
 	run := p.trigger("saving")
 	p.eventually("begun", "run", "logs", run)
+	p.eventually("running", "run", "show", run) // a run that is cancelled before it knows of its pod keeps no logs
 	done := make(chan result)
 	go func() { done <- p.do("run", "logs", "-f", run) }()
 	p.ok("run", "cancel", run)

@@ -1,3 +1,5 @@
+//go:build unix
+
 package cli
 
 import (
@@ -8,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"regexp"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -97,9 +98,6 @@ func TestADaemonThatStandsByAnswersAndTakesTheDatabaseOverFromOneThatIsKilled(t 
 }
 
 func TestADaemonThatWasFrozenFindsItselfReplacedAndStandsBy(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("no SIGSTOP")
-	}
 	t.Parallel()
 	database := postgrestest.Database(t)
 	frozen := start(t, "--database", database, "--config", member(t, "frozen"))

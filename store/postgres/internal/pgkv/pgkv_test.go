@@ -155,7 +155,7 @@ func TestACheckpointEndsNobodyWhoHasThePartitionsRow(t *testing.T) {
 	blockedFor = time.Millisecond
 	defer func() { blockedFor = was }()
 	url := postgrestest.Database(t)
-	db := openDB(t, url, Options{})
+	db := openDB(t, url, Options{After: time.Hour}) // none is made but the test's
 	require.NoError(t, write(db, "k=1"))
 	holder, err := pgx.Connect(ctx, url)
 	require.NoError(t, err)
