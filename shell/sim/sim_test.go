@@ -1,0 +1,57 @@
+package sim_test
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/effects/seedtest"
+	"github.com/orrery-go/orrery/shell/sim"
+)
+
+// options draws those of a seed: a third of all runs have a store that all use at once, a fifth loses commits by a failover.
+func options(seed uint64) sim.Options { return sim.Options{Shared: seed%3 == 0, Losses: seed%5 == 0} }
+
+func TestWhateverHappensTheGuaranteesHold(t *testing.T) {
+	first, n := seedtest.Seed(t), uint64(500)
+	if testing.Short() {
+		n = 50
+	}
+	counts := map[string]int{}
+	for seed := first; seed < first+n; seed++ {
+		rep, err := sim.Run(seed, options(seed))
+		require.NoError(t, err, "seed %d", seed)
+		require.False(t, rep.Failed(), "%s", rep)
+		for k, c := range rep.Counts {
+			counts[k] += c
+		}
+	}
+	t.Log(counts)
+	for _, k := range []sim.FaultKind{
+		sim.RefuseCommit, sim.LoseAnswer, sim.LoseCommit, sim.LoseBoth, sim.SlowCommit, sim.Outage, sim.Lag, sim.FailOver, sim.Crash, sim.Freeze,
+		sim.Stop, sim.TakeOver, sim.Jump, sim.Double, sim.LoseReply,
+	} {
+		assert.Positive(t, counts[string(k)], "or the seeds do not reach: %s", k)
+	}
+}
+
+func TestASeedIsARunByteForByte(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	first := seedtest.Seed(t)
+	for seed := first; seed < first+100; seed++ {
+		runtime.GOMAXPROCS(1)
+		was, err := sim.Run(seed, options(seed))
+		require.NoError(t, err)
+		runtime.GOMAXPROCS(4)
+		is, err := sim.Run(seed, options(seed))
+		require.NoError(t, err)
+		require.Equal(t, was.Trace, is.Trace, "seed %d", seed)
+	}
+}
+
+func TestOptionsThatAreWrongAreRefused(t *testing.T) {
+	_, err := sim.Run(1, sim.Options{Instances: 4})
+	require.EqualError(t, err, "instances: 4: must be from 1 to 3, or 0 for what the seed says")
+}
