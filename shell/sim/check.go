@@ -241,9 +241,5 @@ func (r *run) journal() {
 
 // tools gives those of a process.
 func (r *run) tools(i *incarnation) map[string]shell.Tool {
-	var t shell.Tool = script{}
-	if r.o.defects.tool != nil {
-		t = r.o.defects.tool(t)
-	}
-	return map[string]shell.Tool{"work": &tool{of: i, run: r, inner: t}}
+	return map[string]shell.Tool{"work": &tool{of: i, run: r, inner: script{}}}
 }

@@ -21,8 +21,8 @@ type database struct {
 	away    time.Time     // until then nobody reaches it
 	standby *memory.Store // what a standby has that lags behind; nil: it lacks nothing
 	lagging int           // the step since which it lags
-	commits int
-	next    []Fault // what the next commits meet
+	former  *memory.Store // before the last commit; for a defect
+	next    []Fault       // what the next commits meet
 }
 
 var (
@@ -54,6 +54,9 @@ type handle struct {
 
 func (db *database) open(i *incarnation) *handle {
 	db.owner++
+	if db.former != nil {
+		db.live = db.former
+	}
 	if !db.shared {
 		db.live = db.live.Reopen(fmt.Sprintf("session-%d", db.owner))
 	}
@@ -66,15 +69,15 @@ func (db *database) open(i *incarnation) *handle {
 
 // store gives what the defects of a test make of the database, or the database.
 func (h *handle) store() store.Store {
-	if h.db.o.defects.store == nil {
+	if h.db.defects.store == nil {
 		return h.db.live
 	}
-	return h.db.o.defects.store(h.db.live)
+	return h.db.defects.store(h.db.live)
 }
 
 // stale reports whether another one has opened the database since.
 func (h *handle) stale() bool {
-	return !h.db.shared && h.number != h.db.owner && !h.db.o.defects.noFence
+	return !h.db.shared && h.number != h.db.owner
 }
 
 func (h *handle) failure() error { return h.failed }
@@ -132,13 +135,14 @@ func (h *handle) Update(ctx context.Context, fn func(store.Tx) error) error {
 	if f.Kind != "" {
 		h.of.log("%s: %s", name, f.Kind)
 	}
-	made := false
 	commit := func() error {
 		if err := h.usable(); err != nil {
 			return err
 		}
-		made = true
-		h.db.commits++
+		if h.db.defects.amnesia {
+			h.db.former = h.db.live
+			h.db.live = h.db.live.Reopen(h.db.live.Session())
+		}
 		h.db.mu.Lock()
 		h.heard = h.db.steps
 		h.db.mu.Unlock()
@@ -173,9 +177,6 @@ func (h *handle) Update(ctx context.Context, fn func(store.Tx) error) error {
 		h.of.park(h.of, name+" is slow", f.For, nil)
 	default:
 		err = commit()
-		if h.db.o.defects.lie != nil && made {
-			err = h.db.o.defects.lie(h.db.commits, err)
-		}
 		h.of.park(h.of, name+" is answered", 0, nil)
 	}
 	return err

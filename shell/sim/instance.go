@@ -89,7 +89,7 @@ func (r *run) start(on *instance) {
 	i.handle = r.db.open(i)
 	o := shell.Options{
 		TickRate: 10 * time.Second, DefaultTimeout: time.Minute, AbandonAfter: 5 * time.Second, StopTimeout: 10 * time.Second,
-		LeaseTTL: 30 * time.Second, Logger: slog.New(slog.DiscardHandler),
+		LeaseTTL: 30 * time.Second, DefaultConcurrency: r.places, Logger: slog.New(slog.DiscardHandler),
 	}
 	o.Tools = r.tools(i)
 	if r.o.Engine != nil {

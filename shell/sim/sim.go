@@ -37,15 +37,14 @@ type Options struct {
 	// Keep has only these parts of the plan happen, by their numbers: see [Report].Plan. nil: all.
 	Keep []int
 
-	defects defects // of tests of the simulation itself
+	broken func() defects // of tests of the simulation itself
 }
 
-// defects are what a test breaks.
+// defects are what a test breaks. Each is made anew for a run.
 type defects struct {
-	store   func(store.Store) store.Store
-	tool    func(shell.Tool) shell.Tool
-	lie     func(commit int, err error) error
-	noFence bool
+	store   func(store.Store) store.Store // what engines see of the database
+	amnesia bool                          // a new owner does not find the last commit
+	noKeys  bool                          // clients do not say which request it is
 }
 
 // Request is what a client asks of whichever engine it reaches, again if the answer is lost: then it is the same request for
@@ -106,9 +105,11 @@ func (r *Report) String() string {
 type run struct {
 	*world
 	o          Options
+	defects    defects
 	db         *database
 	instances  []*instance
 	all        []*incarnation
+	places     int  // DefaultConcurrency of each engine
 	last       int  // number of the instance that has opened the store last
 	succession bool // somebody is about to begin
 	requests   []*request
@@ -155,6 +156,7 @@ func newRun(seed uint64, o Options) *run {
 	r := &run{world: newWorld(seed), o: o, counts: map[string]int{}}
 	draw := rand.New(rand.NewPCG(seed, 1<<63)) //nolint:gosec // a seed is a run
 	n := 1 + draw.IntN(3)
+	r.places = []int{1, 2, 64}[draw.IntN(3)]
 	if o.Instances > 0 {
 		n = o.Instances
 	}
@@ -170,6 +172,9 @@ func newRun(seed uint64, o Options) *run {
 	}
 	if r.o.MaxSteps == 0 {
 		r.o.MaxSteps = 20_000
+	}
+	if o.broken != nil {
+		r.defects = o.broken()
 	}
 	r.db = newDatabase(r)
 	if o.Requests == nil {

@@ -89,7 +89,10 @@ func (r *run) send(q *request) {
 	r.Add(1)
 	go func() {
 		defer r.Add(-1)
-		ctx := shell.WithOnce(context.Background(), shell.NewOnce(q.key, nil))
+		ctx := context.Background()
+		if !r.defects.noKeys {
+			ctx = shell.WithOnce(ctx, shell.NewOnce(q.key, nil))
+		}
 		ctx = context.WithValue(ctx, clientKey{}, fmt.Sprintf("request %d try %d", q.n, try))
 		err := q.Do(ctx, i.engine)
 		r.mu.Lock()
