@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -127,3 +128,15 @@ func (c *Cluster) Instances(ctx context.Context) (all []Instance, err error) {
 
 // Close ends its connections.
 func (c *Cluster) Close() { c.kv.Close() }
+
+// Ahead tells how far the database's clock is ahead of this machine's (negative: behind it), and how far that may be wrong: half of the time
+// that the question took.
+func (c *Cluster) Ahead(ctx context.Context) (by, within time.Duration, err error) {
+	asked := time.Now()
+	at, err := c.kv.Now(ctx)
+	if err != nil {
+		return 0, 0, fmt.Errorf("read the database's clock: %w", err)
+	}
+	within = time.Since(asked) / 2
+	return at.Sub(asked.Add(within)), within, nil
+}

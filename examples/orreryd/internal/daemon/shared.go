@@ -23,6 +23,7 @@ type front struct {
 // term is the time in which a daemon works on a shared database: what it is given for it.
 type term struct {
 	store     *postgres.Store
+	roster    *roster
 	api, page *front // page nil: it has no address of its own
 }
 
@@ -57,6 +58,12 @@ func orchestrateShared(ctx context.Context, c config.Config, t Terminal, log *sl
 	if address == "" {
 		address = url
 	}
+	r := newRoster(cluster, name, address, c.StoreName(), c.Lease(), log)
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	listed, leave := context.WithCancel(ctx)
+	defer leave()
+	beside.Go(func() { r.run(listed) })
 	s := newStandby(c, name, address, cluster, log)
 	s.stands = sync.OnceFunc(func() {
 		text.Sayf(t.Out, "orreryd stands by at %s\n", url)
@@ -70,8 +77,11 @@ func orchestrateShared(ctx context.Context, c config.Config, t Terminal, log *sl
 			}
 			return err
 		}
+		if err := r.clock.follow(ctx, cluster.Ahead); err != nil {
+			log.Warn("the database does not tell the time; this machine's counts until it does", "error", err)
+		}
 		log.Info("the database is this daemon's", "database", c.StoreName(), "name", name, "token", st.Token())
-		err = runTerm(ctx, c, t, log, level, &term{store: st, api: m.api, page: m.page})
+		err = runTerm(ctx, c, t, log, level, &term{store: st, roster: r, api: m.api, page: m.page})
 		if ctx.Err() != nil || !errors.Is(err, store.ErrFenced) {
 			return err
 		}
