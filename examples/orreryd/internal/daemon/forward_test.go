@@ -123,16 +123,21 @@ func TestARequestThatWasPassedOnIsNotPassedOnAgain(t *testing.T) {
 }
 
 func TestARequestWaitsForWhoWorksNextAndIsSentAgainWithItsKey(t *testing.T) {
+	var mu sync.Mutex
 	var keys, bodies []string
-	first := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	note := func(r *http.Request) {
 		all, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
 		keys, bodies = append(keys, r.Header.Get("Idempotency-Key")), append(bodies, string(all))
+	}
+	first := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		note(r)
 		panic(http.ErrAbortHandler) // it dies before it has answered
 	}))
 	t.Cleanup(first.Close)
 	second := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		all, _ := io.ReadAll(r.Body)
-		keys, bodies = append(keys, r.Header.Get("Idempotency-Key")), append(bodies, string(all))
+		note(r)
 		_, _ = io.WriteString(w, "second")
 	}))
 	t.Cleanup(second.Close)
@@ -147,6 +152,8 @@ func TestARequestWaitsForWhoWorksNextAndIsSentAgainWithItsKey(t *testing.T) {
 	resp, text := ask(t, "POST", s.URL+"/v1/actions", `{"x":1}`, nil)
 	assert.Equal(t, http.StatusOK, resp.StatusCode)
 	assert.Equal(t, "second", text)
+	mu.Lock()
+	defer mu.Unlock()
 	assert.GreaterOrEqual(t, len(keys), 2)
 	for i := range keys {
 		assert.Equal(t, keys[0], keys[i], "the key is the same in each attempt")
