@@ -16,8 +16,9 @@ import (
 
 // front is an address that a daemon on a shared database answers at, be it that it works or stands by.
 type front struct {
-	gate *gate
-	tls  *tls.Config // nil: connections are not encrypted
+	gate   *gate
+	tls    *tls.Config // nil: connections are not encrypted
+	isPage bool        // it has the page alone
 }
 
 // term is the time in which a daemon works on a shared database: what it is given for it.
@@ -69,13 +70,17 @@ func orchestrateShared(ctx context.Context, c config.Config, t Terminal, log *sl
 		text.Sayf(t.Out, "orreryd stands by at %s\n", url)
 		m.notify(ctx, "READY=1")
 	})
-	for {
+	defer s.ending.Wait() // what was passed on comes to its end, for a while
+	for first := true; ; first = false {
 		st, err := m.standBy(ctx, s)
 		if err != nil {
 			if ctx.Err() != nil {
 				return nil
 			}
 			return err
+		}
+		if !first {
+			c = m.settings(c)
 		}
 		if err := r.clock.follow(ctx, cluster.Ahead); err != nil {
 			log.Warn("the database does not tell the time; this machine's counts until it does", "error", err)
@@ -104,9 +109,9 @@ func (m *member) listen(ctx context.Context) (url string, err error) {
 		}
 		encrypted, d.api.tls = pair.config(), true
 	}
-	m.api = &front{newGate(d.api.listener), encrypted}
+	m.api = &front{gate: newGate(d.api.listener), tls: encrypted}
 	if d.page.listener != nil {
-		m.page = &front{newGate(d.page.listener), encrypted}
+		m.page = &front{gate: newGate(d.page.listener), tls: encrypted, isPage: true}
 	}
 	return d.api.url(), nil
 }
@@ -152,4 +157,19 @@ func (m *member) notify(ctx context.Context, state string) {
 	if err := sdNotify(context.WithoutCancel(ctx), m.t.NotifySocket, state); err != nil {
 		m.log.Warn("could not notify systemd", "error", err)
 	}
+}
+
+// settings reads those anew that a term may have begun with otherwise than the one before, as SIGHUP would: tokens that were removed meanwhile stay
+// so. What they say of the database and of the addresses counts from the next start on.
+func (m *member) settings(was config.Config) config.Config {
+	if m.t.Config == nil {
+		return was
+	}
+	is, err := m.t.Config()
+	if err != nil {
+		m.log.Error("the settings cannot be read again; those from before stay in force", "error", err)
+		return was
+	}
+	is.DB, is.Database, is.Cluster, is.Listen, is.Page.Listen, is.HTTP.TLS = was.DB, was.Database, was.Cluster, was.Listen, was.Page.Listen, was.HTTP.TLS
+	return is
 }
