@@ -10,6 +10,7 @@ package httpapi
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/audit"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
@@ -130,6 +132,8 @@ type Options struct {
 	Limits Limits
 	// Settings gives the settings in force as text, without secrets, for admins (default: nothing is shown).
 	Settings func() string
+	// Cluster tells of the daemons on one database (default: it is this one's alone, and they are answered with 501).
+	Cluster func(context.Context) (wire.Cluster, error)
 	// Metrics are the program's own, which are served with those of the API and the engine. Names that collide are an error.
 	Metrics []prometheus.Collector
 	// Clock tells when tokens expire and how long replayed webhooks are

@@ -98,6 +98,7 @@ func (s *Server) routes() []route {
 			{"GET", "/v1/limits", anyToken, s.showLimits},
 			{"GET", "/v1/runners", anyToken, s.listRunners},
 			{"GET", "/v1/system", unboundToken, noQuery(s.showSystem)},
+			{"GET", "/v1/cluster", unboundToken, noQuery(s.showCluster)},
 			{"POST", "/v1/system/resume", adminToken, noQuery(s.resumeSystem)},
 			{"GET", "/v1/notify/channels", adminToken, noQuery(s.listChannels)},
 			{"POST", "/v1/notify/test", adminToken, noQuery(s.testNotify)},

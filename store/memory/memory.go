@@ -6,7 +6,8 @@
 // the record was is refused, so that tests find a wrong Prev at once.
 //
 // memory.go has the store and its data, tree.go the ordered maps of which snapshots are
-// free, read.go and write.go the transactions, and backup.go whole stores.
+// free, read.go and write.go the transactions, backup.go whole stores, and cluster.go partitions
+// that several processes share.
 package memory
 
 import (
@@ -37,6 +38,15 @@ type Store struct {
 	open    sync.WaitGroup // transactions under way
 	data    *data          // the last commit; never changed, only replaced
 	failure error          // what the next commit fails with
+	fence   fence          // nil: the store is in no cluster
+}
+
+// fence stands before what an owner of a partition does.
+type fence interface {
+	// wait returns once the process is not frozen; nobody holds a lock meanwhile.
+	wait()
+	// pass fails unless the partition is still the owner's and the database answers; then a commit, if it is one, is made.
+	pass(next *data) error
 }
 
 // New makes an empty store with a random session.
@@ -71,6 +81,7 @@ func (s *Store) Session() string { return s.session }
 // begin gives the last commit, unless ctx has ended, and counts a transaction that
 // Close waits for.
 func (s *Store) begin(ctx context.Context, op string) (*data, error) {
+	s.wait()
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("%s: %w", op, context.Cause(ctx))
 	}
@@ -78,6 +89,11 @@ func (s *Store) begin(ctx context.Context, op string) (*data, error) {
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, fmt.Errorf("%s: %w", op, store.ErrClosed)
+	}
+	if s.fence != nil {
+		if err := s.fence.pass(nil); err != nil {
+			return nil, fmt.Errorf("%s: %w", op, err)
+		}
 	}
 	s.open.Add(1)
 	return s.data, nil
@@ -121,6 +137,7 @@ func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 	if err := t.unappended(); err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
+	s.wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.failure; err != nil {
@@ -129,8 +146,19 @@ func (s *Store) Update(ctx context.Context, fn func(store.Tx) error) error {
 	}
 	mine.commits++
 	mine.disown()
+	if s.fence != nil {
+		if err := s.fence.pass(&mine); err != nil {
+			return fmt.Errorf("commit: %w", err)
+		}
+	}
 	s.data = &mine
 	return nil
+}
+
+func (s *Store) wait() {
+	if s.fence != nil {
+		s.fence.wait()
+	}
 }
 
 // Close implements [store.Store]. A second Close does nothing.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -11,45 +12,33 @@ import (
 	"github.com/orrery-go/orrery/store/postgres/internal/pgkv"
 )
 
-// Partition is what the database says of one.
-type Partition struct {
-	Number  int
-	Token   uint64 // grows with each claim
-	Beat    uint64 // grows with each sign of life of the owner: see [Options.Lease]
-	Last    uint64 // number of the last commit
-	Lag     uint64 // commits that a takeover has to read
-	Session string // of the owner's opening; empty: nobody owns it
-	Owner   string
-	Address string // where the owner answers requests
-	Halted  string // why it was stopped with [ErrLost]; empty: it was not
-}
+var (
+	_ store.Cluster = (*Cluster)(nil)
+	_ store.Owned   = (*Store)(nil)
+)
 
-// Owned reports whether somebody owns the partition, alive or not.
-func (p Partition) Owned() bool { return p.Session != "" }
+// Partition is what the database says of one.
+type Partition = store.Partition
 
 // Instance is a process of the cluster, as it has registered itself.
-type Instance struct {
-	Name    string
-	Session string // of its registration
-	Address string
-	Version string
-	Beat    uint64 // grows with each [Cluster.Renew]
-}
+type Instance = store.Instance
 
 // Cluster looks at a database without opening a partition: for those who stand by. Its methods are safe for
 // concurrent use, and none of them waits for an owner.
 type Cluster struct {
-	kv *pgkv.Cluster
+	kv  *pgkv.Cluster
+	url string
+	o   Options
 }
 
 // Connect gives a Cluster, and makes the tables where they are not there. Of the options it uses Schema, Lease,
-// Configure.
+// Configure; the others are for what [Cluster.Claim] opens.
 func Connect(ctx context.Context, url string, o Options) (*Cluster, error) {
 	kv, err := pgkv.Connect(ctx, url, o.kv())
 	if err != nil {
 		return nil, fmt.Errorf("connect to the database: %w", err)
 	}
-	return &Cluster{kv}, nil
+	return &Cluster{kv, url, o}, nil
 }
 
 // Look tells who owns a partition; [store.ErrNotFound]: nobody has opened it yet.
@@ -74,6 +63,21 @@ func (c *Cluster) Partitions(ctx context.Context) (all []Partition, err error) {
 		all = append(all, partitionOf(row))
 	}
 	return all, nil
+}
+
+// Claim implements [store.Cluster]: it opens a partition with the options that Connect was given.
+func (c *Cluster) Claim(ctx context.Context, claim store.PartitionClaim) (store.Owned, error) {
+	o := c.o
+	o.Partition, o.Owner, o.Address, o.AcceptLoss = claim.Seen.Number, claim.Owner, claim.Address, claim.AcceptLoss
+	o.Seen, o.TakeOver, o.ReadOnly, o.Fill = &claim.Seen, false, false, false
+	s, err := Open(ctx, c.url, o)
+	switch {
+	case err == nil:
+		return s, nil
+	case errors.Is(err, ErrLost), errors.Is(err, ErrUnfilled), errors.Is(err, ErrNewer):
+		err = fmt.Errorf("%w: %w", store.ErrUnusable, err)
+	}
+	return nil, err
 }
 
 func partitionOf(r pgkv.Row) Partition {
@@ -127,3 +131,15 @@ func (c *Cluster) Instances(ctx context.Context) (all []Instance, err error) {
 
 // Close ends its connections.
 func (c *Cluster) Close() { c.kv.Close() }
+
+// Ahead tells how far the database's clock is ahead of this machine's (negative: behind it), and how far that may be wrong: half of the time
+// that the question took.
+func (c *Cluster) Ahead(ctx context.Context) (by, within time.Duration, err error) {
+	asked := time.Now()
+	at, err := c.kv.Now(ctx)
+	if err != nil {
+		return 0, 0, fmt.Errorf("read the database's clock: %w", err)
+	}
+	within = time.Since(asked) / 2
+	return at.Sub(asked.Add(within)), within, nil
+}

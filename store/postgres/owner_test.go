@@ -351,3 +351,13 @@ func TestSessionsThatWriteHaveLimits(t *testing.T) {
 	defer mu.Unlock()
 	require.Equal(t, map[string]bool{"5s 10s 30s": true, "15min 0 0": true}, got)
 }
+
+func TestTheClockOfTheDatabaseIsComparedWithThisMachines(t *testing.T) {
+	c, err := postgres.Connect(ctx, postgrestest.Database(t), postgres.Options{})
+	require.NoError(t, err)
+	defer c.Close()
+	by, within, err := c.Ahead(ctx)
+	require.NoError(t, err)
+	assert.Positive(t, within)
+	assert.LessOrEqual(t, by.Abs(), within, "it is the same clock")
+}

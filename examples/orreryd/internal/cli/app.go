@@ -130,7 +130,7 @@ a second signal n.`,
 		"client": {
 			a.actionsCommand(), a.recurringCommand(), a.queueCommand(), a.jobCommand(), a.runCommand(), a.webhookCommand(), a.backupCommand(),
 			a.pipelineCommand(), a.taskCommand(), a.strategyCommand(), a.workerCommand(),
-			a.auditCommand(), a.limitsCommand(), a.runnersCommand(), a.lockCommand(), a.semaphoreCommand(), a.calendarsCommand(), a.occurrencesCommand(), a.backfillCommand(), a.alertsCommand(), a.eventsCommand(), a.subscriberCommand(), a.notifyCommand(), a.systemCommand(),
+			a.auditCommand(), a.limitsCommand(), a.runnersCommand(), a.lockCommand(), a.semaphoreCommand(), a.calendarsCommand(), a.occurrencesCommand(), a.backfillCommand(), a.alertsCommand(), a.eventsCommand(), a.subscriberCommand(), a.notifyCommand(), a.clusterCommand(), a.systemCommand(),
 			a.applyCommand(), a.diffCommand(), a.exportCommand(), a.setsCommand(),
 		},
 		"file":    {a.replayCommand(), a.checkCommand(), a.quarantineCommand(), a.historyCommand(), a.compactCommand(), a.salvageCommand(), a.restoreCommand(), a.copyCommand()},

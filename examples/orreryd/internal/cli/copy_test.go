@@ -155,7 +155,7 @@ func TestACopyFencesNoDaemonAndKeepsDaemonsAway(t *testing.T) {
 	}))
 	// Who takes the source over nevertheless ends the copy.
 	taken := held(t.Context(), st, func(ctx context.Context) error {
-		next, err := postgres.Open(ctx, url, postgres.Options{TakeOver: true})
+		next, err := postgres.Open(t.Context(), url, postgres.Options{TakeOver: true}) // ctx ends as soon as the copy has noticed it
 		require.NoError(t, err)
 		defer func() { require.NoError(t, next.Close()) }()
 		<-ctx.Done()

@@ -73,7 +73,7 @@ func TestEachGroupGoesByBothItsNumbers(t *testing.T) {
 			assert.True(t, name+"s" == other || other+"s" == name || name == "strategy", "%s and %s", name, other)
 		}
 	}
-	single := []string{"recurring", "audit", "backup", "apply", "diff", "export", "notify", "system"}
+	single := []string{"recurring", "audit", "backup", "apply", "diff", "export", "notify", "cluster", "system"}
 	for _, cmd := range root.Commands() {
 		if cmd.GroupID == "client" && !slices.Contains(single, cmd.Name()) {
 			assert.Contains(t, otherNumber, cmd.Name(), "it has no other number")

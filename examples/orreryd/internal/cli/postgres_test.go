@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 	"github.com/orrery-go/orrery/store/postgres/postgrestest"
 )
 
@@ -61,6 +63,8 @@ func TestADaemonThatStandsByAnswersAndTakesTheDatabaseOverFromOneThatIsKilled(t 
 	status, text := second.readiness()
 	assert.Equal(t, http.StatusOK, status)
 	assert.JSONEq(t, `{"status":"standby","works":"first","at":"`+first.url+`"}`, text)
+	require.Eventually(t, func() bool { return strings.Count(second.ok("cluster", "status"), " stands by, at ") == 2 }, patience, 20*time.Millisecond)
+	assert.Contains(t, second.ok("cluster", "status"), "first works, at "+first.url+", with token 1; commit ")
 	running := third.add("--", "sleep", "60")
 	require.Eventually(t, func() bool { return first.action(running).Status.Type == core.StatusRunning }, patience, 20*time.Millisecond)
 	r := cli(t, []string{"ORRERY_DATABASE=" + database}, "", "replay", "--verify") // beside them
@@ -83,6 +87,15 @@ func TestADaemonThatStandsByAnswersAndTakesTheDatabaseOverFromOneThatIsKilled(t 
 	assert.Equal(t, core.StatusPending, next.action(meanwhile).Status.Type)
 	require.Eventually(t, func() bool { return other.action(running).Status.Type == core.StatusFailed }, patience, 20*time.Millisecond)
 	assert.Equal(t, core.ReasonRecovered, next.action(running).Status.Reason)
+	var cluster wire.Cluster
+	require.Eventually(t, func() bool { // the one that was killed is seen to be silent
+		require.NoError(t, json.Unmarshal([]byte(other.ok("cluster", "status", "--json")), &cluster))
+		return len(cluster.Instances) == 3 && !cluster.Instances[0].Alive
+	}, patience, 50*time.Millisecond)
+	require.Len(t, cluster.Partitions, 1)
+	assert.Equal(t, next.url, cluster.Partitions[0].Address)
+	assert.EqualValues(t, 2, cluster.Partitions[0].Token)
+	assert.Equal(t, cluster.Partitions[0].Owner, cluster.Instance)
 	for _, p := range []*process{other, next} {
 		p.signal(os.Interrupt)
 		assert.Zero(t, p.code())

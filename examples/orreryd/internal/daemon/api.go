@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"github.com/orrery-go/orrery/shell/audit"
 	"github.com/orrery-go/orrery/shell/constraints"
 	"github.com/orrery-go/orrery/shell/httpapi"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 	"github.com/orrery-go/orrery/shell/jobs"
 	"github.com/orrery-go/orrery/shell/podspec"
 )
@@ -26,8 +28,13 @@ func (d *daemon) addServers() error {
 	if err != nil {
 		return err
 	}
+	var cluster func(context.Context) (wire.Cluster, error)
+	if d.term != nil {
+		cluster = d.term.roster.tell
+	}
 	api, err := httpapi.New(httpapi.Options{
-		Audit: d.audit, AuditReads: c.Audit.Reads,
+		Cluster: cluster,
+		Audit:   d.audit, AuditReads: c.Audit.Reads,
 		Limits: c.APILimits(),
 		Engine: d.engine, Tokens: tokens, Webhooks: auth, WebhookFilters: c.WebhookFilters(), Logger: d.log, Version: version.String(),
 		Redact:       c.Redact.Redaction(),

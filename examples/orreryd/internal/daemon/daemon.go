@@ -133,6 +133,9 @@ func openDaemon(ctx context.Context, c config.Config, program string, log *slog.
 		ApproveCommand:         d.hints.approve,
 		Logger:                 log,
 	}
+	if in != nil {
+		o.Clock = in.roster.clock
+	}
 	source, err := c.NamedSecrets()
 	if err != nil {
 		return nil, err

@@ -64,7 +64,10 @@ func (d *daemon) watchStore(ctx context.Context) error {
 			}
 			return err
 		case <-renewed:
-			if err := d.shared.Renew(ctx); err != nil && ctx.Err() == nil && d.store.Failure() == nil {
+			limit, cancel := context.WithTimeout(ctx, renew)
+			err := d.shared.Renew(limit)
+			cancel()
+			if err != nil && ctx.Err() == nil && d.store.Failure() == nil {
 				d.log.Warn("the database does not take a sign of life; trying again", "database", d.c.StoreName(), "error", err)
 			}
 			renewed = time.After(renew)

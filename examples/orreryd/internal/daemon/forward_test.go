@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -43,7 +44,8 @@ func (w *works) set(address string) {
 // passing is a daemon that stands by, before those that work.
 func passing(t *testing.T, w *works) *httptest.Server {
 	t.Helper()
-	s := httptest.NewServer(newForwarder("me", 1<<20, w.current, slog.New(slog.DiscardHandler)))
+	f := &forwarder{name: "me", most: 1 << 20, owner: w.current, open: true, log: slog.New(slog.DiscardHandler)}
+	s := httptest.NewServer(f.start())
 	t.Cleanup(s.Close)
 	return s
 }
@@ -104,7 +106,7 @@ func TestARequestIsPassedOnAsItCame(t *testing.T) {
 	assert.Regexp(t, `^forwarded-[0-9a-f-]{36}$`, got.Header.Get("Idempotency-Key"))
 	ask(t, "POST", s.URL+"/v1/actions", `{}`, map[string]string{"Idempotency-Key": "mine"})
 	assert.Equal(t, "mine", got.Header.Get("Idempotency-Key"))
-	for _, unkeyed := range []string{"GET /v1/actions", "POST /v1/webhooks/std"} {
+	for _, unkeyed := range []string{"GET /v1/actions", "POST /v1/webhooks/std", "POST /ui/actions"} {
 		method, path, _ := strings.Cut(unkeyed, " ")
 		ask(t, method, s.URL+path, "", nil)
 		assert.Empty(t, got.Header.Get("Idempotency-Key"), unkeyed)
@@ -123,16 +125,21 @@ func TestARequestThatWasPassedOnIsNotPassedOnAgain(t *testing.T) {
 }
 
 func TestARequestWaitsForWhoWorksNextAndIsSentAgainWithItsKey(t *testing.T) {
+	var mu sync.Mutex
 	var keys, bodies []string
-	first := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	note := func(r *http.Request) {
 		all, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
 		keys, bodies = append(keys, r.Header.Get("Idempotency-Key")), append(bodies, string(all))
+	}
+	first := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		note(r)
 		panic(http.ErrAbortHandler) // it dies before it has answered
 	}))
 	t.Cleanup(first.Close)
 	second := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		all, _ := io.ReadAll(r.Body)
-		keys, bodies = append(keys, r.Header.Get("Idempotency-Key")), append(bodies, string(all))
+		note(r)
 		_, _ = io.WriteString(w, "second")
 	}))
 	t.Cleanup(second.Close)
@@ -147,6 +154,8 @@ func TestARequestWaitsForWhoWorksNextAndIsSentAgainWithItsKey(t *testing.T) {
 	resp, text := ask(t, "POST", s.URL+"/v1/actions", `{"x":1}`, nil)
 	assert.Equal(t, http.StatusOK, resp.StatusCode)
 	assert.Equal(t, "second", text)
+	mu.Lock()
+	defer mu.Unlock()
 	assert.GreaterOrEqual(t, len(keys), 2)
 	for i := range keys {
 		assert.Equal(t, keys[0], keys[i], "the key is the same in each attempt")
@@ -203,4 +212,51 @@ func TestAConnectionThatNobodyHasAcceptedWaitsForTheNextTurn(t *testing.T) {
 	require.NoError(t, g.Close())
 	_, err = second.Accept()
 	require.ErrorIs(t, err, net.ErrClosed)
+}
+
+func TestWhereARequestCameFromIsTakenFromTrustedProxiesAlone(t *testing.T) {
+	var got http.Header
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header }))
+	t.Cleanup(other.Close)
+	for _, trusted := range []string{"10.0.0.0/8", "127.0.0.0/8"} {
+		f := &forwarder{name: "me", most: 1 << 20, owner: newWorks(other.URL).current, proxies: []netip.Prefix{netip.MustParsePrefix(trusted)}, log: slog.New(slog.DiscardHandler)}
+		s := httptest.NewServer(f.start())
+		t.Cleanup(s.Close)
+		ask(t, "GET", s.URL+"/v1/actions", "", map[string]string{"X-Forwarded-For": "10.9.9.9", "X-Real-Ip": "10.9.9.9", "X-Forwarded-Prefix": "/x", "Forwarded": "for=10.9.9.9"})
+		for _, name := range []string{"X-Forwarded-For", "X-Real-Ip", "X-Forwarded-Prefix", "Forwarded"} {
+			assert.Equal(t, trusted == "127.0.0.0/8", got.Get(name) != "", "%s, where %s is trusted", name, trusted)
+		}
+	}
+}
+
+func TestWithoutTokensWhatAProxySpeaksIsRefused(t *testing.T) {
+	s := passing(t, newWorks(gone(t)))
+	c, err := net.Dial("tcp", strings.TrimPrefix(s.URL, "http://"))
+	require.NoError(t, err)
+	_, err = io.WriteString(c, "GET /v1/actions HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")
+	require.NoError(t, err)
+	text, err := io.ReadAll(c)
+	require.NoError(t, err)
+	assert.Contains(t, string(text), "403 Forbidden")
+	assert.Contains(t, string(text), "configure a token")
+	require.NoError(t, c.Close())
+}
+
+func TestAnAttemptAtOneThatWorksNoMoreIsGivenUp(t *testing.T) {
+	hang := make(chan struct{})
+	frozen := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))
+	t.Cleanup(frozen.Close)
+	t.Cleanup(func() { close(hang) })
+	next := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "next") }))
+	t.Cleanup(next.Close)
+	w := newWorks(frozen.URL)
+	s := passing(t, w)
+	go func() {
+		<-time.After(100 * time.Millisecond)
+		w.set(next.URL)
+	}()
+	for _, method := range []string{"GET", "POST"} {
+		_, text := ask(t, method, s.URL+"/v1/actions", "", nil)
+		assert.Equal(t, "next", text, method)
+	}
 }

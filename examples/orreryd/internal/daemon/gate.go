@@ -12,11 +12,13 @@ type gate struct {
 	net.Listener
 	conns  chan net.Conn
 	failed chan struct{} // closed once nothing comes any more
-	err    error         // why; read it after failed
+	closed chan struct{}
+	close  sync.Once
+	err    error // why; read it after failed
 }
 
 func newGate(l net.Listener) *gate {
-	g := &gate{Listener: l, conns: make(chan net.Conn), failed: make(chan struct{})}
+	g := &gate{Listener: l, conns: make(chan net.Conn), failed: make(chan struct{}), closed: make(chan struct{})}
 	go g.accept()
 	return g
 }
@@ -36,8 +38,18 @@ func (g *gate) accept() {
 			return
 		}
 		pause = least
-		g.conns <- c
+		select {
+		case g.conns <- c:
+		case <-g.closed:
+			_ = c.Close()
+		}
 	}
+}
+
+// Close releases the address.
+func (g *gate) Close() error {
+	g.close.Do(func() { close(g.closed) })
+	return g.Listener.Close()
 }
 
 // turn gives a listener for whoever answers next. Its Close ends that turn alone: connections that nobody has accepted wait for

@@ -86,6 +86,9 @@ func runTerm(ctx context.Context, c config.Config, t Terminal, log *slog.Logger,
 		notify("READY=1")
 	}
 	return d.run(ctx, ready, func() {
+		if ctx.Err() == nil {
+			return // the term alone has ended, or an error ends it
+		}
 		notify("STOPPING=1")
 		if t.Demo {
 			text.Sayf(t.Out, "\nStopping. What runs has %s to end; the same signal again ends it at once.\n", config.Seconds(c.Engine.StopTimeoutSeconds))

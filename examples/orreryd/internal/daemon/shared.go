@@ -16,13 +16,15 @@ import (
 
 // front is an address that a daemon on a shared database answers at, be it that it works or stands by.
 type front struct {
-	gate *gate
-	tls  *tls.Config // nil: connections are not encrypted
+	gate   *gate
+	tls    *tls.Config // nil: connections are not encrypted
+	isPage bool        // it has the page alone
 }
 
 // term is the time in which a daemon works on a shared database: what it is given for it.
 type term struct {
 	store     *postgres.Store
+	roster    *roster
 	api, page *front // page nil: it has no address of its own
 }
 
@@ -57,12 +59,19 @@ func orchestrateShared(ctx context.Context, c config.Config, t Terminal, log *sl
 	if address == "" {
 		address = url
 	}
+	r := newRoster(cluster, name, address, c.StoreName(), c.Lease(), log)
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	listed, leave := context.WithCancel(ctx)
+	defer leave()
+	beside.Go(func() { r.run(listed) })
 	s := newStandby(c, name, address, cluster, log)
 	s.stands = sync.OnceFunc(func() {
 		text.Sayf(t.Out, "orreryd stands by at %s\n", url)
 		m.notify(ctx, "READY=1")
 	})
-	for {
+	defer s.ending.Wait() // what was passed on comes to its end, for a while
+	for first := true; ; first = false {
 		st, err := m.standBy(ctx, s)
 		if err != nil {
 			if ctx.Err() != nil {
@@ -70,8 +79,14 @@ func orchestrateShared(ctx context.Context, c config.Config, t Terminal, log *sl
 			}
 			return err
 		}
+		if !first {
+			c = m.settings(c)
+		}
+		if err := r.clock.follow(ctx, cluster.Ahead); err != nil {
+			log.Warn("the database does not tell the time; this machine's counts until it does", "error", err)
+		}
 		log.Info("the database is this daemon's", "database", c.StoreName(), "name", name, "token", st.Token())
-		err = runTerm(ctx, c, t, log, level, &term{store: st, api: m.api, page: m.page})
+		err = runTerm(ctx, c, t, log, level, &term{store: st, roster: r, api: m.api, page: m.page})
 		if ctx.Err() != nil || !errors.Is(err, store.ErrFenced) {
 			return err
 		}
@@ -94,9 +109,9 @@ func (m *member) listen(ctx context.Context) (url string, err error) {
 		}
 		encrypted, d.api.tls = pair.config(), true
 	}
-	m.api = &front{newGate(d.api.listener), encrypted}
+	m.api = &front{gate: newGate(d.api.listener), tls: encrypted}
 	if d.page.listener != nil {
-		m.page = &front{newGate(d.page.listener), encrypted}
+		m.page = &front{gate: newGate(d.page.listener), tls: encrypted, isPage: true}
 	}
 	return d.api.url(), nil
 }
@@ -142,4 +157,19 @@ func (m *member) notify(ctx context.Context, state string) {
 	if err := sdNotify(context.WithoutCancel(ctx), m.t.NotifySocket, state); err != nil {
 		m.log.Warn("could not notify systemd", "error", err)
 	}
+}
+
+// settings reads those anew that a term may have begun with otherwise than the one before, as SIGHUP would: tokens that were removed meanwhile stay
+// so. What they say of the database and of the addresses counts from the next start on.
+func (m *member) settings(was config.Config) config.Config {
+	if m.t.Config == nil {
+		return was
+	}
+	is, err := m.t.Config()
+	if err != nil {
+		m.log.Error("the settings cannot be read again; those from before stay in force", "error", err)
+		return was
+	}
+	is.DB, is.Database, is.Cluster, is.Listen, is.Page.Listen, is.HTTP.TLS = was.DB, was.Database, was.Cluster, was.Listen, was.Page.Listen, was.HTTP.TLS
+	return is
 }

@@ -28,6 +28,8 @@ type standby struct {
 	log     *slog.Logger
 	cluster *postgres.Cluster
 	stands  func() // is told once it is known that another one works
+	forward *forwarder
+	ending  sync.WaitGroup // servers whose requests come to their end
 
 	mu      sync.Mutex
 	owner   owner
@@ -35,7 +37,10 @@ type standby struct {
 }
 
 func newStandby(c config.Config, name, address string, cluster *postgres.Cluster, log *slog.Logger) *standby {
-	return &standby{c: c, name: name, address: address, cluster: cluster, log: log, changed: make(chan struct{})}
+	s := &standby{c: c, name: name, address: address, cluster: cluster, log: log, changed: make(chan struct{})}
+	proxies, _ := c.Page.Proxies() // which was checked
+	s.forward = (&forwarder{name: name, owner: s.current, open: len(c.Tokens) == 0, proxies: proxies, most: c.HTTP.MaxBodyBytes, log: log}).start()
+	return s
 }
 
 func (s *standby) current() (owner, <-chan struct{}) {
@@ -69,7 +74,7 @@ func (s *standby) await(ctx context.Context) (*postgres.Store, error) {
 	var silent time.Duration
 	away := false
 	for {
-		row, err := s.cluster.Look(ctx, 0)
+		row, err := s.look(ctx)
 		now := time.Now()
 		var claim bool
 		switch {
@@ -114,6 +119,13 @@ func (s *standby) await(ctx context.Context) (*postgres.Store, error) {
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// look reads who works. A connection over which nothing comes any more is given up within a lease.
+func (s *standby) look(ctx context.Context) (postgres.Partition, error) {
+	limit, cancel := context.WithTimeout(ctx, s.c.Lease()/4)
+	defer cancel()
+	return s.cluster.Look(limit, 0)
 }
 
 // tell notes who works, and says so if it is another one than before.
@@ -178,9 +190,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// handler answers while another one works.
-func (s *standby) handler() http.Handler {
-	forward := newForwarder(s.name, s.c.HTTP.MaxBodyBytes, s.current, s.log)
+// handler answers while another one works. An address of the page alone passes nothing on: that of the one that works is not known.
+func (s *standby) handler(isPage bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path == "/healthz" && isRead(r):
@@ -195,8 +206,11 @@ func (s *standby) handler() http.Handler {
 		case r.URL.Path == "/metrics" && isRead(r): // those of the one that works would count twice
 			w.Header().Set("Content-Type", "text/plain; version=0.0.4")
 			text.Sayf(w, "# HELP orrery_standby 1 if this daemon stands by, 0 if it works.\n# TYPE orrery_standby gauge\norrery_standby 1\n")
+		case isPage:
+			o, _ := s.current()
+			unavailable(w, "this daemon stands by; the page is that of the one that works: "+o.name)
 		default:
-			forward.ServeHTTP(w, r)
+			s.forward.ServeHTTP(w, r)
 		}
 	})
 }
@@ -216,7 +230,7 @@ func (s *standby) serve(ctx context.Context, fronts []*front) error {
 	errs := make([]error, len(fronts))
 	for i, f := range fronts {
 		server := &http.Server{
-			Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
+			Handler: s.handler(f.isPage), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
 			TLSConfig: f.tls, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		}
 		l := f.gate.turn()
@@ -230,9 +244,11 @@ func (s *standby) serve(ctx context.Context, fronts []*front) error {
 				errs[i] = nil
 			}
 		})
+		s.ending.Add(1)
 		context.AfterFunc(ctx, func() {
 			_ = l.Close() // the next one answers from now on
 			go func() {
+				defer s.ending.Done()
 				limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), forwardFor)
 				defer cancel()
 				if server.Shutdown(limit) != nil {

@@ -282,7 +282,7 @@ var bodies = []any{
 	wire.MovedSchedule{}, wire.Pause{}, wire.Reason{}, wire.RecoverRequest{}, wire.RetryActionRequest{}, wire.RecurringAction{}, wire.RecurringActionTemplate{},
 	wire.RecurringChanged{}, wire.RecurringCreated{}, wire.RecurringList{}, wire.RecurringPatch{}, wire.RecurringRequest{},
 	wire.Declared{}, wire.DeclaredBy{}, wire.DeclaredList{}, wire.SemaphoreDetail{}, wire.SubscriberDetail{}, wire.WorkerDetail{}, wire.SetChange{}, wire.SetEntry{}, wire.SetField{}, wire.SetJob{}, wire.SetQueue{}, wire.SetRefused{}, wire.SetRequest{}, wire.SetResult{}, wire.SetSemaphore{}, wire.SetSubscriber{}, wire.SetWorker{},
-	wire.Change{}, wire.ChangeSet{}, wire.System{}, wire.Instance{}, wire.SetAside{}, wire.ChangedField{}, wire.ChangeInput{}, wire.ChangeEffect{}, wire.ChangeList{}, wire.RecurringState{}, wire.RecurringSummary{}, wire.RecurringTrigger{}, wire.RedriveRequest{}, wire.ReleaseRequest{}, wire.RunList{}, wire.Runner{}, wire.RunnerList{},
+	wire.Change{}, wire.ChangeSet{}, wire.System{}, wire.Cluster{}, wire.ClusterPartition{}, wire.ClusterInstance{}, wire.Instance{}, wire.SetAside{}, wire.ChangedField{}, wire.ChangeInput{}, wire.ChangeEffect{}, wire.ChangeList{}, wire.RecurringState{}, wire.RecurringSummary{}, wire.RecurringTrigger{}, wire.RedriveRequest{}, wire.ReleaseRequest{}, wire.RunList{}, wire.Runner{}, wire.RunnerList{},
 	wire.RunSummary{}, wire.SemaphoreList{}, wire.SignalRequest{}, wire.SlotsRequest{}, wire.SourceRequest{},
 	wire.StrategyList{}, wire.StrategyRequest{}, wire.StrategySummary{}, wire.SubscriberList{},
 	wire.SubscriberRequest{}, wire.TakeRequest{}, wire.UpcomingList{}, wire.UpcomingSchedule{}, wire.Taken{}, wire.TaskCompleteRequest{}, wire.TaskFailRequest{},

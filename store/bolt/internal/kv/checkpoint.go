@@ -176,7 +176,7 @@ func (db *DB) writeOverlay(o *overlay, as state) error {
 		if l == nil {
 			continue
 		}
-		if err := w.table(db.numbers.name(number), l); err != nil {
+		if err := w.table(db.numbers.Name(number), l); err != nil {
 			return err
 		}
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/orrery-go/orrery/store/bolt/internal/archive"
 	"github.com/orrery-go/orrery/store/bolt/internal/disk"
 	"github.com/orrery-go/orrery/store/bolt/internal/wal"
+	"github.com/orrery-go/orrery/store/internal/names"
 )
 
 // Errors that callers decide on.
@@ -96,7 +97,7 @@ func (a amount) plus(b amount) amount { return amount{a.memory + b.memory, a.log
 type DB struct {
 	o       Options
 	file    file
-	numbers numbers
+	numbers names.Numbers
 	session state                   // of the log that is open, or of the last one
 	past    *archive.Archive        // nil: there are no tables of the past
 	log     atomic.Pointer[wal.Log] // nil: nothing was committed yet; the writer changes it

@@ -1,6 +1,10 @@
 package kv
 
-import "context"
+import (
+	"context"
+
+	"github.com/orrery-go/orrery/store/internal/gaps"
+)
 
 // OnWrite has fn called after each transaction that was written to the file.
 func (db *DB) OnWrite(fn func()) { db.file.wrote = fn }
@@ -23,18 +27,18 @@ func (s Staged) Wrote() bool { return s.wrote }
 
 // LeastGap sets how many deleted keys make a gap, until the function that it gives is called.
 func LeastGap(n int) (back func()) {
-	old := leastGap
-	leastGap = n
-	return func() { leastGap = old }
+	old := gaps.Least
+	gaps.Least = n
+	return func() { gaps.Least = old }
 }
 
 // Gaps are the ranges of keys of which it is known that none is there.
 func (t *Table) Gaps() (found []string) {
-	for _, g := range t.gaps(false).load() {
-		found = append(found, string(g.from)+"-"+string(g.to))
+	for _, g := range t.gaps(false).All() {
+		found = append(found, string(g.From)+"-"+string(g.To))
 	}
 	return found
 }
 
 // WarmGaps are those of cursors that pass over the past.
-func (t *Table) WarmGaps() (n int) { return len(t.gaps(true).load()) }
+func (t *Table) WarmGaps() (n int) { return len(t.gaps(true).All()) }

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/tidwall/btree"
+
+	"github.com/orrery-go/orrery/store/internal/gaps"
 )
 
 // entry is what an overlay says of one key. Its bytes are part of a frame and never
@@ -34,8 +36,8 @@ type layer struct {
 	tree *btree.BTreeG[entry]
 	near btree.PathHint // where the writer was last: keys mostly come in order
 	gone bool           // what is beneath this overlay does not count
-	gaps gaps
-	warm gaps // those of cursors that pass over the past
+	gaps gaps.List
+	warm gaps.List // those of cursors that pass over the past
 }
 
 // degree is half of a node's entries. A transaction copies the nodes that it changes: half as many as the
@@ -50,8 +52,8 @@ func newLayer() *layer {
 // who read it.
 func (l *layer) copied() *layer {
 	c := &layer{tree: l.tree.IsoCopy(), near: l.near, gone: l.gone}
-	c.gaps.list.Store(l.gaps.list.Load())
-	c.warm.list.Store(l.warm.list.Load())
+	c.gaps.Take(&l.gaps)
+	c.warm.Take(&l.warm)
 	return c
 }
 
@@ -72,8 +74,8 @@ func (l *layer) put(e entry) {
 		e.fresh = old.fresh
 		l.tree.SetHint(e, &l.near)
 	}
-	l.gaps.put(e.key)
-	l.warm.put(e.key)
+	l.gaps.Put(e.key)
+	l.warm.Put(e.key)
 }
 
 // remove notes that a key is not there. Nothing is noted of a key that nothing beneath has.
@@ -87,8 +89,8 @@ func (l *layer) remove(key []byte) {
 // drop makes the table one that is not there, whatever is beneath.
 func (l *layer) drop() {
 	l.tree, l.near, l.gone = newLayer().tree, btree.PathHint{}, true
-	l.gaps.list.Store(nil)
-	l.warm.list.Store(nil)
+	l.gaps.Clear()
+	l.warm.Clear()
 }
 
 // overlay holds what has changed since a checkpoint, by table. One that was published

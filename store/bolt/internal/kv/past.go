@@ -153,7 +153,7 @@ func (db *DB) pastNumbers(o *overlay, ends map[string][]byte) (first, last uint6
 		if n := binary.BigEndian.Uint64(e.key); first == 0 || n < first {
 			first = n
 		}
-		if e, ok := o.layer(db.numbers.of(table, false)).tree.Max(); ok && follows(ends, table, &e) {
+		if e, ok := o.layer(db.numbers.Of(table, false)).tree.Max(); ok && follows(ends, table, &e) {
 			last = max(last, binary.BigEndian.Uint64(e.key))
 		}
 		return false, nil
@@ -165,7 +165,7 @@ func (db *DB) pastNumbers(o *overlay, ends map[string][]byte) (first, last uint6
 // where fn says that there is no more to do it goes on with the next table.
 func (db *DB) eachPast(o *overlay, ends map[string][]byte, fn func(table string, e *entry) (more bool, err error)) (err error) {
 	for _, table := range db.o.Past.Tables {
-		l := o.layer(db.numbers.of(table, false))
+		l := o.layer(db.numbers.Of(table, false))
 		if l == nil || err != nil {
 			continue
 		}

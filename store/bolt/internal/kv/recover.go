@@ -194,7 +194,7 @@ func (db *DB) redo() (err error) {
 		return fmt.Errorf("the log %s: %w", db.o.Folder, err)
 	}
 	w := db.active.writable()
-	r := redo{log: log, large: db.o.Large, into: func(table string) *layer { return w.ownLayer(db.numbers.of(table, true)) }}
+	r := redo{log: log, large: db.o.Large, into: func(table string) *layer { return w.ownLayer(db.numbers.Of(table, true)) }}
 	err = log.ReplayAt(db.session.Frame+1, r.frame)
 	db.bytes, w.places = r.amount, r.places
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/orrery-go/orrery/store/bolt/internal/wal"
+	"github.com/orrery-go/orrery/store/internal/names"
 )
 
 // redoBytes is how many bytes of frames are carried out in one transaction of the file.
@@ -18,7 +19,7 @@ const redoBytes = 32 << 20
 type Redo struct {
 	db      *bbolt.DB
 	at      Position
-	numbers numbers
+	numbers names.Numbers
 	overlay *writable
 	bytes   int
 }
@@ -48,7 +49,7 @@ func (r *Redo) Follow(pieces []wal.Piece, stop func(f *Frame) (bool, error)) err
 		if r.db == nil {
 			return nil
 		}
-		if err := eachOp(bytes.Clone(f.Payload), new(int), func(table string) Sink { return again{r.overlay.ownLayer(r.numbers.of(table, true))} }); err != nil {
+		if err := eachOp(bytes.Clone(f.Payload), new(int), func(table string) Sink { return again{r.overlay.ownLayer(r.numbers.Of(table, true))} }); err != nil {
 			return fmt.Errorf("frame %d: %w", f.Number, err)
 		}
 		if r.bytes += len(f.Payload); r.bytes >= redoBytes {
@@ -68,7 +69,7 @@ func (r *Redo) Flush() error {
 			if l == nil {
 				continue
 			}
-			if err := l.writeTo(tx, []byte(r.numbers.name(number))); err != nil {
+			if err := l.writeTo(tx, []byte(r.numbers.Name(number))); err != nil {
 				return err
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/orrery-go/orrery/store/bolt/internal/archive"
 	"github.com/orrery-go/orrery/store/bolt/internal/wal"
+	"github.com/orrery-go/orrery/store/internal/gaps"
 )
 
 // Tx is one transaction: a snapshot of all tables, and what it has written itself. It is
@@ -65,7 +66,7 @@ func (tx *Tx) table(name string) *Table {
 	if t := tx.tables[name]; t != nil {
 		return t
 	}
-	t := &Table{tx: tx, name: name, number: tx.db.numbers.of(name, tx.write)}
+	t := &Table{tx: tx, name: name, number: tx.db.numbers.Of(name, tx.write)}
 	t.top, t.frozen = tx.active.layer(t.number), tx.frozen.layer(t.number)
 	t.bucket = tx.base.Bucket([]byte(name))
 	t.past = tx.pastOf(name)
@@ -87,7 +88,7 @@ func (tx *Tx) Names(prefix string) (names []string) {
 		}
 	}
 	names = append(names, tx.pastNames(prefix)...)
-	for number, name := range tx.db.numbers.names() {
+	for number, name := range tx.db.numbers.All() {
 		if strings.HasPrefix(name, prefix) && (tx.active.layer(number) != nil || tx.frozen.layer(number) != nil) {
 			names = append(names, name)
 		}
@@ -165,7 +166,7 @@ func (t *Table) Get(key []byte) (value []byte, ok bool) {
 }
 
 // gaps are those of the table as the transaction has it, with the past or without it.
-func (t *Table) gaps(warm bool) *gaps {
+func (t *Table) gaps(warm bool) *gaps.List {
 	l := t.top
 	if l == nil {
 		l = t.frozen // without a layer nothing was deleted

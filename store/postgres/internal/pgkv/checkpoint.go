@@ -105,7 +105,7 @@ func (db *DB) writeFrozen(ctx context.Context) error {
 			ids[name], made[id] = id, true
 		}
 		// First what is known of the tables, as long as the overlay stands above.
-		db.cache.apply(db.frozen, func(number int) int32 { return ids[db.numbers.name(number)] }, made)
+		db.cache.apply(db.frozen, func(number int) int32 { return ids[db.numbers.Name(number)] }, made)
 		db.mu.Lock()
 		db.ids = ids
 		db.mu.Unlock()
@@ -155,7 +155,7 @@ func (w *checkpoint) write() error {
 		if l == nil {
 			continue
 		}
-		if err := w.table(w.db.numbers.name(number), l); err != nil {
+		if err := w.table(w.db.numbers.Name(number), l); err != nil {
 			return err
 		}
 	}

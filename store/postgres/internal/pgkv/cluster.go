@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -87,3 +88,9 @@ func (c *Cluster) Instances(ctx context.Context, fn func(name, session, address,
 
 // Close ends the connections.
 func (c *Cluster) Close() { c.pool.Close() }
+
+// Now gives the time of the database's clock.
+func (c *Cluster) Now(ctx context.Context) (at time.Time, err error) {
+	err = c.pool.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&at)
+	return at, err
+}

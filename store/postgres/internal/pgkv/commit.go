@@ -223,8 +223,9 @@ func (db *DB) regain(ctx context.Context) (row Row, err error) {
 		return err
 	})
 	switch {
-	case noRow(err):
-		return row, db.fenced(ctx)
+	case noRow(err): // nobody knows what the next owner has found: neither those who wait for it
+		db.Break(fmt.Errorf("%w: %w", errInDoubt, db.replaced(ctx)))
+		return row, db.Broken()
 	case err == nil:
 		db.token = row.Token
 	}

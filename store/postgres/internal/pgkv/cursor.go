@@ -4,6 +4,8 @@ import (
 	"bytes"
 
 	"github.com/tidwall/btree"
+
+	"github.com/orrery-go/orrery/store/internal/gaps"
 )
 
 // Cursor walks through a table in the order of the keys. What the transaction writes
@@ -231,7 +233,7 @@ func (c *Cursor) skip() (s *source) {
 	first, last, skipped := c.key, c.key, 0
 	for s = c.nearest(); s != nil && s.v == nil; s = c.nearest() {
 		last = c.key
-		if g, ok := known.around(c.key); ok {
+		if g, ok := known.Around(c.key); ok {
 			c.over(g)
 			continue
 		}
@@ -239,25 +241,25 @@ func (c *Cursor) skip() (s *source) {
 		skipped++
 	}
 	switch {
-	case skipped < leastGap:
+	case skipped < gaps.Least:
 	case c.down:
-		known.note(last, first)
+		known.Note(last, first)
 	default:
-		known.note(first, c.key)
+		known.Note(first, c.key)
 	}
 	return s
 }
 
 // over places the sources behind a gap.
-func (c *Cursor) over(g gap) {
+func (c *Cursor) over(g gaps.Gap) {
 	for i := range c.many {
 		switch s := &c.sources[i]; {
 		case c.down:
-			s.seekBelow(g.from)
-		case g.to == nil:
+			s.seekBelow(g.From)
+		case g.To == nil:
 			s.k, s.v = nil, nil
 		default:
-			s.seek(g.to)
+			s.seek(g.To)
 		}
 	}
 }

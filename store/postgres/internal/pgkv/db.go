@@ -5,7 +5,7 @@
 //
 // The files, in the order in which they are best read:
 //
-//   - frame.go: what a commit writes; overlay.go with gaps.go: what has changed since a checkpoint;
+//   - frame.go: what a commit writes; overlay.go: what has changed since a checkpoint;
 //   - cache.go with reader.go: what is known of the database's tables;
 //   - tx.go, cursor.go: transactions, tables and cursors, which merge both;
 //   - statements.go: all SQL but the schema, which is in migrations;
@@ -28,6 +28,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/internal/names"
 )
 
 // DB is a partition that is open. Its methods are safe for concurrent use; one
@@ -38,7 +39,7 @@ type DB struct {
 	writes  *pgxpool.Pool
 	views   *pgxpool.Pool
 	cache   *cache
-	numbers numbers
+	numbers names.Numbers
 	row     Row        // as it was claimed
 	writer  sync.Mutex // held by the one that writes, or freezes what was written
 	syncing sync.Mutex // held by the one that commits; after writer
@@ -183,7 +184,7 @@ func readTables(ctx context.Context, a asker, s *statements, part int) (map[stri
 
 // replay carries frames of the log out once more.
 type replay struct {
-	numbers *numbers
+	numbers *names.Numbers
 	own     *writable
 	next    uint64 // the last frame that was read
 	bytes   int64
@@ -199,7 +200,7 @@ func (r *replay) read(ctx context.Context, a asker, s *statements, part int) err
 		if n != r.next+1 {
 			return fmt.Errorf("%w: commit %d follows %d", store.ErrCorrupt, n, r.next)
 		}
-		bytes, err := redo(frame, func(table string) *layer { return r.own.ownLayer(r.numbers.of(table, true)) })
+		bytes, err := redo(frame, func(table string) *layer { return r.own.ownLayer(r.numbers.Of(table, true)) })
 		if err != nil {
 			return fmt.Errorf("commit %d: %w", n, err)
 		}

@@ -50,6 +50,12 @@ func (db *DB) strange(row Row, acknowledged uint64) error {
 // fenced refuses everything since another one owns the partition, which may be one that has begun before what this
 // owner has committed.
 func (db *DB) fenced(ctx context.Context) error {
+	db.Break(db.replaced(ctx))
+	return db.Broken()
+}
+
+// replaced says who owns the partition now.
+func (db *DB) replaced(ctx context.Context) error {
 	last, _ := db.shown()
 	row, err := scanRow(db.writes.QueryRow(ctx, db.s.look, db.o.Partition))
 	switch {
@@ -62,6 +68,5 @@ func (db *DB) fenced(ctx context.Context) error {
 	default:
 		err = fmt.Errorf("partition %d: %w: %q at %q owns it, with token %d", db.o.Partition, store.ErrFenced, row.Owner, row.Address, row.Token)
 	}
-	db.Break(err)
-	return db.Broken()
+	return err
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/orrery-go/orrery/store/internal/gaps"
 	"github.com/orrery-go/orrery/store/internal/tables"
 )
 
@@ -41,7 +42,7 @@ func (tx *Tx) Table(name string) *Table {
 	if t := tx.tables[name]; t != nil {
 		return t
 	}
-	t := &Table{tx: tx, name: name, number: tx.db.numbers.of(name, tx.write)}
+	t := &Table{tx: tx, name: name, number: tx.db.numbers.Of(name, tx.write)}
 	t.top, t.frozen = tx.active.layer(t.number), tx.frozen.layer(t.number)
 	t.tab = tx.ids[name]
 	if tx.tables == nil {
@@ -58,7 +59,7 @@ func (tx *Tx) Names(prefix string) (names []string) {
 			names = append(names, name)
 		}
 	}
-	for number, name := range tx.db.numbers.names() {
+	for number, name := range tx.db.numbers.All() {
 		if strings.HasPrefix(name, prefix) && (tx.active.layer(number) != nil || tx.frozen.layer(number) != nil) {
 			names = append(names, name)
 		}
@@ -139,7 +140,7 @@ func (t *Table) Get(key []byte) (value []byte, ok bool) {
 }
 
 // gaps are those of the table as the transaction has it.
-func (t *Table) gaps() *gaps {
+func (t *Table) gaps() *gaps.List {
 	if t.top == nil {
 		return &t.frozen.gaps // without a layer nothing was deleted
 	}

@@ -1,21 +1,21 @@
-package kv
+// Package names numbers tables, so that what is held of them in memory is found without a look at their names.
+package names
 
 import (
 	"slices"
 	"sync"
 )
 
-// numbers gives each table that was ever written to a number, for as long as the file is
-// open.
-type numbers struct {
+// Numbers gives each table that was ever written to a number. It is safe for concurrent use; the zero value is empty.
+type Numbers struct {
 	mu    sync.RWMutex
 	byOne map[string]int
 	list  []string
 }
 
-// of gives a table's number. A table that has none gets the next one where grow is set;
+// Of gives a table's number. A table that has none gets the next one where grow is set;
 // else its number is -1.
-func (n *numbers) of(name string, grow bool) int {
+func (n *Numbers) Of(name string, grow bool) int {
 	n.mu.RLock()
 	number, ok := n.byOne[name]
 	n.mu.RUnlock()
@@ -38,13 +38,15 @@ func (n *numbers) of(name string, grow bool) int {
 	return len(n.list) - 1
 }
 
-func (n *numbers) names() []string {
+// All gives the names, in the order of the numbers.
+func (n *Numbers) All() []string {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	return slices.Clone(n.list)
 }
 
-func (n *numbers) name(number int) string {
+// Name gives that of a number that Of has given.
+func (n *Numbers) Name(number int) string {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	return n.list[number]

@@ -1,0 +1,29 @@
+// Package fleet is for programs of which several run on one database ([store.Cluster]): one owns a partition and works on it, the
+// others stand by, and one of them takes the partition over when the owner has given it back, or is silent.
+//
+// [Run] calls a function while this process is the owner, with the partition's store, on which the function runs an engine:
+//
+//	err := fleet.Run(ctx, fleet.Options{Cluster: cluster, Name: "a"}, func(ctx context.Context, t fleet.Term) error {
+//		engine, err := shell.New(shell.Options{Store: t.Store, Tools: tools})
+//		if err != nil {
+//			return err
+//		}
+//		return engine.Run(ctx)
+//	})
+//
+// # When it takes over
+//
+// A process that stands by looks at the partition every half second, and more often where the lease is short. It claims a partition
+// that nobody owns at once, and one whose owner was silent for [Options.Lease]. Silence is time on this process's steady clock
+// between looks that the database answered, each less than half a lease after the one before, that saw the same number of signs of life;
+// any look that fails begins the count anew. So a database that is away, or a process that was suspended, makes nobody take over. The
+// clocks of processes and of the database need not agree. Several that see the same silence wait for moments that differ by their
+// names; the database lets one of them have the partition.
+//
+// # When it stops working
+//
+// The owner gives a sign of life every fifth of the lease, beside its commits. Nothing in this package keeps an owner from working that
+// was silent, or frozen: the store does, since it refuses whatever an owner commits that was replaced. As soon as the owner learns
+// that, or its store fails in another way, the context of the function ends with the reason as its cause, and once the function has
+// returned the process stands by again. When the context of Run ends, the partition is given back after the function has returned.
+package fleet

@@ -1,0 +1,275 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/orrery-go/orrery/shell/engine"
+	"github.com/orrery-go/orrery/store"
+)
+
+// Options say what a process takes part in, and as what.
+type Options struct {
+	// Cluster is the database that is shared.
+	Cluster store.Cluster
+	// Partition is the number of the one that this process works on while it owns it.
+	Partition int
+	// Name tells this process from the others: each has its own.
+	Name string
+	// Address is where others reach this process, and Version what it is. Both are told to them, nothing more.
+	Address, Version string
+	// Lease is how long an owner may be silent before another process takes over; all have the same. Zero: 10 seconds.
+	Lease time.Duration
+	// AcceptLoss takes a partition over once that was stopped because its database had lost commits.
+	AcceptLoss bool
+	// Clock is where time comes from. Nil: [engine.SystemClock].
+	Clock engine.Clock
+	// Logger is told who works, and what goes wrong. Nil: nobody is told.
+	Logger *slog.Logger
+}
+
+// minLease is one whose fifth is still long beside a round trip to a database.
+const minLease = 100 * time.Millisecond
+
+func (o Options) withDefaults() (Options, error) {
+	o.Lease = cmp.Or(o.Lease, 10*time.Second)
+	switch {
+	case o.Cluster == nil:
+		return o, errors.New("fleet: Cluster is nil: want the database that is shared")
+	case o.Name == "":
+		return o, errors.New("fleet: Name is empty: want one that no other process of the cluster has")
+	case o.Partition < 0:
+		return o, fmt.Errorf("fleet: Partition is %d: want 0 or more", o.Partition)
+	case o.Lease < minLease:
+		return o, fmt.Errorf("fleet: Lease is %s: want at least %s", o.Lease, minLease)
+	}
+	if o.Clock == nil {
+		o.Clock = engine.SystemClock{}
+	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).With("partition", o.Partition, "instance", o.Name)
+	return o, nil
+}
+
+// Term is the time from when a process has claimed a partition until it gives it back, or has lost it.
+type Term struct {
+	Partition int
+	// Store is the partition's; the process closes it once the function has returned.
+	Store store.Owned
+}
+
+// Work is what a process does while it owns a partition. Its context ends when the process is told to stop, or when it has lost the
+// partition; then the cause is the store's [store.Failing] Failure. Until Work returns the partition is this process's, if nobody takes it over.
+type Work func(ctx context.Context, t Term) error
+
+// Run makes a [Member] and runs it.
+func Run(ctx context.Context, o Options, work Work) error {
+	m, err := New(o)
+	if err != nil {
+		return err
+	}
+	return m.Run(ctx, work)
+}
+
+// Member is a process of a cluster. Its methods are safe for concurrent use; Run is called once.
+type Member struct {
+	o      Options
+	self   store.Instance
+	roster roster
+
+	mu      sync.Mutex
+	state   State
+	sign    time.Time // of the owner, on the steady clock
+	changed chan struct{}
+}
+
+// New makes one that does nothing before [Member.Run].
+func New(o Options) (*Member, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return &Member{
+		o: o, self: store.Instance{Name: o.Name, Session: rand.Text(), Address: o.Address, Version: o.Version},
+		roster: roster{seen: make(map[string]sighting)}, state: State{Partition: o.Partition}, sign: o.Clock.Steady(), changed: make(chan struct{}),
+	}, nil
+}
+
+// Run stands by, and calls work whenever the partition is this process's, until ctx ends: then it returns nil, or what work returned other
+// than the end of its context. If work returns although the partition is still this process's and ctx has not ended, Run gives the
+// partition back and returns what work did. It also returns where trying again does not help ([store.ErrUnusable], [store.ErrCorrupt]).
+func (m *Member) Run(ctx context.Context, work Work) error {
+	var beside sync.WaitGroup
+	enrolled, leave := context.WithCancel(context.WithoutCancel(ctx)) // work may take a while to return
+	defer beside.Wait()
+	defer leave()
+	beside.Go(func() { m.enrol(enrolled) })
+	mine := "" // the session of the last term
+	for {
+		st, err := m.await(ctx, mine)
+		if err != nil {
+			return unlessEnded(ctx, err)
+		}
+		again, err := m.term(ctx, st, work)
+		if !again {
+			return unlessEnded(ctx, err)
+		}
+		mine = st.Session()
+		if m.sleep(ctx, m.every()) != nil {
+			return nil
+		}
+	}
+}
+
+// unlessEnded drops an error that says no more than that ctx has ended.
+func unlessEnded(ctx context.Context, err error) error {
+	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
+		return nil
+	}
+	return err
+}
+
+// every is the time between two looks.
+func (m *Member) every() time.Duration { return min(500*time.Millisecond, m.o.Lease/20) }
+
+// await stands by until the partition is this process's. mine is the session of its last term: a partition that still has it, since its store
+// could not give it back, is claimed at once.
+func (m *Member) await(ctx context.Context, mine string) (store.Owned, error) {
+	quiet, complained := silence{lease: m.o.Lease}, false
+	for {
+		began := m.o.Clock.Steady()
+		row, err := m.look(ctx)
+		ended := m.o.Clock.Steady()
+		claim := false
+		switch {
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case errors.Is(err, store.ErrNotFound):
+			row, claim = store.Partition{Number: m.o.Partition}, true
+			m.saw(row, ended)
+		case err != nil:
+			quiet.missed()
+			m.missed(err)
+		default:
+			silent := quiet.see(row, began, ended)
+			m.saw(row, quiet.since)
+			claim = !row.Owned() || row.Session == mine || silent >= m.o.Lease
+		}
+		if claim {
+			st, err := m.claim(ctx, row, mine)
+			switch {
+			case err == nil:
+				return st, nil
+			case ctx.Err() != nil:
+				return nil, context.Cause(ctx)
+			case errors.Is(err, store.ErrUnusable), errors.Is(err, store.ErrCorrupt):
+				return nil, err
+			case !complained && !errors.Is(err, store.ErrClaimed): // then another one was faster
+				complained = true
+				m.o.Logger.Warn("the partition cannot be claimed; trying again", "error", err)
+			}
+		}
+		if err := m.sleep(ctx, m.every()); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// look asks the database who owns the partition. One that answers later than half a lease is as good as one that does not.
+func (m *Member) look(ctx context.Context) (store.Partition, error) {
+	limit, cancel := context.WithTimeout(ctx, m.o.Lease/2)
+	defer cancel()
+	return m.o.Cluster.Look(limit, m.o.Partition)
+}
+
+// claim takes the partition if it is still as it was seen.
+func (m *Member) claim(ctx context.Context, seen store.Partition, mine string) (store.Owned, error) {
+	if seen.Owned() && seen.Session != mine { // several may have seen the same silence
+		if err := m.sleep(ctx, m.turn()); err != nil {
+			return nil, err
+		}
+	}
+	st, err := m.o.Cluster.Claim(ctx, store.PartitionClaim{Seen: seen, Owner: m.o.Name, Address: m.o.Address, AcceptLoss: m.accepts()})
+	if err != nil {
+		return nil, err
+	}
+	m.took(st, seen)
+	return st, nil
+}
+
+// turn is how long this process lets others be faster, at most a twentieth of the lease: another time for each name.
+func (m *Member) turn() time.Duration {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(m.o.Name)) // it never fails
+	return m.o.Lease / 20 * time.Duration(h.Sum32()%64) / 64
+}
+
+// term calls work while the partition is this process's; again: it has lost it, and is to stand by.
+func (m *Member) term(ctx context.Context, st store.Owned, work Work) (again bool, err error) {
+	living, end := context.WithCancelCause(ctx)
+	renewing, stop := context.WithCancel(context.WithoutCancel(ctx)) // work may take a while to return
+	var beside sync.WaitGroup
+	beside.Go(func() { m.renew(renewing, st) })
+	beside.Go(func() {
+		select {
+		case <-st.Failed():
+			end(st.Failure())
+		case <-renewing.Done():
+		}
+	})
+	err = work(living, Term{Partition: m.o.Partition, Store: st})
+	stop()
+	end(nil)
+	beside.Wait()
+	lost := st.Failure()
+	if lost == nil && errors.Is(err, store.ErrFenced) {
+		lost = err
+	}
+	closed := st.Close()
+	m.ended(st, lost)
+	switch {
+	case lost == nil:
+		return false, errors.Join(err, closed)
+	case ctx.Err() != nil:
+		return false, err
+	}
+	m.o.Logger.Warn("standing by: this process has lost the partition, and nothing is stored any more of what it did there", "token", st.Token(), "error", lost)
+	return true, nil
+}
+
+// renew gives signs of life until ctx ends.
+func (m *Member) renew(ctx context.Context, st store.Owned) {
+	away := false
+	for m.sleep(ctx, m.o.Lease/5) == nil {
+		limit, cancel := context.WithTimeout(ctx, m.o.Lease/2)
+		err := st.Renew(limit)
+		cancel()
+		switch {
+		case err == nil:
+			away = false
+			m.renewed()
+		case ctx.Err() != nil || st.Failure() != nil:
+			return
+		case !away:
+			away = true
+			m.o.Logger.Warn("the database takes no sign of life; others take over if it takes one of theirs", "error", err)
+		}
+	}
+}
+
+func (m *Member) sleep(ctx context.Context, d time.Duration) error {
+	c, stop := m.o.Clock.Timer(d)
+	defer stop()
+	select {
+	case <-c:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

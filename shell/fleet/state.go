@@ -1,0 +1,128 @@
+package fleet
+
+import (
+	"time"
+
+	"github.com/orrery-go/orrery/store"
+)
+
+// State is what a process knows of its partition, for metrics and for those who ask how it is.
+type State struct {
+	Partition int
+	// Works: this process owns the partition, as far as it knows.
+	Works bool
+	// Token is that of whoever owns it, and Owner and Address who that is; Owner empty: nobody does, or none was seen yet.
+	Token          uint64
+	Owner, Address string
+	// Since is when this process saw that owner first.
+	Since time.Time
+	// Silent is how long ago the owner gave its last sign of life that is known here.
+	Silent time.Duration
+	// Takeovers counts the terms of this process, and Fenced those that ended because it had lost the partition.
+	Takeovers, Fenced uint64
+	// Err is why the database does not answer; nil: it answered last time.
+	Err error
+}
+
+// State gives what is known now.
+func (m *Member) State() State {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.state
+	if s.Owner != "" {
+		s.Silent = max(0, m.o.Clock.Steady().Sub(m.sign))
+	}
+	return s
+}
+
+// Changed is closed once another one owns the partition, or the database has stopped or begun to answer. Ask for it before [Member.State].
+func (m *Member) Changed() <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.changed
+}
+
+// tell makes a change known; the lock is held.
+func (m *Member) tell() {
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+// own notes who owns the partition, and reports whether that was news; the lock is held.
+func (m *Member) own(token uint64, owner, address string, works bool) bool {
+	s := &m.state
+	if s.Token == token && s.Owner == owner && s.Address == address && s.Works == works {
+		return false
+	}
+	s.Token, s.Owner, s.Address, s.Works, s.Since = token, owner, address, works, m.o.Clock.Now()
+	m.tell()
+	return true
+}
+
+// answers notes that the database answers; the lock is held.
+func (m *Member) answers() {
+	if m.state.Err == nil {
+		return
+	}
+	m.state.Err = nil
+	m.o.Logger.Info("the database answers again")
+	m.tell()
+}
+
+// saw notes what a look has found.
+func (m *Member) saw(row store.Partition, sign time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.answers()
+	m.sign = sign
+	if m.own(row.Token, row.Owner, row.Address, false) && row.Owned() {
+		m.o.Logger.Info("standing by: another process owns the partition", "owner", row.Owner, "address", row.Address, "token", row.Token)
+	}
+}
+
+// missed notes that the database does not answer.
+func (m *Member) missed(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	news := m.state.Err == nil
+	m.state.Err = err
+	if news {
+		m.o.Logger.Warn("the database does not answer; standing by until it does", "error", err)
+		m.tell()
+	}
+}
+
+// took notes that the partition is this process's.
+func (m *Member) took(st store.Owned, seen store.Partition) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.answers()
+	m.sign = m.o.Clock.Steady()
+	m.state.Takeovers++
+	m.own(st.Token(), m.o.Name, m.o.Address, true)
+	m.o.Logger.Info("this process owns the partition", "token", st.Token(), "before", seen.Owner)
+}
+
+// accepts reports whether a loss of commits is accepted: once.
+func (m *Member) accepts() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.o.AcceptLoss && m.state.Takeovers == 0
+}
+
+// renewed notes a sign of life of this process.
+func (m *Member) renewed() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sign = m.o.Clock.Steady()
+}
+
+// ended notes the end of a term.
+func (m *Member) ended(st store.Owned, lost error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if lost != nil {
+		m.state.Fenced++
+	}
+	m.own(st.Token(), "", "", false)
+}

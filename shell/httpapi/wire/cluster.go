@@ -1,0 +1,31 @@
+package wire
+
+// Cluster is the answer to GET /v1/cluster: the daemons on one database, and which of them works.
+type Cluster struct {
+	Instance   string             `json:"instance"` // that answers: the one that works
+	Database   string             `json:"database"` // without a password
+	Partitions []ClusterPartition `json:"partitions"`
+	Instances  []ClusterInstance  `json:"instances"`
+}
+
+// ClusterPartition is what one daemon at a time works on.
+type ClusterPartition struct {
+	Number  int    `json:"number"`
+	Owner   string `json:"owner"` // empty: nobody works on it
+	Address string `json:"address"`
+	Token   uint64 `json:"token"`   // grows with each change of the owner
+	Commit  uint64 `json:"commit"`  // number of the last one
+	Behind  uint64 `json:"behind"`  // commits that a takeover has to read
+	Stopped string `json:"stopped"` // why nobody may work on it; empty: somebody may
+}
+
+// ClusterInstance is a daemon of the cluster.
+type ClusterInstance struct {
+	Name    string `json:"name"`
+	Address string `json:"address"`
+	Version string `json:"version"`
+	// SilentSeconds is for how long it has given no sign of life, as the instance that answers has seen.
+	SilentSeconds float64 `json:"silent_seconds"`
+	// Alive is false once that is longer than a lease.
+	Alive bool `json:"alive"`
+}

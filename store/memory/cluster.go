@@ -1,0 +1,360 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/orrery-go/orrery/store"
+)
+
+var (
+	_ store.Cluster = (*Process)(nil)
+	_ store.Owned   = (*Owned)(nil)
+)
+
+// Cluster is a database in memory with partitions that several processes of a test share: see [store.Cluster]. Each has a
+// [Process] of its own, which the test freezes or cuts off.
+type Cluster struct {
+	mu         sync.Mutex
+	partitions map[int]*partition
+	instances  map[string]store.Instance
+	away       error // nil: the database answers
+}
+
+// partition is one, as the database has it.
+type partition struct {
+	row   store.Partition
+	data  *data
+	owner *Owned // nil: nobody owns it
+}
+
+// NewCluster makes an empty one.
+func NewCluster() *Cluster {
+	return &Cluster{partitions: make(map[int]*partition), instances: make(map[string]store.Instance)}
+}
+
+// SetAway makes everything that a process asks of the database fail with err, as in an outage, and change nothing; nil ends it.
+func (c *Cluster) SetAway(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.away = err
+}
+
+// Halt stops a partition that was opened once, as a loss of commits does: its owner can do nothing any more, and nobody opens it
+// unless the loss is accepted.
+func (c *Cluster) Halt(partition int, why string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.partitions[partition]
+	if p == nil {
+		return
+	}
+	p.disown()
+	p.row.Token++
+	p.row.Halted = why
+}
+
+// disown takes a partition from its owner, who learns it when he asks the database next.
+func (p *partition) disown() {
+	p.row.Session, p.row.Owner, p.row.Address, p.owner = "", "", "", nil
+	p.row.Beat++
+}
+
+// Process is what one process sees of a [Cluster].
+type Process struct {
+	c *Cluster
+
+	mu   sync.Mutex
+	ice  chan struct{} // closed once the process is not frozen; nil: it is not
+	away error         // nil: it reaches the database
+}
+
+// Process gives the database to one more process.
+func (c *Cluster) Process() *Process { return &Process{c: c} }
+
+// Freeze makes whatever the process asks of the database wait before it takes place, until Thaw, as if the process were stopped.
+// What it has begun goes on from there, however long that took.
+func (p *Process) Freeze() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ice == nil {
+		p.ice = make(chan struct{})
+	}
+}
+
+// Thaw ends Freeze.
+func (p *Process) Thaw() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ice != nil {
+		close(p.ice)
+		p.ice = nil
+	}
+}
+
+// SetAway makes all that this process asks of the database fail with err, as if it were cut off; nil ends it.
+func (p *Process) SetAway(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.away = err
+}
+
+// wait returns once the process is not frozen.
+func (p *Process) wait() {
+	p.mu.Lock()
+	ice := p.ice
+	p.mu.Unlock()
+	if ice != nil {
+		<-ice
+	}
+}
+
+func (p *Process) cut() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.away
+}
+
+// ask runs fn on the database, with its lock held.
+func (p *Process) ask(ctx context.Context, fn func() error) error {
+	p.wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err := p.cut(); err != nil {
+		return err
+	}
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	if p.c.away != nil {
+		return p.c.away
+	}
+	return fn()
+}
+
+// Look implements [store.Cluster].
+func (p *Process) Look(ctx context.Context, number int) (row store.Partition, err error) {
+	err = p.ask(ctx, func() error {
+		part := p.c.partitions[number]
+		if part == nil {
+			return store.ErrNotFound
+		}
+		row = part.row
+		return nil
+	})
+	if err != nil {
+		return store.Partition{}, fmt.Errorf("look at partition %d: %w", number, err)
+	}
+	return row, nil
+}
+
+// Partitions implements [store.Cluster].
+func (p *Process) Partitions(ctx context.Context) (all []store.Partition, err error) {
+	err = p.ask(ctx, func() error {
+		for _, n := range slices.Sorted(maps.Keys(p.c.partitions)) {
+			all = append(all, p.c.partitions[n].row)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list partitions: %w", err)
+	}
+	return all, nil
+}
+
+// Claim implements [store.Cluster].
+func (p *Process) Claim(ctx context.Context, claim store.PartitionClaim) (store.Owned, error) {
+	var o *Owned
+	err := p.ask(ctx, func() (err error) {
+		o, err = p.claim(claim)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("claim partition %d: %w", claim.Seen.Number, err)
+	}
+	return o, nil
+}
+
+func (p *Process) claim(claim store.PartitionClaim) (*Owned, error) {
+	seen := claim.Seen
+	part := p.c.partitions[seen.Number]
+	if part == nil {
+		if seen.Token != 0 || seen.Number < 0 {
+			return nil, store.ErrNotFound
+		}
+		part = &partition{row: store.Partition{Number: seen.Number}, data: newData()}
+		p.c.partitions[seen.Number] = part
+	}
+	switch {
+	case part.row.Halted != "" && !claim.AcceptLoss:
+		return nil, fmt.Errorf("%w: %s", store.ErrUnusable, part.row.Halted)
+	case part.row.Token != seen.Token, part.row.Owned() && part.row.Beat != seen.Beat:
+		return nil, fmt.Errorf("%w: %s", store.ErrClaimed, cmp.Or(part.row.Owner, "one that has gone meanwhile"))
+	}
+	session := rand.Text()
+	part.row.Token++
+	part.row.Beat++
+	part.row.Session, part.row.Owner, part.row.Address, part.row.Halted = session, claim.Owner, claim.Address, ""
+	o := &Owned{Store: newStore(session, part.data), process: p, part: part, token: part.row.Token, failed: make(chan struct{})}
+	o.fence, part.owner = o, o
+	return o, nil
+}
+
+// Register implements [store.Cluster].
+func (p *Process) Register(ctx context.Context, i store.Instance) error {
+	if i.Name == "" || i.Session == "" {
+		return fmt.Errorf("register an instance: name %q, session %q: want both", i.Name, i.Session)
+	}
+	err := p.ask(ctx, func() error {
+		i.Beat = p.c.instances[i.Name].Beat + 1
+		p.c.instances[i.Name] = i
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("register instance %s: %w", i.Name, err)
+	}
+	return nil
+}
+
+// Renew implements [store.Cluster].
+func (p *Process) Renew(ctx context.Context, i store.Instance) error {
+	err := p.ask(ctx, func() error {
+		is, ok := p.c.instances[i.Name]
+		if !ok || is.Session != i.Session {
+			return store.ErrFenced
+		}
+		is.Beat++
+		p.c.instances[i.Name] = is
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("renew instance %s: %w", i.Name, err)
+	}
+	return nil
+}
+
+// Leave implements [store.Cluster].
+func (p *Process) Leave(ctx context.Context, i store.Instance) error {
+	err := p.ask(ctx, func() error {
+		if p.c.instances[i.Name].Session == i.Session {
+			delete(p.c.instances, i.Name)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("take out instance %s: %w", i.Name, err)
+	}
+	return nil
+}
+
+// Instances implements [store.Cluster].
+func (p *Process) Instances(ctx context.Context) (all []store.Instance, err error) {
+	err = p.ask(ctx, func() error {
+		for _, name := range slices.Sorted(maps.Keys(p.c.instances)) {
+			all = append(all, p.c.instances[name])
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list instances: %w", err)
+	}
+	return all, nil
+}
+
+// Owned is a partition of a [Cluster] that is open.
+type Owned struct {
+	*Store
+	process *Process
+	part    *partition
+	token   uint64
+
+	failed  chan struct{}
+	refuses error // why failed is closed; the cluster's lock guards it, as it does part
+}
+
+// wait implements fence.
+func (o *Owned) wait() { o.process.wait() }
+
+// pass implements fence.
+func (o *Owned) pass(next *data) error {
+	if err := o.process.cut(); err != nil {
+		return err
+	}
+	c := o.process.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case o.refuses != nil:
+		return o.refuses
+	case c.away != nil:
+		return c.away
+	case o.part.owner != o:
+		o.refuses = fmt.Errorf("partition %d: %w", o.part.row.Number, store.ErrFenced)
+		close(o.failed)
+		return o.refuses
+	case next != nil:
+		o.part.data = next
+		o.part.row.Last++
+		o.part.row.Beat++
+	}
+	return nil
+}
+
+// Token implements [store.Claimed].
+func (o *Owned) Token() uint64 { return o.token }
+
+// Failed implements [store.Failing].
+func (o *Owned) Failed() <-chan struct{} { return o.failed }
+
+// Failure implements [store.Failing].
+func (o *Owned) Failure() error {
+	o.process.c.mu.Lock()
+	defer o.process.c.mu.Unlock()
+	return o.refuses
+}
+
+// Renew implements [store.Owned].
+func (o *Owned) Renew(ctx context.Context) error {
+	_, err := o.begin(ctx, "renew")
+	if err != nil {
+		return err
+	}
+	defer o.open.Done()
+	o.process.c.mu.Lock()
+	defer o.process.c.mu.Unlock()
+	if o.part.owner == o {
+		o.part.row.Beat++
+	}
+	return nil
+}
+
+// Close implements [store.Store]: it gives the partition back, if the database answers.
+func (o *Owned) Close() error {
+	err := o.Store.Close()
+	o.process.wait()
+	if o.process.cut() != nil {
+		return err // whoever opens the partition next waits for a lease
+	}
+	c := o.process.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.away == nil && o.part.owner == o {
+		o.part.disown()
+	}
+	return err
+}
+
+// Fail makes the owner refuse everything from now on, as one does whose database was away for too long in a commit.
+func (o *Owned) Fail(why error) {
+	o.process.c.mu.Lock()
+	defer o.process.c.mu.Unlock()
+	if o.refuses == nil {
+		o.refuses = why
+		close(o.failed)
+	}
+}
