@@ -11,7 +11,6 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
-	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/replay"
 	"github.com/orrery-go/orrery/store"
 )
@@ -237,9 +236,4 @@ func (r *run) journal() {
 			return nil
 		})
 	})
-}
-
-// tools gives those of a process.
-func (r *run) tools(i *incarnation) map[string]shell.Tool {
-	return map[string]shell.Tool{"work": &tool{of: i, run: r, inner: script{}}}
 }

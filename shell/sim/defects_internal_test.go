@@ -358,7 +358,7 @@ func TestWhatHasFailedIsShrunk(t *testing.T) {
 	rep, err := Run(1, o)
 	require.NoError(t, err)
 	require.True(t, rep.Failed())
-	small, err := Shrink(rep, o, 200)
+	small, err := Shrink(rep, func() Options { return o }, 200)
 	require.NoError(t, err)
 	assert.True(t, sameRule(rep, small))
 	assert.Less(t, len(small.Kept), len(rep.Kept)/2, "%s", small)

@@ -91,14 +91,15 @@ func (r *run) start(on *instance) {
 		TickRate: 10 * time.Second, DefaultTimeout: time.Minute, AbandonAfter: 5 * time.Second, StopTimeout: 10 * time.Second,
 		LeaseTTL: 30 * time.Second, DefaultConcurrency: r.places, Logger: slog.New(slog.DiscardHandler),
 	}
-	o.Tools = r.tools(i)
+	o.Tools = map[string]shell.Tool{"work": script{}}
 	if r.o.Engine != nil {
 		r.o.Engine(&o)
-		for name, t := range o.Tools {
-			if _, wrapped := t.(*tool); !wrapped {
-				o.Tools[name] = &tool{of: i, run: r, inner: t}
-			}
-		}
+	}
+	o.Tools = r.wrapped(i, o.Tools)
+	lanes := o.Interpreters
+	o.Interpreters = map[string]shell.Interpreter{}
+	for lane, inner := range lanes {
+		o.Interpreters[lane] = &interpreter{i, inner}
 	}
 	o.Store, o.Clock, o.Scheduler, o.Instance = i.handle, i, i, i.name
 	e, err := shell.New(o)
@@ -120,6 +121,15 @@ func (r *run) start(on *instance) {
 		r.log("%s has ended: %v", i.name, err)
 		r.Add(-1)
 	}()
+}
+
+// wrapped has tools wait for their turn.
+func (r *run) wrapped(i *incarnation, tools map[string]shell.Tool) map[string]shell.Tool {
+	all := map[string]shell.Tool{}
+	for name, inner := range tools {
+		all[name] = &tool{of: i, run: r, inner: inner}
+	}
+	return all
 }
 
 // crash ends a process as a lost machine does: nothing of it moves any more.

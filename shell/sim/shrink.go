@@ -3,11 +3,12 @@ package sim
 import "slices"
 
 // Shrink leaves out of a run that has failed whatever it fails without, in at most that many further runs: it gives the report of a
-// run of the same seed with fewer requests and faults in which one of the same rules is violated.
-func Shrink(failed *Report, o Options, runs int) (*Report, error) {
+// run of the same seed with fewer requests and faults in which one of the same rules is violated. The options are made anew for each.
+func Shrink(failed *Report, options func() Options, runs int) (*Report, error) {
 	best := failed
 	again := func(kept []int) (bool, error) {
 		runs--
+		o := options()
 		o.Keep = kept
 		rep, err := Run(failed.Seed, o)
 		if err != nil {

@@ -28,7 +28,8 @@ type Options struct {
 	// of them all must have ended.
 	Steps, MaxSteps int
 	// Engine, if there is one, sets the options of each engine that begins, tools included. Store, Clock, Scheduler and Instance
-	// are the simulation's. Each tool waits for its turn before it runs; it must not wait by itself, and may be a [Script].
+	// are the simulation's. Each tool and each interpreter has its turn before it runs and before its result is there, and may
+	// crash in between; it must not wait by itself, and start no goroutine. A tool that takes its time is a [Script].
 	Engine func(*shell.Options)
 	// Requests gives what clients ask for in this run; nil: Orrery's own.
 	Requests func(r *rand.Rand) []Request

@@ -1,7 +1,9 @@
 package sim_test
 
 import (
+	"os"
 	"runtime"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -16,15 +18,15 @@ func options(seed uint64) sim.Options { return sim.Options{Shared: seed%3 == 0, 
 
 func TestWhateverHappensTheGuaranteesHold(t *testing.T) {
 	first, n := seedtest.Seed(t), uint64(300)
-	if testing.Short() {
-		n = 50
+	if checks, err := strconv.ParseUint(os.Getenv("RAPID_CHECKS"), 10, 64); err == nil {
+		n = max(n, 3*checks) // as in a soak
 	}
 	counts := map[string]int{}
 	for seed := first; seed < first+n; seed++ {
 		rep, err := sim.Run(seed, options(seed))
 		require.NoError(t, err, "seed %d", seed)
 		if rep.Failed() {
-			small, err := sim.Shrink(rep, options(seed), 200)
+			small, err := sim.Shrink(rep, func() sim.Options { return options(seed) }, 200)
 			require.NoError(t, err)
 			require.Fail(t, "a guarantee is broken", "%s\nall of it: %s\nrepeat: %s=%d go test ./shell/sim -run '^%s$'", small, rep, seedtest.Env, seed, t.Name())
 		}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 )
 
@@ -30,28 +32,80 @@ func (t *tool) Run(ctx context.Context, c shell.Call) (json.RawMessage, error) {
 	name := fmt.Sprintf("%s tool %s %s/%d", t.of.name, c.Tool, c.IdempotencyKey, c.Attempt)
 	ended := func() bool { return ctx.Err() != nil }
 	t.mu.Lock()
-	over := t.of.leaving
-	if !over {
+	if !t.of.leaving {
 		t.calls = append(t.calls, called{c.IdempotencyKey, c.ActionID.String(), c.Attempt, t.of.handle.heard, t.steps})
 	}
 	t.mu.Unlock()
-	if over {
-		return nil, errors.New("the run is over")
-	}
 	t.log("%s is called", name)
+	d, early := time.Duration(0), true
 	if s, ok := t.inner.(Script); ok {
-		if d, early := s.Takes(c); d > 0 {
-			if !early {
-				ended = nil
-			}
-			t.of.park(t.of, name+" works", d, ended)
-		}
+		d, early = s.Takes(c)
 	}
-	t.of.park(t.of, name+" returns", 0, nil)
-	if err := context.Cause(ctx); err != nil {
+	if !early {
+		ended = nil
+	}
+	t.of.park(t.of, name+" works", d, ended)
+	if err := t.goneOr(ctx); err != nil {
 		return nil, err
 	}
-	return t.inner.Run(ctx, c)
+	result, err := t.inner.Run(ctx, c)
+	t.of.park(t.of, name+" returns", 0, nil)
+	return result, err
+}
+
+var errOver = errors.New("the run is over")
+
+// goneOr gives why a call does nothing any more: the run is over, or its context has ended.
+func (t *tool) goneOr(ctx context.Context) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.of.leaving {
+		return errOver
+	}
+	return context.Cause(ctx)
+}
+
+// ValidateInput implements [shell.InputValidator].
+func (t *tool) ValidateInput(input json.RawMessage) error {
+	if v, ok := t.inner.(shell.InputValidator); ok {
+		return v.ValidateInput(input)
+	}
+	return nil
+}
+
+// interpreter has the effects of a lane carried out when that is picked.
+type interpreter struct {
+	of    *incarnation
+	inner shell.Interpreter
+}
+
+// Carry implements [shell.Interpreter].
+func (i *interpreter) Carry(ctx context.Context, ref effects.Ref, e effects.Outer) (json.RawMessage, error) {
+	return i.carry(ctx, ref, e, func() (json.RawMessage, error) { return i.inner.Carry(ctx, ref, e) })
+}
+
+// CarryFor implements [shell.StateInterpreter].
+func (i *interpreter) CarryFor(ctx context.Context, s core.State, e effects.Outer) (json.RawMessage, error) {
+	return i.carry(ctx, s.Ref(), e, func() (json.RawMessage, error) {
+		if inner, ok := i.inner.(shell.StateInterpreter); ok {
+			return inner.CarryFor(ctx, s, e)
+		}
+		return i.inner.Carry(ctx, s.Ref(), e)
+	})
+}
+
+func (i *interpreter) carry(ctx context.Context, ref effects.Ref, e effects.Outer, do func() (json.RawMessage, error)) (json.RawMessage, error) {
+	name := fmt.Sprintf("%s effect %T of %s", i.of.name, e, ref)
+	i.of.park(i.of, name+" begins", 0, func() bool { return ctx.Err() != nil })
+	i.of.mu.Lock()
+	over := i.of.leaving
+	i.of.mu.Unlock()
+	if over {
+		return nil, errOver
+	}
+	result, err := do()
+	i.of.park(i.of, name+" ends", 0, nil)
+	return result, err
 }
 
 // Script is a [shell.Tool] for a simulation that says how long a call takes in virtual time; it is asked before Run, and Run itself must
