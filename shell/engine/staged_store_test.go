@@ -117,6 +117,13 @@ func (d *lateDisk) sync(n int, wrote bool) error {
 	}
 }
 
+// isDurable tells how many of those that were staged are durable.
+func (d *lateDisk) isDurable() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.upTo
+}
+
 // show makes what was staged durable. The caller holds mu.
 func (d *lateDisk) show(upTo int) {
 	for ; d.upTo < upTo; d.upTo++ {

@@ -116,7 +116,9 @@ func TestTheNextBatchIsDecidedWhileTheDiskTakesTheOneBeforeAndNoneIsAnsweredBefo
 		require.True(t, d.answer(nil))
 		synctest.Wait()
 		require.NoError(t, <-second)
-		unanswered(t, third)
+		if d.isDurable() < before+3 { // else the sync has begun after the third was staged, and has taken it along
+			unanswered(t, third)
+		}
 		d.settled()
 		require.NoError(t, <-third)
 		require.Len(t, begun, 3)
