@@ -28,7 +28,10 @@ func TestEventsAppearWhileSomebodyLooksFilteredByCategory(t *testing.T) {
 	publish := func(action string) {
 		k.write("POST", "/v1/events", `{"kind":{"category":"deploy","action":"`+action+`"},"data":{"to":"<b>here</b>"}}`)
 	}
-	publish("before")
+	heard := k.engine.Subscribe(nil, 8)
+	defer heard.Close()
+	publish("before") // answered when it is committed, which is before it is announced
+	require.Equal(t, "before", (<-heard.C).Kind.Action)
 	shown := k.read("/events")
 	assert.Contains(t, shown, `data-every="2"`, "it is loaded anew while it is looked at")
 	assert.Contains(t, words(shown), "Nothing was announced since then.")
