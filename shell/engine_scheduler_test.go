@@ -109,6 +109,8 @@ func (s *scheduled) AfterFunc(name string, d time.Duration, f func()) func() {
 	return stop
 }
 
+func (*scheduled) Answered(context.Context) {}
+
 // park waits until the stimulus of that name is picked.
 func (s *scheduled) park(name string) {
 	c := make(chan struct{})

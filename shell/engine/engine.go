@@ -357,6 +357,9 @@ func (e *Engine) Ask(ctx context.Context, req Request) (Reply, error) {
 		return Reply{}, ctx.Err()
 	}
 	e.activity.add(-1)
+	if e.o.Scheduler != nil {
+		defer e.o.Scheduler.Answered(ctx)
+	}
 	select {
 	case <-r.done:
 		return r.reply(), nil

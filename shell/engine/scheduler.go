@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"sync"
 	"time"
 )
@@ -26,6 +27,10 @@ type Scheduler interface {
 	// quick and is counted by who calls it. The name tells timers of one engine apart that are
 	// set at the same time in no certain order.
 	AfterFunc(name string, d time.Duration, f func()) (stop func())
+	// Answered is called by each caller of [Engine.Ask] whose answer has come, with its context, before it goes on: beside the
+	// loop, which may decide the next batch meanwhile. So whoever wants a caller that asks again to do so at a certain time
+	// has it wait here, and takes it out of the count.
+	Answered(ctx context.Context)
 }
 
 // activity counts for a [Scheduler]: a message to the loop counts as long as the loop waits for

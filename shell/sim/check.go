@@ -1,0 +1,239 @@
+package sim
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/replay"
+	"github.com/orrery-go/orrery/store"
+)
+
+// The rules that a run must keep.
+const (
+	RuleEnds         = "everything ends"
+	RuleAcknowledged = "what was acknowledged is there"
+	RuleOnce         = "no attempt is carried out twice"
+	RuleVerdict      = "each occurrence has one verdict"
+	RuleTokens       = "the tokens of locks only grow" //nolint:gosec // no credentials
+	RuleReplay       = "the replay is clean"
+	RuleOwn          = "the check of who runs the simulation"
+)
+
+// done reports whether all has ended.
+func (r *run) done() bool {
+	for _, q := range r.requests {
+		if !q.answered && !q.dropped {
+			return false
+		}
+	}
+	for _, i := range r.all {
+		if !i.dead && (r.waits(i, i.name+" commit") || r.waits(i, i.name+" tool")) {
+			return false
+		}
+	}
+	return len(r.unended()) == 0
+}
+
+// unended lists what has not ended.
+func (r *run) unended() (list []string) {
+	r.view(func(tx store.ReadTx) error {
+		if err := tx.Outbox(func(e store.OutboxEntry) error {
+			list = append(list, "outbox entry "+e.Key.String())
+			return nil
+		}); err != nil {
+			return err
+		}
+		return tx.Records(func(rec store.Record) error {
+			if rec.Kind != core.KindAction && rec.Kind != core.KindPipeline {
+				return nil
+			}
+			s, err := core.DecodeState(rec.Kind, rec.State)
+			if err != nil {
+				return err
+			}
+			if !hasEnded(s) {
+				list = append(list, s.Ref().String())
+			}
+			return nil
+		})
+	})
+	return list
+}
+
+func (r *run) view(fn func(store.ReadTx) error) {
+	if err := r.db.live.View(context.Background(), fn); err != nil {
+		r.broken = errors.Join(r.broken, fmt.Errorf("look at the store: %w", err))
+	}
+}
+
+func hasEnded(s core.State) bool {
+	switch s := s.(type) {
+	case core.Action:
+		return s.Status.Type.Terminal()
+	case core.Pipeline:
+		return s.Phase.Type.Ended()
+	}
+	return true
+}
+
+// ended checks that a machine is there, and has ended.
+func ended(tx store.ReadTx, kind effects.Kind, id uuid.UUID) error {
+	rec, err := tx.Get(kind, id)
+	if err != nil {
+		return err
+	}
+	s, err := core.DecodeState(kind, rec.State)
+	if err == nil && !hasEnded(s) {
+		err = fmt.Errorf("%s has not ended", s.Ref())
+	}
+	return err
+}
+
+// check gives all that was violated.
+func (r *run) check() (list []Violation) {
+	bad := func(rule, format string, args ...any) {
+		if len(list) < 20 {
+			list = append(list, Violation{rule, fmt.Sprintf(format, args...)})
+		}
+	}
+	for _, q := range r.requests {
+		if len(q.out) > 0 {
+			q.aged(r.now)
+		}
+		if !q.answered && !q.dropped {
+			bad(RuleEnds, "request %d (%s) was not answered", q.n, q.Name)
+		}
+	}
+	for _, what := range r.unended() {
+		bad(RuleEnds, "%s", what)
+	}
+	r.view(func(tx store.ReadTx) error {
+		for _, q := range r.requests {
+			if q.Check == nil || !q.answered || q.err != nil || r.wasLost(q.first, q.step) || q.late {
+				continue
+			}
+			if err := q.Check(tx); err != nil {
+				bad(RuleAcknowledged, "request %d (%s): %v", q.n, q.Name, err)
+			}
+		}
+		if r.o.Check != nil {
+			for _, what := range r.o.Check(tx) {
+				bad(RuleOwn, "%s", what)
+			}
+		}
+		return r.checkOccurrences(tx, bad)
+	})
+	r.checkCalls(bad)
+	r.checkTokens(bad)
+	rep, err := replay.Verify(context.Background(), r.db.live, replay.Options{})
+	if err != nil {
+		bad(RuleReplay, "%v", err)
+	}
+	for _, d := range rep.Divergences {
+		bad(RuleReplay, "%s", d)
+	}
+	return list
+}
+
+func (r *run) checkCalls(bad func(rule, format string, args ...any)) {
+	type attempt struct {
+		key string
+		n   uint32
+	}
+	seen := map[attempt]called{}
+	for _, c := range r.calls {
+		k := attempt{c.key, c.attempt}
+		if at, twice := seen[k]; twice && !r.wasLost(at.launched, at.step) {
+			bad(RuleOnce, "attempt %d of %s is carried out at step %d and at step %d", c.attempt, c.key, at.step, c.step)
+		}
+		seen[k] = c
+	}
+}
+
+func (r *run) checkTokens(bad func(rule, format string, args ...any)) {
+	for _, a := range r.grants {
+		for _, b := range r.grants {
+			if a.step < b.first && !r.wasLost(a.first, a.step) && (b.token < a.token || b.token == a.token && a.holder != b.holder) {
+				bad(RuleTokens, "%s has %d at step %d, and then %s has %d at step %d", a.holder, a.token, a.step, b.holder, b.token, b.step)
+			}
+		}
+	}
+}
+
+// checkOccurrences checks that the entries of each schedule leave out no time and have none twice.
+func (r *run) checkOccurrences(tx store.ReadTx, bad func(rule, format string, args ...any)) error {
+	of := map[uuid.UUID][]core.Occurrence{}
+	err := tx.Records(func(rec store.Record) error {
+		if rec.Kind != core.KindOccurrence {
+			return nil
+		}
+		s, err := core.DecodeState(rec.Kind, rec.State)
+		if o, ok := s.(core.Occurrence); ok && !o.Manual {
+			of[o.RecurringID] = append(of[o.RecurringID], o)
+		}
+		return err
+	})
+	const minute = 60_000
+	for id, list := range of {
+		if r.o.Requests != nil {
+			break // their schedules are not known
+		}
+		slices.SortFunc(list, func(a, b core.Occurrence) int { return cmp.Compare(a.DueAt, b.DueAt) })
+		for n, o := range list {
+			if got := int64(o.LastDueAt-o.DueAt)/minute + 1; got != int64(o.Count) {
+				bad(RuleVerdict, "the entry of %s at %s stands for %d times, and has %d", id, o.DueAt, got, o.Count)
+			}
+			if n > 0 && o.DueAt != list[n-1].LastDueAt+minute {
+				bad(RuleVerdict, "%s: after %s follows %s", id, list[n-1].LastDueAt, o.DueAt)
+			}
+		}
+	}
+	return err
+}
+
+// checkAction checks that the runs of an action were those that its policy allows.
+func (r *run) checkAction(tx store.ReadTx, spec core.ActionSpec) error {
+	runs := 0
+	for _, c := range r.calls {
+		if c.action == spec.ID.String() {
+			runs++
+		}
+	}
+	if most := int(spec.Policy.MaxAttempts); len(r.lost) == 0 && runs > most {
+		return fmt.Errorf("it was run %d times, its policy has %d", runs, most)
+	}
+	rec, err := tx.Get(core.KindAction, spec.ID)
+	if err != nil {
+		return err
+	}
+	s, err := core.DecodeState(core.KindAction, rec.State)
+	if err != nil {
+		return err
+	}
+	if a := s.(core.Action); a.Status.Type == core.StatusCompleted && len(r.lost) == 0 { //nolint:forcetypeassert // by its kind
+		if want := fmt.Sprintf(`"%s/1/%d"`, spec.ID, a.Attempt); string(a.Status.Result) != want {
+			return fmt.Errorf("it is completed with %s, and its tool gave %s", a.Status.Result, want)
+		}
+	}
+	if spec.Policy.OnInterrupt != core.InterruptRetry && spec.Policy.OnFailure != core.FailureRetry && runs > 1 && len(r.lost) == 0 {
+		return fmt.Errorf("it was run %d times", runs)
+	}
+	return nil
+}
+
+// journal adds the journal to the trace.
+func (r *run) journal() {
+	r.view(func(tx store.ReadTx) error {
+		return tx.Journal(1, func(seq uint64, entry []byte) error {
+			fmt.Fprintf(&r.trace, "journal %d %s\n", seq, entry)
+			return nil
+		})
+	})
+}

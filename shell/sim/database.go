@@ -1,0 +1,231 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/memory"
+)
+
+// database is what all instances share: it behaves as [store/postgres] does. It has one owner, whoever has opened it
+// last, unless it is one that all use at once, with claims alone between them.
+type database struct {
+	*run
+	live    *memory.Store
+	shared  bool
+	owner   int           // counts the openings
+	away    time.Time     // until then nobody reaches it
+	standby *memory.Store // what a standby has that lags behind; nil: it lacks nothing
+	lagging int           // the step since which it lags
+	former  *memory.Store // before the last commit; for a defect
+	next    []Fault       // what the next commits meet
+}
+
+var (
+	// errRefused is a failure that passes, such as one to serialise.
+	errRefused = errors.New("the transaction was refused, try it again")
+	// errLost is what an owner is told that finds its last commit gone.
+	errLost = fmt.Errorf("the database lacks commits that were acknowledged: %w", store.ErrFenced)
+	// errAway: nobody reaches the database.
+	errAway = errors.New("the database cannot be reached")
+)
+
+func newDatabase(r *run) *database {
+	session := "session-0"
+	if r.o.Shared {
+		session = ""
+	}
+	return &database{run: r, live: memory.NewSession(session), shared: r.o.Shared}
+}
+
+// handle is one opening of the database.
+type handle struct {
+	db     *database
+	of     *incarnation
+	number int
+	failed error // it refuses everything since
+	n      int   // counts its commits
+	heard  int   // the step of its last commit
+}
+
+func (db *database) open(i *incarnation) *handle {
+	db.owner++
+	if db.former != nil {
+		db.live = db.former
+	}
+	if !db.shared {
+		db.live = db.live.Reopen(fmt.Sprintf("session-%d", db.owner))
+	}
+	h := &handle{db: db, of: i, number: db.owner}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.last = int(i.on.name[1] - '0')
+	return h
+}
+
+// store gives what the defects of a test make of the database, or the database.
+func (h *handle) store() store.Store {
+	if h.db.defects.store == nil {
+		return h.db.live
+	}
+	return h.db.defects.store(h.db.live)
+}
+
+// stale reports whether another one has opened the database since.
+func (h *handle) stale() bool {
+	return !h.db.shared && h.number != h.db.owner
+}
+
+func (h *handle) failure() error { return h.failed }
+
+// Session implements [store.Store].
+func (h *handle) Session() string { return h.store().Session() }
+
+// Backup implements [store.Store].
+func (h *handle) Backup(ctx context.Context, w io.Writer) (int64, error) {
+	return h.store().Backup(ctx, w)
+}
+
+// Close implements [store.Store]: the database is the run's.
+func (h *handle) Close() error { return nil }
+
+// usable gives why nothing can be done with it.
+func (h *handle) usable() error {
+	h.db.mu.Lock()
+	leaving := h.of.leaving
+	h.db.mu.Unlock()
+	switch {
+	case leaving:
+		return fmt.Errorf("the run is over: %w", store.ErrFenced)
+	case h.failed != nil:
+		return h.failed
+	case h.stale():
+		return fmt.Errorf("opening %d of the database: %w", h.number, store.ErrFenced)
+	}
+	return nil
+}
+
+// View implements [store.Store].
+func (h *handle) View(ctx context.Context, fn func(store.ReadTx) error) error {
+	if err := h.usable(); err != nil {
+		return err
+	}
+	if h.db.away.After(h.of.time()) {
+		return errAway
+	}
+	return h.store().View(ctx, fn)
+}
+
+// Update implements [store.Store]. The transaction begins once that is picked, and its answer comes once that is.
+func (h *handle) Update(ctx context.Context, fn func(store.Tx) error) error {
+	h.n++
+	name := fmt.Sprintf("%s commit %d", h.of.name, h.n)
+	h.of.park(h.of, name+" begins", 0, nil)
+	for h.db.away.After(h.of.time()) {
+		h.of.park(h.of, name+" is tried again", h.db.away.Sub(h.of.time()), nil)
+	}
+	if err := h.usable(); err != nil {
+		return err
+	}
+	f := h.db.meets()
+	if f.Kind != "" {
+		h.of.log("%s: %s", name, f.Kind)
+	}
+	commit := func() error {
+		if err := h.usable(); err != nil {
+			return err
+		}
+		if h.db.defects.amnesia {
+			h.db.former = h.db.live
+			h.db.live = h.db.live.Reopen(h.db.live.Session())
+		}
+		h.db.mu.Lock()
+		h.heard = h.db.steps
+		h.db.mu.Unlock()
+		return h.store().Update(ctx, fn)
+	}
+	var err error
+	switch f.Kind {
+	case RefuseCommit:
+		return errors.Join(errRefused, h.dry(ctx, fn))
+	case LoseAnswer: // it is looked up once the database answers
+		err = commit()
+		h.of.park(h.of, name+" is looked up", f.For, nil)
+		if h.stale() && err == nil {
+			err = fmt.Errorf("%w: %w", store.ErrUnconfirmed, store.ErrFenced)
+		}
+	case LoseCommit: // it is looked up, and made then
+		h.of.park(h.of, name+" is looked up, and made", f.For, nil)
+		err = commit()
+	case LoseBoth:
+		if f.N%2 == 0 {
+			if err := commit(); err != nil {
+				return err
+			}
+		}
+		h.of.park(h.of, name+" is given up", f.For, nil)
+		if h.failed == nil {
+			h.failed = fmt.Errorf("nobody knows what became of %s: %w", name, store.ErrUnconfirmed)
+		}
+		return h.failed
+	case SlowCommit:
+		err = commit()
+		h.of.park(h.of, name+" is slow", f.For, nil)
+	default:
+		err = commit()
+		h.of.park(h.of, name+" is answered", 0, nil)
+	}
+	return err
+}
+
+// dry has the transaction decided, and dropped.
+func (h *handle) dry(ctx context.Context, fn func(store.Tx) error) error {
+	err := h.store().Update(ctx, func(tx store.Tx) error {
+		if err := fn(tx); err != nil {
+			return err
+		}
+		return errRefused
+	})
+	if errors.Is(err, errRefused) {
+		return nil
+	}
+	return err
+}
+
+// meets gives what the commit that begins meets.
+func (db *database) meets() (f Fault) {
+	if len(db.next) > 0 {
+		f, db.next = db.next[0], db.next[1:]
+	}
+	return f
+}
+
+// lag has the standby stay as the database is now.
+func (db *database) lag() {
+	if db.shared || db.standby != nil {
+		return
+	}
+	session := db.live.Session()
+	db.standby = db.live.Reopen("standby")
+	db.live = db.live.Reopen(session)
+	db.lagging = db.steps
+}
+
+// failOver makes the standby the database: what it lacks is gone, and the owner is told.
+func (db *database) failOver() (lost bool) {
+	db.away = db.now.Add(3 * time.Second)
+	if db.standby == nil {
+		return false
+	}
+	db.live, db.standby = db.standby, nil
+	for _, i := range db.all {
+		if i.handle.failed == nil && !i.handle.stale() {
+			i.handle.failed = errLost
+		}
+	}
+	return true
+}

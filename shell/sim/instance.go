@@ -1,0 +1,240 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/store"
+)
+
+// instance is a machine with a clock, on which one process runs after another.
+type instance struct {
+	name   string
+	offset time.Duration // of its wall clock
+	frozen time.Time     // until then nothing of it moves; zero: it does
+	runs   *incarnation  // nil: none does
+	begun  int
+}
+
+// incarnation is a process: an engine with its own opening of the store. It is its [shell.Clock] and its Scheduler.
+type incarnation struct {
+	*world
+	on      *instance
+	name    string
+	engine  *shell.Engine
+	handle  *handle
+	end     context.CancelFunc
+	dead    bool // it has crashed: nothing of it moves before the run is over
+	leaving bool // the run is over: all that waits of it goes on
+	told    bool // its context has ended
+	ended   bool // Run has returned
+	err     error
+}
+
+// moves reports whether what is its own may happen.
+func (i *incarnation) moves() bool {
+	return i.leaving || !i.dead && !i.on.frozen.After(i.now)
+}
+
+// serves reports whether requests reach it.
+func (i *incarnation) serves() bool { return i != nil && !i.dead && !i.ended }
+
+// Now implements [shell.Clock].
+func (i *incarnation) Now() time.Time {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.now.Add(i.on.offset)
+}
+
+// Steady implements [shell.Clock].
+func (i *incarnation) Steady() time.Time { return i.time() }
+
+// Timer implements [shell.Clock].
+func (i *incarnation) Timer(d time.Duration) (<-chan time.Time, func()) {
+	c := make(chan time.Time, 1)
+	s := &stimulus{name: i.name + " time", of: i, timer: true, fire: func() { c <- time.Time{} }}
+	cancel := i.plan(s, d)
+	return c, func() {
+		cancel()
+		if s.fired { // it was counted until now
+			i.Add(-1)
+		}
+	}
+}
+
+// AfterFunc implements [engine.Scheduler].
+func (i *incarnation) AfterFunc(name string, d time.Duration, f func()) func() {
+	return i.plan(&stimulus{name: i.name + " " + name, of: i, timer: true, fire: func() {
+		f()
+		i.Add(-1)
+	}}, d)
+}
+
+type clientKey struct{}
+
+// Answered implements [engine.Scheduler]: a reply is on its way until it is picked.
+func (i *incarnation) Answered(ctx context.Context) {
+	name, _ := ctx.Value(clientKey{}).(string)
+	i.park(i, i.name+" replies to "+name, 0, nil)
+}
+
+// start has a process begin on an instance.
+func (r *run) start(on *instance) {
+	on.begun++
+	i := &incarnation{world: r.world, on: on, name: fmt.Sprintf("%s.%d", on.name, on.begun)}
+	i.handle = r.db.open(i)
+	o := shell.Options{
+		TickRate: 10 * time.Second, DefaultTimeout: time.Minute, AbandonAfter: 5 * time.Second, StopTimeout: 10 * time.Second,
+		LeaseTTL: 30 * time.Second, DefaultConcurrency: r.places, Logger: slog.New(slog.DiscardHandler),
+	}
+	o.Tools = map[string]shell.Tool{"work": script{}}
+	if r.o.Engine != nil {
+		r.o.Engine(&o)
+	}
+	o.Tools = r.wrapped(i, o.Tools)
+	lanes := o.Interpreters
+	o.Interpreters = map[string]shell.Interpreter{}
+	for lane, inner := range lanes {
+		o.Interpreters[lane] = &interpreter{i, inner}
+	}
+	o.Store, o.Clock, o.Scheduler, o.Instance = i.handle, i, i, i.name
+	e, err := shell.New(o)
+	if err != nil {
+		r.broken = err
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	i.engine, i.end = e, cancel
+	on.runs = i
+	r.all = append(r.all, i)
+	r.log("%s begins", i.name)
+	r.Add(1)
+	go func() {
+		err := e.Run(ctx)
+		r.mu.Lock()
+		i.ended, i.err = true, err
+		r.mu.Unlock()
+		r.log("%s has ended: %v", i.name, err)
+		r.Add(-1)
+	}()
+}
+
+// wrapped has tools wait for their turn.
+func (r *run) wrapped(i *incarnation, tools map[string]shell.Tool) map[string]shell.Tool {
+	all := map[string]shell.Tool{}
+	for name, inner := range tools {
+		all[name] = &tool{of: i, run: r, inner: inner}
+	}
+	return all
+}
+
+// crash ends a process as a lost machine does: nothing of it moves any more.
+func (r *run) crash(on *instance) {
+	i := on.runs
+	i.dead = true
+	on.runs = nil
+	on.frozen = time.Time{}
+	r.forsake(i)
+}
+
+// look sees to it that somebody runs where nobody does: what systemd, or whoever stands by, does.
+func (r *run) look() {
+	for _, on := range r.instances {
+		if i := on.runs; i != nil && i.ended {
+			on.runs = nil
+			r.forsake(i)
+			if i.err != nil && !errors.Is(i.err, store.ErrFenced) {
+				r.counts["ended with an error"]++
+			}
+		}
+		if i := on.runs; i != nil && i.handle.failure() != nil && !errors.Is(i.handle.failure(), store.ErrFenced) {
+			r.crash(on) // its store refuses everything: whoever operates it starts it anew
+		}
+	}
+	if r.succession {
+		return
+	}
+	for _, on := range r.instances {
+		if on.runs == nil && r.o.Shared || r.successor() == on {
+			r.succession = true
+			r.after("a successor begins", r.takesOver(), func() {
+				r.succession = false
+				for _, on := range r.instances {
+					if on.runs == nil && r.o.Shared || r.successor() == on {
+						r.start(on)
+						return
+					}
+				}
+			})
+			return
+		}
+	}
+}
+
+func (r *run) takesOver() time.Duration { return 10 * time.Second }
+
+// successor is who takes the store over whose owner is gone or silent; nil: nobody does.
+func (r *run) successor() *instance {
+	if r.o.Shared {
+		return nil
+	}
+	for _, on := range r.instances {
+		if on.runs != nil && !on.runs.handle.stale() && !on.frozen.After(r.now) {
+			return nil
+		}
+	}
+	for n := range r.instances {
+		on := r.instances[(r.last+1+n)%len(r.instances)]
+		if on.runs == nil && !on.frozen.After(r.now) {
+			return on
+		}
+	}
+	return nil
+}
+
+// leave ends all processes once the run is over, also those that have crashed.
+func (r *run) leave() error {
+	for _, i := range r.all {
+		if err := r.leaveOne(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *run) leaveOne(i *incarnation) error {
+	r.mu.Lock()
+	i.dead, i.leaving = true, true
+	r.mu.Unlock()
+	for range 100_000 {
+		r.mu.Lock()
+		var s *stimulus
+		for _, o := range r.possible {
+			if o.of == i && (s == nil || o.at.Before(s.at)) && (i.told || !o.timer) {
+				s = o
+			}
+		}
+		if s != nil {
+			r.happen(s)
+			continue
+		}
+		ended := i.ended
+		r.mu.Unlock()
+		switch {
+		case ended:
+			i.end()
+			return nil
+		case i.told:
+			return fmt.Errorf("%s does not end, and waits for nothing", i.name)
+		}
+		i.told = true
+		r.Add(1)
+		i.end()
+		r.awaitQuiet()
+	}
+	return fmt.Errorf("%s does not end", i.name)
+}

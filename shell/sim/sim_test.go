@@ -1,0 +1,72 @@
+package sim_test
+
+import (
+	"os"
+	"runtime"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/effects/seedtest"
+	"github.com/orrery-go/orrery/shell/internal/raced"
+	"github.com/orrery-go/orrery/shell/sim"
+)
+
+// options draws those of a seed: a third of all runs have a store that all use at once, a fifth loses commits by a failover.
+func options(seed uint64) sim.Options { return sim.Options{Shared: seed%3 == 0, Losses: seed%5 == 0} }
+
+func TestWhateverHappensTheGuaranteesHold(t *testing.T) {
+	first, n := seedtest.Seed(t), uint64(300)
+	if checks, err := strconv.ParseUint(os.Getenv("RAPID_CHECKS"), 10, 64); err == nil {
+		n = max(n, 3*checks) // as in a soak
+	}
+	if raced.Detector {
+		n = 60
+	}
+	counts := map[string]int{}
+	for seed := first; seed < first+n; seed++ {
+		rep, err := sim.Run(seed, options(seed))
+		require.NoError(t, err, "seed %d", seed)
+		if rep.Failed() {
+			small, err := sim.Shrink(rep, func() sim.Options { return options(seed) }, 200)
+			require.NoError(t, err)
+			require.Fail(t, "a guarantee is broken", "%s\nall of it: %s\nrepeat: %s=%d go test ./shell/sim -run '^%s$'", small, rep, seedtest.Env, seed, t.Name())
+		}
+		for k, c := range rep.Counts {
+			counts[k] += c
+		}
+	}
+	if raced.Detector {
+		return // they are too few to reach all
+	}
+	for _, k := range []sim.FaultKind{
+		sim.RefuseCommit, sim.LoseAnswer, sim.LoseCommit, sim.LoseBoth, sim.SlowCommit, sim.Outage, sim.Lag, sim.FailOver, sim.Crash, sim.Freeze,
+		sim.Stop, sim.TakeOver, sim.Jump, sim.Double, sim.LoseReply,
+	} {
+		assert.Positive(t, counts[string(k)], "or the seeds do not reach: %s", k)
+	}
+}
+
+func TestASeedIsARunByteForByte(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	first, n := seedtest.Seed(t), uint64(60)
+	if raced.Detector {
+		n = 15
+	}
+	for seed := first; seed < first+n; seed++ {
+		runtime.GOMAXPROCS(1)
+		was, err := sim.Run(seed, options(seed))
+		require.NoError(t, err)
+		runtime.GOMAXPROCS(4)
+		is, err := sim.Run(seed, options(seed))
+		require.NoError(t, err)
+		require.Equal(t, was.Trace, is.Trace, "seed %d", seed)
+	}
+}
+
+func TestOptionsThatAreWrongAreRefused(t *testing.T) {
+	_, err := sim.Run(1, sim.Options{Instances: 4})
+	require.EqualError(t, err, "instances: 4: must be from 1 to 3, or 0 for what the seed says")
+}
