@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"context"
 	"log/slog"
 	"time"
 )
@@ -49,47 +48,41 @@ type Event struct {
 	Err   error
 }
 
-// texts are what a log says, and how bad it is.
-var texts = map[EventKind]struct {
-	level slog.Level
-	text  string
-}{
-	EventStandsBy:  {slog.LevelInfo, "standing by: another process owns the partition"},
-	EventOwns:      {slog.LevelInfo, "this process owns the partition"},
-	EventLost:      {slog.LevelWarn, "standing by: this process has lost the partition, and nothing is stored any more of what it did there"},
-	EventAway:      {slog.LevelWarn, "the database does not answer; standing by until it does"},
-	EventBack:      {slog.LevelInfo, "the database answers again"},
-	EventUnclaimed: {slog.LevelWarn, "the partition cannot be claimed; trying again"},
-	EventUnrenewed: {slog.LevelWarn, "the database takes no sign of life; others take over if it takes one of theirs"},
-	EventUnlisted:  {slog.LevelWarn, "the database does not list this process; trying again"},
-	EventNameTaken: {slog.LevelWarn, "another process has the same name: give each its own"},
-	EventRemains:   {slog.LevelWarn, "this process stays in the list of instances, though it ends"},
-	EventClock:     {slog.LevelWarn, "this machine's clock and the database's differ; the database's counts"},
-	EventUntimed:   {slog.LevelWarn, "the database does not tell the time; what was last known of it counts until it does"},
-}
-
 // log writes an event to a logger.
 func (e Event) log(l *slog.Logger) {
-	t := texts[e.Kind]
-	var attrs []slog.Attr
+	s := e.State
 	switch e.Kind {
 	case EventStandsBy:
-		attrs = append(attrs, slog.String("owner", e.State.Owner), slog.String("address", e.State.Address), slog.Uint64("token", e.State.Token))
+		l.Info("standing by: another process owns the partition", "owner", s.Owner, "address", s.Address, "token", s.Token)
 	case EventOwns:
-		attrs = append(attrs, slog.Uint64("token", e.State.Token), slog.String("before", e.Before))
+		l.Info("this process owns the partition", "token", s.Token, "before", e.Before)
 	case EventLost:
-		attrs = append(attrs, slog.Uint64("token", e.State.Token))
+		l.Warn("standing by: this process has lost the partition, and nothing is stored any more of what it did there", "token", s.Token, "error", e.Err)
+	case EventAway:
+		l.Warn("the database does not answer; standing by until it does", "error", e.Err)
+	case EventBack:
+		l.Info("the database answers again")
+	case EventUnclaimed:
+		l.Warn("the partition cannot be claimed; trying again", "error", e.Err)
+	case EventUnrenewed:
+		l.Warn("the database takes no sign of life; others take over if it takes one of theirs", "error", e.Err)
+	case EventUnlisted:
+		l.Warn("the database does not list this process; trying again", "error", e.Err)
+	case EventNameTaken:
+		l.Warn("another process has the same name: give each its own")
+	case EventRemains:
+		l.Warn("this process stays in the list of instances, though it ends", "error", e.Err)
 	case EventClock:
-		attrs = append(attrs, slog.Duration("database_ahead", e.Ahead.Round(time.Millisecond)))
+		l.Warn("this machine's clock and the database's differ; the database's counts", "database_ahead", e.Ahead.Round(time.Millisecond))
+	case EventUntimed:
+		l.Warn("the database does not tell the time; what was last known of it counts until it does", "error", e.Err)
 	}
-	if e.Err != nil {
-		attrs = append(attrs, slog.Any("error", e.Err))
-	}
-	l.LogAttrs(context.Background(), t.level, t.text, attrs...)
 }
 
 // tell passes an event on; no lock is held.
-func (m *Member) tell(kind EventKind, err error) { m.pass(Event{Kind: kind, State: m.State(), Err: err}) }
+func (m *Member) tell(kind EventKind, err error) {
+	m.pass(Event{Kind: kind, State: m.State(), Err: err})
+}
 
 func (m *Member) pass(e Event) {
 	if m.o.Events != nil {

@@ -192,13 +192,13 @@ func (m *Member) await(ctx context.Context, mine string) (store.Owned, error) {
 			return nil, context.Cause(ctx)
 		case errors.Is(err, store.ErrNotFound):
 			row, claim = store.Partition{Number: m.o.Partition}, true
-			m.saw(row, ended)
+			m.saw(row, mine, ended)
 		case err != nil:
 			quiet.missed()
 			m.missed(err)
 		default:
 			silent := quiet.see(row, began, ended)
-			m.saw(row, quiet.since)
+			m.saw(row, mine, quiet.since)
 			claim = !row.Owned() || row.Session == mine || silent >= m.o.Lease
 		}
 		if claim {

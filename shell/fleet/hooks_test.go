@@ -107,7 +107,7 @@ func TestWhatAProcessDoesWhileItStandsByHasEndedWhenItWorks(t *testing.T) {
 			StandBy: func(ctx context.Context) error {
 				step("stands by")
 				<-ctx.Done()
-				time.Sleep(time.Second) // what it does takes a while to end
+				<-time.After(time.Second) // what it does takes a while to end
 				step("stood by")
 				return ctx.Err()
 			},
@@ -143,7 +143,7 @@ func TestWhatFailsWhileAProcessStandsByEndsIt(t *testing.T) {
 		errServe := errors.New("the address is gone")
 		err := fleet.Run(t.Context(), fleet.Options{
 			Cluster: c.Process(), Name: "b", StandBy: func(context.Context) error {
-				time.Sleep(time.Minute)
+				<-time.After(time.Minute)
 				return errServe
 			},
 		}, func(context.Context, fleet.Term) error {

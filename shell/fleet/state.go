@@ -79,12 +79,12 @@ func (m *Member) answers() (news []EventKind) {
 	return []EventKind{EventBack}
 }
 
-// saw notes what a look has found.
-func (m *Member) saw(row store.Partition, sign time.Time) {
+// saw notes what a look has found; mine is the session of this process's last term.
+func (m *Member) saw(row store.Partition, mine string, sign time.Time) {
 	m.note(func() []EventKind {
 		news := m.answers()
 		m.sign = sign
-		if m.own(row.Token, row.Owner, row.Address, false) && row.Owned() {
+		if m.own(row.Token, row.Owner, row.Address, false) && row.Owned() && row.Session != mine {
 			news = append(news, EventStandsBy)
 		}
 		return news

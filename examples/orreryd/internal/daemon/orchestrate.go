@@ -86,7 +86,7 @@ func runTerm(ctx context.Context, c config.Config, t Terminal, log *slog.Logger,
 		notify("READY=1")
 	}
 	return d.run(ctx, ready, func() {
-		if ctx.Err() == nil {
+		if ctx.Err() == nil || in != nil && errors.Is(context.Cause(ctx), in.Store.Failure()) {
 			return // the term alone has ended, or an error ends it
 		}
 		notify("STOPPING=1")

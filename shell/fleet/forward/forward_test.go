@@ -1,6 +1,9 @@
-package daemon
+package forward_test
 
 import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -9,43 +12,73 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/shell/fleet"
+	"github.com/orrery-go/orrery/shell/fleet/forward"
 )
 
-// works is who works, as a standby knows it.
+// works is who works, as a process that stands by knows it.
 type works struct {
 	mu      sync.Mutex
-	o       owner
+	s       fleet.State
 	changed chan struct{}
 }
 
 func newWorks(address string) *works {
-	return &works{o: owner{"other", address}, changed: make(chan struct{})}
+	return &works{s: fleet.State{Owner: "other", Address: address, Token: 1}, changed: make(chan struct{})}
 }
 
-func (w *works) current() (owner, <-chan struct{}) {
+func (w *works) State() fleet.State {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.o, w.changed
+	return w.s
 }
 
-func (w *works) set(address string) {
+func (w *works) Changed() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.o.address = address
+	return w.changed
+}
+
+func (w *works) change(how func(*fleet.State)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	how(&w.s)
 	close(w.changed)
 	w.changed = make(chan struct{})
 }
 
-// passing is a daemon that stands by, before those that work.
+func (w *works) set(address string) {
+	w.change(func(s *fleet.State) {
+		s.Address = address
+		s.Token++
+	})
+}
+
+// forwarder is one without tokens, unless it is changed.
+func forwarder(t *testing.T, w *works, change func(*forward.Options)) *forward.Forwarder {
+	t.Helper()
+	transport := forward.Transport(nil)
+	t.Cleanup(transport.CloseIdleConnections)
+	o := forward.Options{Member: w, Name: "me", Open: true, Transport: transport}
+	if change != nil {
+		change(&o)
+	}
+	f, err := forward.New(o)
+	require.NoError(t, err)
+	return f
+}
+
+// passing is a process that stands by, before those that work.
 func passing(t *testing.T, w *works) *httptest.Server {
 	t.Helper()
-	f := &forwarder{name: "me", most: 1 << 20, owner: w.current, open: true, log: slog.New(slog.DiscardHandler)}
-	s := httptest.NewServer(f.start())
+	s := httptest.NewServer(forwarder(t, w, nil))
 	t.Cleanup(s.Close)
 	return s
 }
@@ -97,7 +130,7 @@ func TestARequestIsPassedOnAsItCame(t *testing.T) {
 	assert.Equal(t, "/v1/actions/1", resp.Header.Get("Location"))
 	assert.Equal(t, "/v1/actions?a=%2F;b", got.RequestURI)
 	assert.Equal(t, `{"x":1}`, body)
-	assert.Equal(t, "orrery.example", got.Host, "by which a daemon without tokens knows who is on its machine")
+	assert.Equal(t, "orrery.example", got.Host, "by which a process without tokens knows who is on its machine")
 	for name, want := range map[string]string{
 		"Authorization": "Bearer x", "X-Forwarded-For": "10.0.0.9", "Forwarded": "for=10.0.0.9", "X-Forwarded-Proto": "https", "If-Match": `"1"`, "Orrery-Forwarded": "me",
 	} {
@@ -112,7 +145,7 @@ func TestARequestIsPassedOnAsItCame(t *testing.T) {
 		assert.Empty(t, got.Header.Get("Idempotency-Key"), unkeyed)
 	}
 	ask(t, "GET", s.URL+"/v1/actions", "", nil)
-	assert.Empty(t, got.Header.Get("X-Forwarded-For"), "who works would take it for a proxy's")
+	assert.Empty(t, got.Header.Get("X-Forwarded-For"), "the one that works would take it for a proxy's")
 }
 
 func TestARequestThatWasPassedOnIsNotPassedOnAgain(t *testing.T) {
@@ -121,7 +154,7 @@ func TestARequestThatWasPassedOnIsNotPassedOnAgain(t *testing.T) {
 	resp, text := ask(t, "GET", passing(t, newWorks(other.URL)).URL+"/v1/actions", "", map[string]string{"Orrery-Forwarded": "third"})
 	assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
 	assert.Equal(t, "1", resp.Header.Get("Retry-After"))
-	assert.Contains(t, text, `"error":"this daemon stands by, too`)
+	assert.Contains(t, text, `"error":"this one stands by, too`)
 }
 
 func TestARequestWaitsForWhoWorksNextAndIsSentAgainWithItsKey(t *testing.T) {
@@ -133,24 +166,24 @@ func TestARequestWaitsForWhoWorksNextAndIsSentAgainWithItsKey(t *testing.T) {
 		defer mu.Unlock()
 		keys, bodies = append(keys, r.Header.Get("Idempotency-Key")), append(bodies, string(all))
 	}
-	first := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		note(r)
-		panic(http.ErrAbortHandler) // it dies before it has answered
-	}))
-	t.Cleanup(first.Close)
 	second := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		note(r)
 		_, _ = io.WriteString(w, "second")
 	}))
 	t.Cleanup(second.Close)
-	w := newWorks(first.URL)
+	w := newWorks("")
+	var died sync.Once
+	first := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		note(r)
+		died.Do(func() {
+			w.set("") // nobody
+			go w.set(second.URL)
+		})
+		panic(http.ErrAbortHandler) // it dies before it has answered
+	}))
+	t.Cleanup(first.Close)
+	w.set(first.URL)
 	s := passing(t, w)
-	go func() {
-		<-time.After(100 * time.Millisecond)
-		w.set("") // nobody
-		<-time.After(50 * time.Millisecond)
-		w.set(second.URL)
-	}()
 	resp, text := ask(t, "POST", s.URL+"/v1/actions", `{"x":1}`, nil)
 	assert.Equal(t, http.StatusOK, resp.StatusCode)
 	assert.Equal(t, "second", text)
@@ -193,34 +226,14 @@ func TestAStreamIsPassedOnAsItComes(t *testing.T) {
 	require.NoError(t, resp.Body.Close())
 }
 
-func TestAConnectionThatNobodyHasAcceptedWaitsForTheNextTurn(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	g := newGate(l)
-	first := g.turn()
-	require.NoError(t, first.Close())
-	require.NoError(t, first.Close(), "a second time does nothing")
-	c, err := net.Dial("tcp", l.Addr().String())
-	require.NoError(t, err)
-	_, err = first.Accept()
-	require.ErrorIs(t, err, net.ErrClosed)
-	second := g.turn()
-	in, err := second.Accept()
-	require.NoError(t, err)
-	require.NoError(t, in.Close())
-	require.NoError(t, c.Close())
-	require.NoError(t, g.Close())
-	_, err = second.Accept()
-	require.ErrorIs(t, err, net.ErrClosed)
-}
-
 func TestWhereARequestCameFromIsTakenFromTrustedProxiesAlone(t *testing.T) {
 	var got http.Header
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header }))
 	t.Cleanup(other.Close)
 	for _, trusted := range []string{"10.0.0.0/8", "127.0.0.0/8"} {
-		f := &forwarder{name: "me", most: 1 << 20, owner: newWorks(other.URL).current, proxies: []netip.Prefix{netip.MustParsePrefix(trusted)}, log: slog.New(slog.DiscardHandler)}
-		s := httptest.NewServer(f.start())
+		s := httptest.NewServer(forwarder(t, newWorks(other.URL), func(o *forward.Options) {
+			o.Open, o.TrustedProxies = false, []netip.Prefix{netip.MustParsePrefix(trusted)}
+		}))
 		t.Cleanup(s.Close)
 		ask(t, "GET", s.URL+"/v1/actions", "", map[string]string{"X-Forwarded-For": "10.9.9.9", "X-Real-Ip": "10.9.9.9", "X-Forwarded-Prefix": "/x", "Forwarded": "for=10.9.9.9"})
 		for _, name := range []string{"X-Forwarded-For", "X-Real-Ip", "X-Forwarded-Prefix", "Forwarded"} {
@@ -243,20 +256,126 @@ func TestWithoutTokensWhatAProxySpeaksIsRefused(t *testing.T) {
 }
 
 func TestAnAttemptAtOneThatWorksNoMoreIsGivenUp(t *testing.T) {
-	hang := make(chan struct{})
-	frozen := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))
-	t.Cleanup(frozen.Close)
-	t.Cleanup(func() { close(hang) })
 	next := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "next") }))
 	t.Cleanup(next.Close)
-	w := newWorks(frozen.URL)
-	s := passing(t, w)
-	go func() {
-		<-time.After(100 * time.Millisecond)
-		w.set(next.URL)
-	}()
 	for _, method := range []string{"GET", "POST"} {
+		hang, asked := make(chan struct{}), make(chan struct{})
+		frozen := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			close(asked)
+			<-hang
+		}))
+		w := newWorks(frozen.URL)
+		s := passing(t, w)
+		go func() {
+			<-asked
+			w.set(next.URL)
+		}()
 		_, text := ask(t, method, s.URL+"/v1/actions", "", nil)
 		assert.Equal(t, "next", text, method)
+		close(hang)
+		frozen.Close()
+	}
+}
+
+func TestAnAttemptGoesOnWhileTheSameOneWorks(t *testing.T) {
+	w := newWorks("")
+	var asked atomic.Int32
+	other := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		for range 100 {
+			w.change(func(s *fleet.State) { s.Err = errors.New("the database is away") })
+			w.change(func(s *fleet.State) { s.Err = nil })
+		}
+		_, _ = io.WriteString(rw, "done")
+	}))
+	t.Cleanup(other.Close)
+	w.set(other.URL)
+	_, text := ask(t, "POST", passing(t, w).URL+"/v1/actions", "{}", nil)
+	assert.Equal(t, "done", text)
+	assert.EqualValues(t, 1, asked.Load())
+}
+
+func TestAnOwnerThatAnswersNoRequestsIsNobody(t *testing.T) {
+	f := forwarder(t, newWorks("copy"), func(o *forward.Options) { o.Wait = time.Nanosecond })
+	_, ready := f.Ready()
+	assert.False(t, ready)
+	s := httptest.NewServer(f)
+	t.Cleanup(s.Close)
+	resp, text := ask(t, "POST", s.URL+"/v1/actions", "{}", nil)
+	assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+	assert.Contains(t, text, "nothing was done")
+}
+
+func TestTheOneThatWorksIsReachedOverHTTPSWithACertificateThatIsTrusted(t *testing.T) {
+	other := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) }))
+	other.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
+	t.Cleanup(other.Close)
+	resp, text := ask(t, "GET", passingFor(t, newWorks(other.URL), time.Nanosecond, nil).URL+"/v1/actions", "", nil)
+	assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode, "the system does not know the authority")
+	assert.Contains(t, text, "nothing was done")
+	pool := x509.NewCertPool()
+	pool.AddCert(other.Certificate())
+	_, text = ask(t, "GET", passingFor(t, newWorks(other.URL), 0, &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}).URL+"/v1/actions", "", nil)
+	assert.Equal(t, "HTTP/1.1", text)
+}
+
+func passingFor(t *testing.T, w *works, wait time.Duration, c *tls.Config) *httptest.Server {
+	t.Helper()
+	transport := forward.Transport(c)
+	t.Cleanup(transport.CloseIdleConnections)
+	s := httptest.NewServer(forwarder(t, w, func(o *forward.Options) { o.Wait, o.Transport = wait, transport }))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func TestAFrontAnswersItselfWhileItsProcessWorks(t *testing.T) {
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "other") }))
+	t.Cleanup(other.Close)
+	w := newWorks(other.URL)
+	front := forward.NewFront(forwarder(t, w, nil))
+	s := httptest.NewServer(front)
+	t.Cleanup(s.Close)
+	says := func() string {
+		_, text := ask(t, "POST", s.URL+"/v1/actions", "{}", nil)
+		return text
+	}
+	assert.Equal(t, "other", says())
+	w.change(func(s *fleet.State) { s.Owner, s.Address, s.Token, s.Works = "me", "", 2, true })
+	go front.Own(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "mine") }))
+	assert.Equal(t, "mine", says(), "it waits until the handler is there")
+	stop := front.Own(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "again for "+r.Header.Get(forward.Header))
+	}))
+	_, text := ask(t, "GET", s.URL+"/v1/actions", "", map[string]string{forward.Header: "third"})
+	assert.Equal(t, "again for third", text)
+	stop()
+	go w.set(other.URL)
+	go w.change(func(s *fleet.State) { s.Works = false })
+	assert.Equal(t, "other", says(), "it waits until the partition is given back")
+	stop()
+	assert.Equal(t, "other", says())
+}
+
+func TestAFrontDoesNotWaitForEver(t *testing.T) {
+	w := newWorks("")
+	w.change(func(s *fleet.State) { s.Works = true })
+	s := httptest.NewServer(forward.NewFront(forwarder(t, w, func(o *forward.Options) { o.Wait = time.Nanosecond })))
+	t.Cleanup(s.Close)
+	resp, text := ask(t, "POST", s.URL+"/v1/actions", "{}", nil)
+	assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+	assert.Equal(t, "1", resp.Header.Get("Retry-After"))
+	assert.Contains(t, text, "begins to work, or ends: nothing was done")
+}
+
+func TestOptionsSayWhatIsWrong(t *testing.T) {
+	w := newWorks("")
+	for want, o := range map[string]forward.Options{
+		"forward: Member is nil: want the one that tells who works": {Name: "a"},
+		"forward: Name is empty: want this process's":               {Member: w},
+		"forward: MaxBody is -1: want 0 (1 MiB) or more":            {Member: w, Name: "a", MaxBody: -1},
+		"forward: Wait is -1s: want 0 (15 seconds) or more":         {Member: w, Name: "a", Wait: -time.Second},
+	} {
+		_, err := forward.New(o)
+		require.EqualError(t, err, want)
 	}
 }
