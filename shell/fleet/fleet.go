@@ -36,8 +36,8 @@ type Options struct {
 	// Events is told that instead of Logger, for words or metrics of one's own. It is called by several goroutines, and holds up what it is told of until
 	// it returns. Nil: Logger is told.
 	Events func(Event)
-	// StandBy is what the process does while it stands by, such as to pass requests on. Its context ends once the partition is this process's, and work is
-	// called when it has returned. Where it returns an error before that, Run gives up, and returns it. Nil: nothing.
+	// StandBy is what the process does while it stands by, such as to pass requests on. Its context ends once the partition is this process's; when it has returned,
+	// the member is known to work, and work is called. Where it returns an error before that, Run gives up, and returns it. Nil: nothing.
 	StandBy func(ctx context.Context) error
 }
 
@@ -148,7 +148,11 @@ func unlessEnded(ctx context.Context, err error) error {
 // standBy does what is to be done meanwhile, until the partition is this process's.
 func (m *Member) standBy(ctx context.Context, mine string) (store.Owned, error) {
 	if m.o.StandBy == nil {
-		return m.await(ctx, mine)
+		st, seen, err := m.await(ctx, mine)
+		if err == nil {
+			m.took(st, seen)
+		}
+		return st, err
 	}
 	waiting, end := context.WithCancelCause(ctx)
 	ended := make(chan error, 1)
@@ -159,15 +163,24 @@ func (m *Member) standBy(ctx context.Context, mine string) (store.Owned, error) 
 		}
 		ended <- err
 	}()
-	st, err := m.await(waiting, mine)
+	st, seen, err := m.await(waiting, mine)
 	end(nil)
-	wrong := <-ended
-	if wrong == nil || ctx.Err() == nil && err == nil && errors.Is(wrong, context.Canceled) { // it says that it was told to end
-		return st, err
+	if err == nil {
+		renewing, stop := context.WithCancel(context.WithoutCancel(ctx)) // it may take a while to return
+		var beside sync.WaitGroup
+		beside.Go(func() { m.renew(renewing, st) })
+		defer beside.Wait()
+		defer stop()
 	}
-	if st != nil {
+	wrong := <-ended
+	switch {
+	case err == nil && (wrong == nil || ctx.Err() == nil && errors.Is(wrong, context.Canceled)): // it says that it was told to end
+		m.took(st, seen)
+		return st, nil
+	case err == nil:
 		err = st.Close()
-		m.ended(st, nil)
+	case wrong == nil:
+		return nil, err
 	}
 	if errors.Is(err, wrong) {
 		err = nil
@@ -180,7 +193,7 @@ func (m *Member) every() time.Duration { return min(500*time.Millisecond, m.o.Le
 
 // await stands by until the partition is this process's. mine is the session of its last term: a partition that still has it, since its store
 // could not give it back, is claimed at once.
-func (m *Member) await(ctx context.Context, mine string) (store.Owned, error) {
+func (m *Member) await(ctx context.Context, mine string) (_ store.Owned, seen store.Partition, _ error) {
 	quiet, complained := silence{lease: m.o.Lease}, false
 	for {
 		began := m.o.Clock.Steady()
@@ -189,7 +202,7 @@ func (m *Member) await(ctx context.Context, mine string) (store.Owned, error) {
 		claim := false
 		switch {
 		case ctx.Err() != nil:
-			return nil, context.Cause(ctx)
+			return nil, row, context.Cause(ctx)
 		case errors.Is(err, store.ErrNotFound):
 			row, claim = store.Partition{Number: m.o.Partition}, true
 			m.saw(row, mine, ended)
@@ -205,18 +218,18 @@ func (m *Member) await(ctx context.Context, mine string) (store.Owned, error) {
 			st, err := m.claim(ctx, row, mine)
 			switch {
 			case err == nil:
-				return st, nil
+				return st, row, nil
 			case ctx.Err() != nil:
-				return nil, context.Cause(ctx)
+				return nil, row, context.Cause(ctx)
 			case errors.Is(err, store.ErrUnusable), errors.Is(err, store.ErrCorrupt):
-				return nil, err
+				return nil, row, err
 			case !complained && !errors.Is(err, store.ErrClaimed): // then another one was faster
 				complained = true
 				m.tell(EventUnclaimed, err)
 			}
 		}
 		if err := m.sleep(ctx, m.every()); err != nil {
-			return nil, err
+			return nil, row, err
 		}
 	}
 }
@@ -235,12 +248,7 @@ func (m *Member) claim(ctx context.Context, seen store.Partition, mine string) (
 			return nil, err
 		}
 	}
-	st, err := m.o.Cluster.Claim(ctx, store.PartitionClaim{Seen: seen, Owner: m.o.Name, Address: m.o.Address, AcceptLoss: m.accepts()})
-	if err != nil {
-		return nil, err
-	}
-	m.took(st, seen)
-	return st, nil
+	return m.o.Cluster.Claim(ctx, store.PartitionClaim{Seen: seen, Owner: m.o.Name, Address: m.o.Address, AcceptLoss: m.accepts()})
 }
 
 // turn is how long this process lets others be faster, at most a twentieth of the lease: another time for each name.

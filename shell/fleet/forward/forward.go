@@ -28,6 +28,9 @@ import (
 // Header names the process that passes a request on: it is not passed on again.
 const Header = "Orrery-Forwarded"
 
+// refusedHeader is in the answer of one that stands by, too: nothing was done.
+const refusedHeader = "Orrery-Stands-By"
+
 // Bounds of what is passed on at a time: more is answered with 503. Bodies beyond the bytes are not kept, and sent once.
 const (
 	mostForwarded = 2048
@@ -181,6 +184,7 @@ func (f *Forwarder) trusts(peer string) bool {
 // ServeHTTP implements [http.Handler].
 func (f *Forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if by := r.Header.Get(Header); by != "" {
+		w.Header().Set(refusedHeader, f.o.Name)
 		Unavailable(w, "this one stands by, too, and the one that passed the request on does not know yet who works: nothing was done")
 		return
 	}
@@ -201,7 +205,10 @@ func (f *Forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusBadRequest, "body: the connection ended before the whole body arrived")
 		return
 	}
-	f.proxy.ServeHTTP(w, r)
+	if isRead(r) && r.ContentLength == 0 { // all of it is there; how long its answer may take, the one that works knows
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+	}
+	f.proxy.ServeHTTP(slow{w, http.NewResponseController(w)}, r)
 }
 
 type keptKey struct{}
@@ -241,6 +248,9 @@ func (f *Forwarder) keepBody(w http.ResponseWriter, r *http.Request) (_ *http.Re
 
 // errNobody: nobody works.
 var errNobody = errors.New("nobody works on the database at the moment")
+
+// errStandsBy: the one that was asked does not know yet that it works, or works no more.
+var errStandsBy = errors.New("the one that was taken for it stands by")
 
 // roundTripper is a [Forwarder] as its proxy uses it.
 type roundTripper struct{ f *Forwarder }
@@ -343,14 +353,18 @@ func (f *Forwarder) send(r *http.Request, o owner, body kept, isKept bool) (*htt
 	if isKept {
 		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	}
-	return f.o.Transport.RoundTrip(out)
+	resp, err := f.o.Transport.RoundTrip(out)
+	if err == nil && resp.StatusCode == http.StatusServiceUnavailable && resp.Header.Get(refusedHeader) != "" {
+		return nil, errors.Join(errStandsBy, resp.Body.Close())
+	}
+	return resp, err
 }
 
 // notSent reports whether a request has certainly not reached anybody.
 func notSent(err error) bool {
 	op, dialed := errors.AsType[*net.OpError](err)
 	_, distrusted := errors.AsType[*tls.CertificateVerificationError](err)
-	return errors.Is(err, errNobody) || dialed && op.Op == "dial" || distrusted
+	return errors.Is(err, errNobody) || errors.Is(err, errStandsBy) || dialed && op.Op == "dial" || distrusted
 }
 
 // failed answers where nobody has.

@@ -157,6 +157,23 @@ func TestARequestThatWasPassedOnIsNotPassedOnAgain(t *testing.T) {
 	assert.Contains(t, text, `"error":"this one stands by, too`)
 }
 
+func TestOneThatDoesNotKnowYetThatItWorksIsAskedAgain(t *testing.T) {
+	mine := newWorks("")
+	front := forward.NewFront(forwarder(t, mine, nil)) // it stands by, too
+	var refused sync.Once
+	next := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		front.ServeHTTP(w, r)
+		refused.Do(func() {
+			front.Own(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "works") }))
+		})
+	}))
+	t.Cleanup(next.Close)
+	s := passing(t, newWorks(next.URL))
+	resp, text := ask(t, "POST", s.URL+"/v1/actions", "{}", nil)
+	assert.Equal(t, http.StatusOK, resp.StatusCode)
+	assert.Equal(t, "works", text)
+}
+
 func TestARequestWaitsForWhoWorksNextAndIsSentAgainWithItsKey(t *testing.T) {
 	var mu sync.Mutex
 	var keys, bodies []string
@@ -365,6 +382,35 @@ func TestAFrontDoesNotWaitForEver(t *testing.T) {
 	assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
 	assert.Equal(t, "1", resp.Header.Get("Retry-After"))
 	assert.Contains(t, text, "begins to work, or ends: nothing was done")
+}
+
+// timed is an answer that notes its deadlines.
+type timed struct {
+	*httptest.ResponseRecorder
+	reads, writes []time.Time
+}
+
+func (w *timed) SetReadDeadline(t time.Time) error {
+	w.reads = append(w.reads, t)
+	return nil
+}
+
+func (w *timed) SetWriteDeadline(t time.Time) error {
+	w.writes = append(w.writes, t)
+	return nil
+}
+
+func TestAnAnswerMayTakeLongerThanAServerAllows(t *testing.T) {
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "one") }))
+	t.Cleanup(other.Close)
+	w := &timed{ResponseRecorder: httptest.NewRecorder()}
+	began := time.Now()
+	forwarder(t, newWorks(other.URL), nil).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/bus/follow", http.NoBody))
+	assert.Equal(t, "one", w.Body.String())
+	assert.Equal(t, []time.Time{{}}, w.reads, "a request without a body has arrived")
+	require.GreaterOrEqual(t, len(w.writes), 2)
+	assert.Greater(t, w.writes[0].Sub(began), 20*time.Second, "a reader has time for what is written")
+	assert.Greater(t, w.writes[len(w.writes)-1].Sub(began), 5*time.Minute, "what comes after a pause is written, too")
 }
 
 func TestOptionsSayWhatIsWrong(t *testing.T) {
