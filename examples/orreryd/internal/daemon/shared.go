@@ -38,7 +38,8 @@ type member struct {
 	level *slog.LevelVar
 	api   *front
 	page  *front
-	again bool // it has worked before
+	pair  *certificate // nil: none
+	again bool         // it has worked before
 }
 
 // orchestrateShared works on a database while it is this daemon's, and stands by while it is another one's, until ctx ends.
@@ -66,7 +67,7 @@ func orchestrateShared(ctx context.Context, c config.Config, t Terminal, log *sl
 		text.Sayf(t.Out, "orreryd stands by at %s\n", url)
 		m.notify(ctx, "READY=1")
 	})
-	s := &standby{log: log}
+	s := newStandby(m, name)
 	s.member, err = fleet.New(fleet.Options{
 		Cluster: cluster, Name: name, Address: address, Version: version.String(), Lease: c.Lease(),
 		Events: func(e fleet.Event) {
@@ -75,12 +76,7 @@ func orchestrateShared(ctx context.Context, c config.Config, t Terminal, log *sl
 				stands()
 			}
 		},
-		StandBy: func(ctx context.Context) error {
-			if err := s.as(m.settings(), name); err != nil {
-				return err
-			}
-			return s.serve(ctx, m.fronts())
-		},
+		StandBy: s.run,
 	})
 	if err != nil {
 		return err
@@ -111,7 +107,7 @@ func (m *member) listen(ctx context.Context) (url string, err error) {
 		if err != nil {
 			return "", errors.Join(err, d.api.close(), d.page.close())
 		}
-		encrypted, d.api.tls = pair.config(), true
+		m.pair, encrypted, d.api.tls = pair, pair.config(), true
 	}
 	m.api = &front{gate: newGate(d.api.listener), tls: encrypted}
 	if d.page.listener != nil {
@@ -143,19 +139,33 @@ func (m *member) notify(ctx context.Context, state string) {
 	}
 }
 
-// settings reads those anew that a term may have begun with otherwise than the one before, as SIGHUP would: tokens that were removed meanwhile stay
-// so. What they say of the database and of the addresses counts from the next start on.
+// settings gives those of what begins now, which are read anew if the daemon has worked before, as SIGHUP would: tokens that were removed meanwhile stay so.
 func (m *member) settings() config.Config {
-	was := m.c
 	if m.t.Config == nil || !m.again {
-		return was
+		return m.c
 	}
-	is, err := m.t.Config()
+	c, _, err := m.read()
 	if err != nil {
 		m.log.Error("the settings cannot be read again; those from before stay in force", "error", err)
-		return was
+		return m.c
 	}
-	is.DB, is.Database, is.Cluster, is.Listen, is.Page.Listen, is.HTTP.TLS = was.DB, was.Database, was.Cluster, was.Listen, was.Page.Listen, was.HTTP.TLS
-	m.c = is
-	return is
+	m.c = c
+	return c
+}
+
+// read reads the settings again. What they say of the database, of the addresses, and of what this daemon is to others counts from the next start on: need are
+// the keys of that which have changed.
+func (m *member) read() (c config.Config, need []string, err error) {
+	is, err := m.t.Config()
+	if err == nil {
+		err = config.CheckListen(is)
+	}
+	if err != nil {
+		return c, nil, err
+	}
+	c, was := is, m.c
+	c.DB, c.Database, c.Listen, c.Page.Listen, c.HTTP.TLS = was.DB, was.Database, was.Listen, was.Page.Listen, was.HTTP.TLS
+	c.Cluster = was.Cluster
+	c.Cluster.CAFile = is.Cluster.CAFile
+	return c, config.Changed(c, is), nil
 }

@@ -2,43 +2,121 @@ package daemon
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"log/slog"
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
 	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
-	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 	"github.com/orrery-go/orrery/shell/fleet"
 	"github.com/orrery-go/orrery/shell/fleet/forward"
+	"github.com/orrery-go/orrery/shell/httpapi"
 )
 
 // standby is a daemon while another one works on the database: it passes requests on.
 type standby struct {
-	c       config.Config
-	member  *fleet.Member
-	forward *forward.Forwarder
+	of      *member
+	name    string
 	log     *slog.Logger
+	member  *fleet.Member
+	reloads *reloads
+	metrics http.Handler
 	ending  sync.WaitGroup // servers whose requests come to their end
+
+	passes    atomic.Pointer[forward.Forwarder] // by the settings in force
+	transport *http.Transport                   // its
 }
 
 // endFor is how long requests that are being passed on have to come to their end.
 const endFor = 15 * time.Second
 
-// as gives what passes requests on by these settings.
-func (s *standby) as(c config.Config, name string) (err error) {
+func newStandby(m *member, name string) *standby {
+	s := &standby{of: m, name: name, log: m.log, reloads: newReloads(m.log)}
+	if m.pair != nil {
+		s.reloads.add("certificate", m.pair.reload)
+	}
+	if m.t.Config != nil {
+		s.reloads.add("configuration", s.reload)
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(s.reloads, standbyMetric(1))
+	s.metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	return s
+}
+
+// standbyMetric is 1 in a daemon that stands by.
+func standbyMetric(is float64) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "orrery_standby", Help: "1 if this daemon stands by, 0 if it works."}, func() float64 { return is })
+}
+
+// as has requests be passed on by these settings from now on.
+func (s *standby) as(c config.Config) error {
 	proxies, err := c.Page.Proxies()
 	if err != nil {
 		return err
 	}
-	s.c = c
-	s.forward, err = forward.New(forward.Options{
-		Member: s.member, Name: name, Open: len(c.Tokens) == 0, TrustedProxies: proxies, MaxBody: c.HTTP.MaxBodyBytes, Logger: s.log,
+	roots, err := c.Authorities()
+	if err != nil {
+		return err
+	}
+	transport := forward.Transport(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12})
+	f, err := forward.New(forward.Options{
+		Member: s.member, Name: s.name, Open: len(c.Tokens) == 0, TrustedProxies: proxies, MaxBody: c.HTTP.MaxBodyBytes, Transport: transport, Logger: s.log,
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	s.passes.Store(f)
+	if s.transport != nil {
+		s.transport.CloseIdleConnections() // what it has under way goes on
+	}
+	s.transport = transport
+	return nil
+}
+
+// reload reads the settings again, and goes by them at once and from when this daemon works on. If anything of them is wrong, nothing changes.
+func (s *standby) reload(context.Context) ([]slog.Attr, error) {
+	c, need, err := s.of.read()
+	if err != nil {
+		return nil, err
+	}
+	level, err := config.ParseLogLevel(c.LogLevel)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.as(c); err != nil {
+		return nil, err
+	}
+	s.of.level.Set(level)
+	s.of.c = c
+	says := []slog.Attr{slog.String("log_level", c.LogLevel)}
+	if len(need) > 0 {
+		s.log.Warn("settings have changed that are read at the start alone: restart the daemon for them", "keys", need)
+		says = append(says, slog.Int("need_restart", len(need)))
+	}
+	return says, nil
+}
+
+// run passes requests on until ctx ends.
+func (s *standby) run(ctx context.Context) error {
+	if err := s.as(s.of.settings()); err != nil {
+		return err
+	}
+	ctx, end := context.WithCancel(ctx)
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	defer end() // an address that fails ends it
+	bounds := httpapi.NewBounds(maxConnections(s.of.c.HTTP.MaxConnections, descriptors()), s.log)
+	beside.Go(func() { s.reloads.run(ctx, s.of.t.Reload) })
+	return s.serve(ctx, bounds, s.of.fronts())
 }
 
 // handler answers while another one works. An address of the page alone passes nothing on: that of the one that works is not known.
@@ -48,19 +126,18 @@ func (s *standby) handler(isPage bool) http.Handler {
 		case r.URL.Path == "/healthz" && isRead(r):
 			answer(w, r, map[string]string{"status": "standby"})
 		case r.URL.Path == "/readyz" && isRead(r):
-			o, ok := s.forward.Ready()
+			o, ok := s.passes.Load().Ready()
 			if !ok {
 				forward.Unavailable(w, "not ready: standing by, and no daemon works on the database at the moment")
 				return
 			}
 			answer(w, r, map[string]string{"status": "standby", "works": o.Owner, "at": o.Address})
 		case r.URL.Path == "/metrics" && isRead(r): // those of the one that works would count twice
-			w.Header().Set("Content-Type", "text/plain; version=0.0.4")
-			text.Sayf(w, "# HELP orrery_standby 1 if this daemon stands by, 0 if it works.\n# TYPE orrery_standby gauge\norrery_standby 1\n")
+			s.metrics.ServeHTTP(w, r)
 		case isPage:
 			forward.Unavailable(w, "this daemon stands by; the page is that of the one that works: "+s.member.State().Owner)
 		default:
-			s.forward.ServeHTTP(w, r)
+			s.passes.Load().ServeHTTP(w, r)
 		}
 	})
 }
@@ -77,15 +154,13 @@ func answer(w http.ResponseWriter, r *http.Request, v any) {
 }
 
 // serve answers on listeners until ctx ends, and lets what is under way come to its end for a while after that.
-func (s *standby) serve(ctx context.Context, fronts []*front) error {
+func (s *standby) serve(ctx context.Context, bounds *httpapi.Bounds, fronts []*front) error {
 	var wg sync.WaitGroup
 	errs := make([]error, len(fronts))
 	for i, f := range fronts {
-		server := &http.Server{
-			Handler: s.handler(f.isPage), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
-			TLSConfig: f.tls, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
-		}
-		l := f.gate.turn()
+		server := bounds.HTTPServer(f.gate.Addr().String(), s.handler(f.isPage))
+		server.TLSConfig = f.tls
+		l := bounds.Listener(f.gate.turn())
 		wg.Go(func() {
 			if f.tls != nil {
 				errs[i] = server.ServeTLS(l, "", "")
