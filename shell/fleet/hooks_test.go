@@ -102,12 +102,15 @@ func TestWhatAProcessDoesWhileItStandsByHasEndedWhenItWorks(t *testing.T) {
 			defer mu.Unlock()
 			steps = append(steps, what)
 		}
-		b, err := fleet.New(fleet.Options{
+		var b *fleet.Member
+		var err error
+		b, err = fleet.New(fleet.Options{
 			Cluster: c.Process(), Name: "b", Lease: lease, Events: events.tell,
 			StandBy: func(ctx context.Context) error {
 				step("stands by")
 				<-ctx.Done()
-				<-time.After(time.Second) // what it does takes a while to end
+				<-time.After(2 * lease) // what it does takes longer to end than an owner may be silent
+				assert.False(t, b.State().Works)
 				step("stood by")
 				return ctx.Err()
 			},
@@ -125,7 +128,12 @@ func TestWhatAProcessDoesWhileItStandsByHasEndedWhenItWorks(t *testing.T) {
 		}()
 		pass(time.Minute)
 		require.NoError(t, a.end())
-		pass(5 * time.Second)
+		pass(time.Second)
+		d := start(c, "d", book, nil)
+		pass(3 * lease)
+		require.True(t, b.State().Works)
+		require.Zero(t, d.State().Takeovers, "b has given signs of life meanwhile")
+		require.NoError(t, d.end())
 		stop()
 		require.NoError(t, <-ended)
 		assert.Equal(t, []string{"stands by", "stood by", "works", "worked"}, steps)
