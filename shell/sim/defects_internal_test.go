@@ -191,6 +191,7 @@ var broken = map[string]struct {
 	engine func(*shell.Options)
 }{
 	"a new owner does not find the last commit": {make: func() defects { return defects{amnesia: true} }},
+	"a staged commit is durable before it is":   {make: func() defects { return defects{hasty: true} }},
 	"requests that come again have no key":      {make: func() defects { return defects{noKeys: true} }},
 	"nobody takes back what the lost one had":   {make: func() defects { return defects{} }, shared: true, engine: func(o *shell.Options) { o.RecoverAfter = 1000 * time.Hour }},
 	"a tool that hangs has no time limit":       {make: func() defects { return defects{} }, engine: func(o *shell.Options) { o.DefaultTimeout = 0 }},

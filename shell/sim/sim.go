@@ -45,6 +45,7 @@ type Options struct {
 type defects struct {
 	store   func(store.Store) store.Store // what engines see of the database
 	amnesia bool                          // a new owner does not find the last commit
+	hasty   bool                          // staged commits are durable before they are
 	noKeys  bool                          // clients do not say which request it is
 }
 
@@ -110,6 +111,7 @@ type run struct {
 	db         *database
 	instances  []*instance
 	all        []*incarnation
+	stages     bool // the store is a [store.Stager]
 	places     int  // DefaultConcurrency of each engine
 	last       int  // number of the instance that has opened the store last
 	succession bool // somebody is about to begin
@@ -158,6 +160,7 @@ func newRun(seed uint64, o Options) *run {
 	draw := rand.New(rand.NewPCG(seed, 1<<63)) //nolint:gosec // a seed is a run
 	n := 1 + draw.IntN(3)
 	r.places = []int{1, 2, 64}[draw.IntN(3)]
+	r.stages = draw.IntN(2) == 0 && !o.Shared
 	if o.Instances > 0 {
 		n = o.Instances
 	}
