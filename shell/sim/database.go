@@ -234,17 +234,34 @@ func (db *database) lag() {
 	db.lagging = db.steps
 }
 
-// failOver makes the standby the database: what it lacks is gone, and the owner is told.
+// failOver makes the standby the database: what it lacks is gone, and the owner is told. It reports whether that may be something.
 func (db *database) failOver() (lost bool) {
 	db.away = db.now.Add(3 * time.Second)
 	if db.standby == nil {
 		return false
 	}
+	if db.seq(db.standby) < db.seq(db.live) {
+		db.counts[CountLost]++
+	}
 	db.live, db.standby = db.standby, nil
 	for _, i := range db.all {
 		if i.handle.failed == nil && !i.handle.stale() {
-			i.handle.failed = errLost
+			db.bereft = append(db.bereft, bereft{i, db.steps})
+			if !db.defects.untold {
+				i.handle.failed = errLost
+			}
 		}
 	}
 	return true
+}
+
+// seq gives the number of the last batch.
+func (db *database) seq(st *memory.Store) (seq uint64) {
+	if err := st.View(context.Background(), func(tx store.ReadTx) (err error) {
+		seq, err = tx.Seq()
+		return err
+	}); err != nil {
+		db.broken = errors.Join(db.broken, err)
+	}
+	return seq
 }

@@ -46,6 +46,7 @@ type defects struct {
 	store   func(store.Store) store.Store // what engines see of the database
 	amnesia bool                          // a new owner does not find the last commit
 	hasty   bool                          // staged commits are durable before they are
+	untold  bool                          // nobody is told of what a failover has lost
 	noKeys  bool                          // clients do not say which request it is
 }
 
@@ -123,7 +124,8 @@ type run struct {
 	counts     map[string]int
 	draining   bool
 	lost       [][2]int // steps from which on, and until, commits were lost
-	broken     error    // the simulation itself
+	bereft     []bereft
+	broken     error // the simulation itself
 }
 
 // Run runs a seed. The error says that it could not be; what is wrong with what happened stands in the report.
@@ -230,6 +232,15 @@ func (r *run) step() {
 			on.frozen = time.Time{}
 		}
 	}
+}
+
+// CountLost counts in [Report].Counts the failovers that have lost commits.
+const CountLost = "commits are lost by a failover"
+
+// bereft is a process that owned the store when a failover lost commits.
+type bereft struct {
+	*incarnation
+	step int
 }
 
 func (r *run) failOver() {
