@@ -31,6 +31,8 @@ type Options struct {
 	AcceptLoss bool
 	// Clock is where time comes from. Nil: [engine.SystemClock].
 	Clock engine.Clock
+	// Scheduler is told what of the member runs, for simulations. Nil: nobody is.
+	Scheduler Scheduler
 	// Logger is told who works, and what goes wrong. Nil: nobody is told.
 	Logger *slog.Logger
 }
@@ -105,11 +107,11 @@ func New(o Options) (*Member, error) {
 // than the end of its context. If work returns although the partition is still this process's and ctx has not ended, Run gives the
 // partition back and returns what work did. It also returns where trying again does not help ([store.ErrUnusable], [store.ErrCorrupt]).
 func (m *Member) Run(ctx context.Context, work Work) error {
-	var beside sync.WaitGroup
+	beside := group{to: m.o.Scheduler}
 	enrolled, leave := context.WithCancel(context.WithoutCancel(ctx)) // work may take a while to return
-	defer beside.Wait()
+	defer beside.wait()
 	defer leave()
-	beside.Go(func() { m.enrol(enrolled) })
+	beside.start(func() { m.enrol(enrolled) })
 	mine := "" // the session of the last term
 	for {
 		st, err := m.await(ctx, mine)
@@ -121,7 +123,7 @@ func (m *Member) Run(ctx context.Context, work Work) error {
 			return unlessEnded(ctx, err)
 		}
 		mine = st.Session()
-		if m.sleep(ctx, m.every()) != nil {
+		if m.sleep(ctx, "stands by", m.every()) != nil {
 			return nil
 		}
 	}
@@ -175,7 +177,7 @@ func (m *Member) await(ctx context.Context, mine string) (store.Owned, error) {
 				m.o.Logger.Warn("the partition cannot be claimed; trying again", "error", err)
 			}
 		}
-		if err := m.sleep(ctx, m.every()); err != nil {
+		if err := m.sleep(ctx, "looks", m.every()); err != nil {
 			return nil, err
 		}
 	}
@@ -183,7 +185,7 @@ func (m *Member) await(ctx context.Context, mine string) (store.Owned, error) {
 
 // look asks the database who owns the partition. One that answers later than half a lease is as good as one that does not.
 func (m *Member) look(ctx context.Context) (store.Partition, error) {
-	limit, cancel := context.WithTimeout(ctx, m.o.Lease/2)
+	limit, cancel := m.limited(ctx, m.o.Lease/2)
 	defer cancel()
 	return m.o.Cluster.Look(limit, m.o.Partition)
 }
@@ -191,7 +193,7 @@ func (m *Member) look(ctx context.Context) (store.Partition, error) {
 // claim takes the partition if it is still as it was seen.
 func (m *Member) claim(ctx context.Context, seen store.Partition, mine string) (store.Owned, error) {
 	if seen.Owned() && seen.Session != mine { // several may have seen the same silence
-		if err := m.sleep(ctx, m.turn()); err != nil {
+		if err := m.sleep(ctx, "waits for its turn", m.turn()); err != nil {
 			return nil, err
 		}
 	}
@@ -214,9 +216,9 @@ func (m *Member) turn() time.Duration {
 func (m *Member) term(ctx context.Context, st store.Owned, work Work) (again bool, err error) {
 	living, end := context.WithCancelCause(ctx)
 	renewing, stop := context.WithCancel(context.WithoutCancel(ctx)) // work may take a while to return
-	var beside sync.WaitGroup
-	beside.Go(func() { m.renew(renewing, st) })
-	beside.Go(func() {
+	beside := group{to: m.o.Scheduler}
+	beside.start(func() { m.renew(renewing, st) })
+	beside.watch(func() {
 		select {
 		case <-st.Failed():
 			end(st.Failure())
@@ -226,7 +228,7 @@ func (m *Member) term(ctx context.Context, st store.Owned, work Work) (again boo
 	err = work(living, Term{Partition: m.o.Partition, Store: st})
 	stop()
 	end(nil)
-	beside.Wait()
+	beside.wait()
 	lost := st.Failure()
 	if lost == nil && errors.Is(err, store.ErrFenced) {
 		lost = err
@@ -246,8 +248,8 @@ func (m *Member) term(ctx context.Context, st store.Owned, work Work) (again boo
 // renew gives signs of life until ctx ends.
 func (m *Member) renew(ctx context.Context, st store.Owned) {
 	away := false
-	for m.sleep(ctx, m.o.Lease/5) == nil {
-		limit, cancel := context.WithTimeout(ctx, m.o.Lease/2)
+	for m.sleep(ctx, "renews", m.o.Lease/5) == nil {
+		limit, cancel := m.limited(ctx, m.o.Lease/2)
 		err := st.Renew(limit)
 		cancel()
 		switch {
@@ -263,7 +265,11 @@ func (m *Member) renew(ctx context.Context, st store.Owned) {
 	}
 }
 
-func (m *Member) sleep(ctx context.Context, d time.Duration) error {
+func (m *Member) sleep(ctx context.Context, name string, d time.Duration) error {
+	if m.o.Scheduler != nil {
+		m.o.Scheduler.Sleep(ctx, name, d)
+		return context.Cause(ctx)
+	}
 	c, stop := m.o.Clock.Timer(d)
 	defer stop()
 	select {

@@ -163,8 +163,8 @@ func (r *run) checkCalls(bad func(rule, format string, args ...any)) {
 func (r *run) checkTold(bad func(rule, format string, args ...any)) {
 	for _, b := range r.bereft {
 		switch i := b.incarnation; {
-		case i.handle.heard > b.step:
-			bad(RuleTold, "%s commits at step %d, although the failover of step %d has lost what it had committed", i.name, i.handle.heard, b.step)
+		case b.had.heard > b.step:
+			bad(RuleTold, "%s commits at step %d, although the failover of step %d has lost what it had committed", i.name, b.had.heard, b.step)
 		case i.ended && !i.dead && !i.told && !errors.Is(i.err, errLost):
 			bad(RuleTold, "%s has lost commits by the failover of step %d, and ends with: %v", i.name, b.step, i.err)
 		}

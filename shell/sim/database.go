@@ -23,6 +23,8 @@ type database struct {
 	lagging int           // the step since which it lags
 	former  *memory.Store // before the last commit; for a defect
 	next    []Fault       // what the next commits meet
+	row     store.Partition
+	listed  map[string]store.Instance // what a cluster has beside the data
 }
 
 var (
@@ -39,7 +41,7 @@ func newDatabase(r *run) *database {
 	if r.o.Shared {
 		session = ""
 	}
-	return &database{run: r, live: memory.NewSession(session), shared: r.o.Shared}
+	return &database{run: r, live: memory.NewSession(session), shared: r.o.Shared, listed: map[string]store.Instance{}}
 }
 
 // handle is one opening of the database.
@@ -47,9 +49,10 @@ type handle struct {
 	db     *database
 	of     *incarnation
 	number int
-	failed error // it refuses everything since
-	n      int   // counts its commits
-	heard  int   // the step of its last commit
+	failed error    // it refuses everything since
+	n      int      // counts its commits
+	heard  int      // the step of its last commit
+	in     *cluster // nil: it is in none
 }
 
 func (db *database) open(i *incarnation) *handle {
@@ -92,9 +95,6 @@ func (h *handle) Session() string { return h.store().Session() }
 func (h *handle) Backup(ctx context.Context, w io.Writer) (int64, error) {
 	return h.store().Backup(ctx, w)
 }
-
-// Close implements [store.Store]: the database is the run's.
-func (h *handle) Close() error { return nil }
 
 // usable gives why nothing can be done with it.
 func (h *handle) usable() error {
@@ -191,6 +191,7 @@ func (h *handle) hears() {
 	h.db.mu.Lock()
 	defer h.db.mu.Unlock()
 	h.heard = h.db.steps
+	h.db.row.Beat++
 }
 
 // fail has everything refused, since nobody knows of a commit.
@@ -246,7 +247,7 @@ func (db *database) failOver() (lost bool) {
 	db.live, db.standby = db.standby, nil
 	for _, i := range db.all {
 		if i.handle.failed == nil && !i.handle.stale() {
-			db.bereft = append(db.bereft, bereft{i, db.steps})
+			db.bereft = append(db.bereft, bereft{i, i.handle, db.steps})
 			if !db.defects.untold {
 				i.handle.failed = errLost
 			}

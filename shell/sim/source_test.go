@@ -78,6 +78,7 @@ var wrong = map[string][]edit{
 	"a staged commit is written although another one owns the store": {
 		{"shell/sim/staging.go", "if err := s.usable(); err != nil || n <= s.upTo {", "if err := error(nil); n <= s.upTo {"},
 	},
+	"nobody takes over from who is silent":  {{"shell/fleet/fleet.go", "row.Session == mine || silent >= m.o.Lease", "row.Session == mine || silent < 0"}},
 	"what a tool gave is not told":          {{engineBatch, "for _, o := range b.l.outcomes {", "for _, o := range b.l.outcomes[:0] {"}},
 	"what was answered stays in the outbox": {{engineBatch, "\terr := b.tx.DeleteOutbox(key)\n\tif err == nil {", "\terr := error(nil)\n\tif err == nil {"}},
 	"a key is not looked up":                {{engineBatch, "rep; before {", "rep; before && false {"}},
@@ -119,6 +120,9 @@ func TestSeedsOfABrokenSource(t *testing.T) {
 	for seed := uint64(1); seed <= withinSeeds; seed++ {
 		o := options(seed)
 		o.Losses, o.MaxSteps = false, 3000
+		if o.Fleet {
+			o.MaxSteps = 15_000
+		}
 		rep, err := sim.Run(seed, o)
 		require.NoError(t, err, "seed %d", seed)
 		require.False(t, rep.Failed(), "%s", rep)
