@@ -48,7 +48,7 @@ func TestASchedulerKnowsWhatOfAMemberRuns(t *testing.T) {
 				return context.Cause(ctx)
 			})
 		}()
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		synctest.Wait()
 		assert.Zero(t, s.runs.Load(), "all of it sleeps")
 		stop()

@@ -153,11 +153,11 @@ func seedsOf(t *testing.T, edits []edit) (found string) {
 	require.NoError(t, err)
 	list, bin := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "sim.test")
 	require.NoError(t, os.WriteFile(list, overlay, 0o600))
-	out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", list, "-o", bin, ".").CombinedOutput() //nolint:gosec // of this table
+	out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", list, "-o", bin, ".").CombinedOutput()
 	require.NoError(t, err, "it must compile: %s", out)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // one that hangs is found, too
 	defer cancel()
-	cmd := exec.CommandContext(ctx, bin, "-test.run", "^TestSeedsOfABrokenSource$", "-test.timeout", "4m") //nolint:gosec // built above
+	cmd := exec.CommandContext(ctx, bin, "-test.run", "^TestSeedsOfABrokenSource$", "-test.timeout", "4m")
 	cmd.Env = append(os.Environ(), inner+"=1")
 	if out, err = cmd.CombinedOutput(); err == nil {
 		return ""

@@ -112,18 +112,19 @@ func (s *stager) make(name string, f Fault, n int, after *memory.Store) error {
 		}
 		s.of.park(s.of, name+" is given up", f.For, nil)
 		return s.fail(name)
-	}
-	if s.db.defects.hasty {
-		s.db.after(name+" is written late", f.For+3*time.Second, func() { _ = write() })
+	default:
+		if s.db.defects.hasty {
+			s.db.after(name+" is written late", f.For+3*time.Second, func() { _ = write() })
+			return nil
+		}
+		s.of.park(s.of, name+" is written", 0, nil)
+		if err := write(); err != nil {
+			return err
+		}
+		s.of.park(s.of, name+" is durable", f.For, nil)
+		if s.stale() && f.Kind == LoseAnswer {
+			return fmt.Errorf("%w: %w", store.ErrUnconfirmed, store.ErrFenced)
+		}
 		return nil
 	}
-	s.of.park(s.of, name+" is written", 0, nil)
-	if err := write(); err != nil {
-		return err
-	}
-	s.of.park(s.of, name+" is durable", f.For, nil)
-	if s.stale() && f.Kind == LoseAnswer {
-		return fmt.Errorf("%w: %w", store.ErrUnconfirmed, store.ErrFenced)
-	}
-	return nil
 }
