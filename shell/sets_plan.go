@@ -12,6 +12,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell/engine"
+	"github.com/orrery-go/orrery/shell/internal/plainjson"
 	"github.com/orrery-go/orrery/store"
 )
 
@@ -362,12 +363,19 @@ func (p *setPlan) try(in core.Input) (core.State, error) {
 	return p.batch.State(in.To)
 }
 
-// carryOut carries the plan out, all of it or nothing. again: others have changed meanwhile what it was made for.
-func (p *setPlan) carryOut(ctx context.Context) (again bool, err error) {
+// carryOut carries the plan out, which comes to res: all of it or nothing. again: others have changed meanwhile what it was made for.
+func (p *setPlan) carryOut(ctx context.Context, res SetResult) (again bool, err error) {
 	if len(p.steps) == 0 {
 		return false, nil
 	}
-	req := engine.Request{Many: &engine.Many{All: true, If: func(i int, s core.State) error {
+	if o := OnceFrom(ctx); o != nil {
+		note, err := plainjson.Marshal(res)
+		if err != nil {
+			return false, err
+		}
+		o.Note(note)
+	}
+	req := engine.Request{As: "set.apply", Many: &engine.Many{All: true, If: func(i int, s core.State) error {
 		c := &p.changes[p.steps[i]]
 		return core.CheckRevision(s, c.Ref, c.input.Event, c.revision, nil)
 	}}}

@@ -279,7 +279,7 @@ func (b *batch) takeRequests() error {
 		}
 		inputs += len(r.Inputs)
 		if r.once != nil {
-			*r.once = onceOf{Once: r.once.Once, key: r.once.key, of: r.once.of, shape: r.once.shape} // an attempt before this one left no trace
+			*r.once = onceOf{Once: r.once.Once, key: r.once.key, of: r.once.of, shape: r.once.shape, note: r.once.note} // an attempt before this one left no trace
 			rep, before, err := b.answeredBefore(i, r)
 			if err != nil {
 				return err
