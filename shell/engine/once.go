@@ -259,12 +259,10 @@ func (b *batch) answeredBefore(i int, r *request) (rep Reply, ok bool, err error
 		r.once.after = &first
 		return rep, true, nil // see shareAnswer
 	}
-	if r.ctx.Err() == nil { // else nothing is done
-		if b.once == nil {
-			b.once = make(map[store.AnswerKey]int)
-		}
-		b.once[r.once.key] = i
+	if b.once == nil {
+		b.once = make(map[store.AnswerKey]int)
 	}
+	b.once[r.once.key] = i
 	kept, err := b.tx.Answer(r.once.key)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
