@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 	"sync"
@@ -89,7 +90,15 @@ func TestOfTwoWithOneKeyInABatchOneIsCarriedOut(t *testing.T) {
 		require.NoError(t, reps[0].Err)
 		assert.Equal(t, reps[0], reps[1])
 		require.ErrorIs(t, reps[2].Err, engine.ErrKeyReused)
-		assert.Equal(t, before+2, inputs(t, st), "the slow one and one more")
+		other, errs := replies(t, e, func(ctx context.Context) (engine.Reply, error) {
+			return e.Ask(keyed(ctx, "l", "a"), pushed("q"))
+		}, func(ctx context.Context) (engine.Reply, error) {
+			return e.Ask(keyed(ctx, "l", "a"), acquire("h"))
+		})
+		require.NoError(t, errors.Join(errs...))
+		require.NoError(t, other[0].Err)
+		require.ErrorIs(t, other[1].Err, engine.ErrKeyReused, "another kind of input")
+		assert.Equal(t, before+4, inputs(t, st), "the slow one, twice, and two more")
 		stats, err := e.Stats(t.Context(), nil)
 		require.NoError(t, err)
 		assert.EqualValues(t, 1, stats.Repeated)
@@ -290,6 +299,89 @@ func TestAnAnswerThatCannotBeReadLetsNothingBeDoneTwice(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A damaged record of the store's is told as that, and keeps nobody else waiting.
+func TestADamagedAnswerIsToldToWhoAsksForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New()
+		e := idle(t, engine.Options{Store: &damaged{st}})
+		begin(t, e)
+		synctest.Wait()
+		reps, errs := replies(t, e, func(ctx context.Context) (engine.Reply, error) {
+			return e.Ask(keyed(ctx, "k", ""), pushed("q"))
+		}, func(ctx context.Context) (engine.Reply, error) {
+			return e.Ask(ctx, pushed("q"))
+		})
+		require.NoError(t, errors.Join(errs...))
+		require.ErrorIs(t, reps[0].Err, store.ErrCorrupt)
+		require.NoError(t, reps[1].Err)
+		assert.Equal(t, 2, inputs(t, st))
+	})
+}
+
+type damaged struct{ store.Store }
+
+func (s *damaged) Update(ctx context.Context, fn func(store.Tx) error) error {
+	return s.Store.Update(ctx, func(tx store.Tx) error { return fn(&damagedTx{tx}) })
+}
+
+type damagedTx struct{ store.Tx }
+
+func (*damagedTx) Answer(store.AnswerKey) (store.Answer, error) {
+	return store.Answer{}, fmt.Errorf("%w: the checksum", store.ErrCorrupt)
+}
+
+// Who is refused could have a commit for each of his tries.
+func TestWhatAMachineRefusesIsNotKeptAndIsDecidedAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New()
+		kept := 0
+		e := idle(t, engine.Options{Store: &spoiling{st, func(a store.Answer) store.Answer { kept++; return a }}})
+		begin(t, e)
+		synctest.Wait()
+		ask := func(ctx context.Context, r engine.Request) error {
+			rep, err := e.Ask(ctx, r)
+			if err == nil {
+				_, err = rep.Answer()
+			}
+			return err
+		}
+		require.NoError(t, ask(t.Context(), acquire("ann")))
+		for range 2 {
+			var refused *effects.Refused
+			require.ErrorAs(t, ask(keyed(t.Context(), "k", ""), acquire("bob")), &refused)
+		}
+		assert.Zero(t, kept)
+		assert.Equal(t, 1, inputs(t, st))
+		lock, err := e.Read(t.Context(), mainLock)
+		require.NoError(t, err)
+		require.NoError(t, ask(t.Context(), engine.Request{
+			Inputs: []core.Input{{To: mainLock, Event: core.LockRelease{Holder: "ann", Token: lock.(core.Lock).Token}}}, Want: mainLock,
+		}))
+		once := key("k", "")
+		require.NoError(t, ask(engine.WithOnce(t.Context(), once), acquire("bob")))
+		assert.False(t, once.Repeated())
+		assert.Equal(t, 1, kept)
+		require.NoError(t, ask(keyed(t.Context(), "k", ""), acquire("bob")), "and not refused, as he has it already")
+		assert.Equal(t, 1, kept)
+	})
+}
+
+func TestARequestIsRepeatedIfAnyOfItsPartsIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := idle(t, engine.Options{Store: memory.New()})
+		begin(t, e)
+		synctest.Wait()
+		for try := range 2 {
+			once := key("k", "")
+			for part := range try + 1 {
+				rep, err := e.Ask(engine.WithOnce(t.Context(), once), pushed("q"))
+				require.NoError(t, errors.Join(err, rep.Err))
+				assert.Equal(t, try > 0, once.Repeated(), "%d", part)
+			}
+		}
+	})
 }
 
 func TestAKeyOfAnotherRequestIsRefusedByWhatIsAskedFor(t *testing.T) {
