@@ -178,3 +178,28 @@ func TestACallerKeepsANoteWithWhatHeIsAnswered(t *testing.T) {
 		assert.False(t, ok, "nothing is known of a request without a key")
 	})
 }
+
+func TestTwoSetsUnderOneKeyAreAppliedEachByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := running(t, shell.Options{Store: inMemory(t), Tools: tools(&counting{})})
+		queue := func(name string) []shell.SetEntry {
+			return []shell.SetEntry{{File: "a.toml", Queue: &shell.QueueSpec{Namespace: "ns", Tenant: "t", Name: name}}}
+		}
+		var results [2][3]shell.SetResult
+		for try := range results {
+			ctx := underKey("k")
+			for part, of := range []string{"one", "two", "two"} { // of the last one nothing is to be done
+				res, err := e.Sets().Apply(ctx, of, queue(of), shell.SetOptions{})
+				require.NoError(t, err)
+				assert.Equal(t, of, res.Set, "%d %d", try, part)
+				assert.True(t, res.Applied)
+				assert.Equal(t, part < 2, res.Changed(), "%d %d", try, part)
+				for i := range res.Changes {
+					res.Changes[i] = shell.SetChange{Action: res.Changes[i].Action, Name: res.Changes[i].Name, ID: res.Changes[i].ID}
+				}
+				results[try][part] = res
+			}
+		}
+		assert.Equal(t, results[0], results[1])
+	})
+}

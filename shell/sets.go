@@ -254,12 +254,9 @@ func (s Sets) Apply(ctx context.Context, set string, entries []SetEntry, o SetOp
 			return res, nil
 		}
 		res.Applied = true
-		again, err := p.carryOut(ctx, res)
+		res, again, err := p.carryOut(ctx, res)
 		if err != nil {
 			return SetResult{}, err
-		}
-		if note := OnceFrom(ctx).Noted(); note != nil { // the same set was applied meanwhile under the same key
-			return noted(note)
 		}
 		if !again {
 			return res, nil

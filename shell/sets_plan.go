@@ -363,15 +363,16 @@ func (p *setPlan) try(in core.Input) (core.State, error) {
 	return p.batch.State(in.To)
 }
 
-// carryOut carries the plan out, which comes to res: all of it or nothing. again: others have changed meanwhile what it was made for.
-func (p *setPlan) carryOut(ctx context.Context, res SetResult) (again bool, err error) {
+// carryOut carries the plan out, which comes to res: all of it or nothing. done is what was done, which is what another one has come to
+// if the same set was applied meanwhile under the same key. again: others have changed meanwhile what it was made for.
+func (p *setPlan) carryOut(ctx context.Context, res SetResult) (done SetResult, again bool, err error) {
 	if len(p.steps) == 0 {
-		return false, nil
+		return res, false, nil
 	}
 	if o := OnceFrom(ctx); o != nil {
 		note, err := plainjson.Marshal(res)
 		if err != nil {
-			return false, err
+			return res, false, err
 		}
 		o.Note(note)
 	}
@@ -391,11 +392,14 @@ func (p *setPlan) carryOut(ctx context.Context, res SetResult) (again bool, err 
 		c := p.changes[p.steps[entry.Index]]
 		p.overtaken = &SetError{Kind: c.Kind, Name: c.Name, File: c.File, Err: entry.Err}
 		if r, refused := errors.AsType[*Refusal](entry.Err); refused && r.Code != effects.CodeLimited {
-			return true, nil // the plan was taken whole: something has changed between the two
+			return res, true, nil // the plan was taken whole: something has changed between the two
 		}
-		return false, p.overtaken
+		return res, false, p.overtaken
 	}
-	return false, err
+	if note := OnceFrom(ctx).Noted(); err == nil && note != nil {
+		res, err = noted(note)
+	}
+	return res, false, err
 }
 
 // storedStates gives a batch the states that a transaction reads.

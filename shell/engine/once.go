@@ -200,7 +200,6 @@ type keptReply struct {
 	Of     []byte         `json:"of"`
 	Shape  string         `json:"shape"`
 	Result keptResult     `json:"result"`
-	Before uuid.UUID      `json:"before"`
 	Kind   effects.Kind   `json:"kind,omitempty"` // of the state
 	State  []byte         `json:"state,omitempty"`
 	Each   []keptAnswered `json:"each,omitempty"`
@@ -291,7 +290,6 @@ func (b *batch) answeredBefore(i int, r *request) (rep Reply, ok bool, err error
 }
 
 func (b *batch) replyKept(k keptReply) (rep Reply, err error) {
-	rep.Before = k.Before
 	if rep.Result, err = k.Result.result(); err != nil {
 		return rep, err
 	}
@@ -322,7 +320,7 @@ func (b *batch) keepAnswer(r *request, rep Reply) error {
 	if r.once == nil || r.once.again || rep.Err != nil || !changed(r, rep) {
 		return nil
 	}
-	k := keptReply{Of: r.once.of[:], Shape: r.once.shape, Before: rep.Before, Note: r.once.note}
+	k := keptReply{Of: r.once.of[:], Shape: r.once.shape, Note: r.once.note}
 	var err error
 	if k.Result, err = keepResult(rep.Result); err != nil {
 		return err

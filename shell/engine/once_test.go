@@ -363,8 +363,44 @@ func TestWhatAMachineRefusesIsNotKeptAndIsDecidedAnew(t *testing.T) {
 		require.NoError(t, ask(engine.WithOnce(t.Context(), once), acquire("bob")))
 		assert.False(t, once.Repeated())
 		assert.Equal(t, 1, kept)
+		once.Note([]byte("of the next"))
+		require.NoError(t, ask(engine.WithOnce(t.Context(), once), pushed("q")))
+		assert.Equal(t, "of the next", string(once.Noted()))
+		var refused *effects.Refused
+		require.ErrorAs(t, ask(engine.WithOnce(t.Context(), once), acquire("ann")), &refused)
+		assert.Nil(t, once.Noted(), "what was refused has none")
 		require.NoError(t, ask(keyed(t.Context(), "k", ""), acquire("bob")), "and not refused, as he has it already")
-		assert.Equal(t, 1, kept)
+		assert.Equal(t, 2, kept)
+	})
+}
+
+func TestEachOfManyIsAnsweredAsTheFirstTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New()
+		e := idle(t, engine.Options{Store: st})
+		begin(t, e)
+		synctest.Wait()
+		require.NoError(t, func() error { _, err := e.Do(t.Context(), acquire("ann")); return err }())
+		r := engine.Request{Many: &engine.Many{}}
+		for _, in := range []core.Input{pushed("q").Inputs[0], pushed("r").Inputs[0], acquire("bob").Inputs[0]} {
+			r.Inputs, r.Many.Want = append(r.Inputs, in), append(r.Many.Want, in.To)
+		}
+		ask := func() engine.Reply {
+			rep, err := e.Ask(keyed(t.Context(), "k", ""), r)
+			require.NoError(t, errors.Join(err, rep.Err))
+			require.Len(t, rep.Each, 3)
+			return rep
+		}
+		first, again := ask(), ask()
+		require.NoError(t, first.Each[0].Err)
+		assert.NotNil(t, first.Each[2].State, "which the refusal says more of")
+		var refused *effects.Refused
+		require.ErrorAs(t, again.Each[2].Err, &refused)
+		for i := range first.Each {
+			assert.Equal(t, first.Each[i].Result, again.Each[i].Result)
+			assert.Equal(t, first.Each[i].State, again.Each[i].State)
+			assert.Equal(t, fmt.Sprint(first.Each[i].Err), fmt.Sprint(again.Each[i].Err))
+		}
 	})
 }
 
