@@ -249,7 +249,11 @@ func (s *Server) makeAgain(actions machines[core.Action, wire.ActionSummary], re
 		}
 		once := or(body.Once, false)
 		if once {
-			if made, err := s.engine.Actions().Get(r.Context(), id); err == nil {
+			again, err := s.engine.WasAnswered(r.Context()) // then it was made under this key
+			if err != nil {
+				return err
+			}
+			if made, err := s.engine.Actions().Get(r.Context(), id); err == nil && !again {
 				return answerAgain(w, http.StatusOK, made)
 			}
 		}

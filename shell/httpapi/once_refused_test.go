@@ -108,3 +108,20 @@ func TestARequestThatComesAgainFindsWhatItHasRenamedOrRemoved(t *testing.T) {
 	}
 	assert.Equal(t, http.StatusNotFound, a.do("DELETE", at, `{ }`, bearer("t"), key("d")).status)
 }
+
+// Who retries an action once makes a new one, and whoever does it after him is given that.
+func TestAnActionThatIsRetriedOnceIsMadeByTheSameRequestAgain(t *testing.T) {
+	a := start(t, setup{})
+	old := a.do("POST", "/v1/actions", `{"tool_name":"fail"}`).str("id")
+	a.ended(old)
+	retry := func(k string) answer {
+		return a.do("POST", "/v1/actions/"+old+"/retry", `{"once":true}`, key(k))
+	}
+	first, again, other := retry("k"), retry("k"), retry("l")
+	require.Equal(t, http.StatusCreated, first.status, first.body)
+	assert.Equal(t, http.StatusCreated, again.status)
+	assert.Equal(t, first.body, again.body)
+	assert.Equal(t, first.header.Get("Location"), again.header.Get("Location"))
+	assert.Equal(t, http.StatusOK, other.status)
+	assert.Equal(t, first.str("id"), other.str("id"))
+}
