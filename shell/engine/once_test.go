@@ -374,6 +374,36 @@ func TestWhatAMachineRefusesIsNotKeptAndIsDecidedAnew(t *testing.T) {
 	})
 }
 
+// Nobody would learn that it was answered before.
+func TestWhatIsPostedIsTakenEachTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New()
+		e := idle(t, engine.Options{Store: st})
+		begin(t, e)
+		synctest.Wait()
+		for range 2 {
+			assert.True(t, e.Post(keyed(t.Context(), "k", ""), pushed("q")))
+			synctest.Wait()
+		}
+		assert.Equal(t, 2, inputs(t, st))
+	})
+}
+
+func TestAStoreBehindANetworkIsToldWhichAnswersAreLookedUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &far{Store: memory.New()}
+		e := idle(t, engine.Options{Store: f})
+		begin(t, e)
+		synctest.Wait()
+		for range 2 {
+			rep, err := e.Ask(keyed(t.Context(), "k", ""), pushed("q"))
+			require.NoError(t, errors.Join(err, rep.Err))
+		}
+		assert.Equal(t, 2, f.answers)
+		assert.Empty(t, f.untold)
+	})
+}
+
 func TestEachOfManyIsAnsweredAsTheFirstTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := memory.New()
