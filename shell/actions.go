@@ -188,12 +188,10 @@ func (a Actions) RetryOnce(ctx context.Context, of uuid.UUID) (action core.Actio
 // CreateOnce is Create, but that an action that has the id already is no error: it is the answer, whatever it
 // was made of, and made is false.
 func (a Actions) CreateOnce(ctx context.Context, spec core.ActionSpec) (action core.Action, made bool, err error) {
-	again, err := a.e.WasAnswered(ctx) // then it was made under this key
-	if err != nil {
-		return action, false, err
-	}
-	if action, err = a.Get(ctx, spec.ID); err == nil && !again {
-		return action, false, nil
+	if action, err = a.Get(ctx, spec.ID); err == nil {
+		if again, err := a.e.WasAnswered(ctx); err != nil || !again { // else it was made under this key
+			return action, false, err
+		}
 	}
 	if action, err = a.Create(ctx, spec); err == nil {
 		return action, true, nil

@@ -228,14 +228,15 @@ func (s Sets) Apply(ctx context.Context, set string, entries []SetEntry, o SetOp
 	}
 	var stale error
 	for range maxSetTries {
-		if !o.DryRun {
+		p := &setPlan{s: s, actor: ActorFrom(ctx), set: set, o: o}
+		unplanned := p.make(ctx, entries)
+		if !o.DryRun { // after the plan, which may see what was done
 			if res, before, err := s.appliedBefore(ctx); err != nil || before {
 				return res, err
 			}
 		}
-		p := &setPlan{s: s, actor: ActorFrom(ctx), set: set, o: o}
-		if err := p.make(ctx, entries); err != nil {
-			return SetResult{}, err
+		if unplanned != nil {
+			return SetResult{}, unplanned
 		}
 		refused := p.refusal()
 		if refused != nil && !o.DryRun {
@@ -266,8 +267,8 @@ func (s Sets) Apply(ctx context.Context, set string, entries []SetEntry, o SetOp
 	return SetResult{}, wrongSet(effects.CodeConflict, "set: others change what it declares at the same time: try again: %s", stale)
 }
 
-// appliedBefore gives what a request with a key has come to before. It is asked first: a plan of what is there by now would say
-// that nothing is to be done, or something else.
+// appliedBefore gives what a request with a key has come to before. It is asked before the plan is carried out: a plan of what is there
+// by now would say that nothing is to be done, or something else.
 func (s Sets) appliedBefore(ctx context.Context) (res SetResult, ok bool, err error) {
 	before, ok, err := s.e.AnswerAgain(ctx)
 	if err != nil || !ok {

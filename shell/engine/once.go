@@ -251,7 +251,7 @@ func (b *batch) stateKept(kind effects.Kind, kept []byte) (core.State, error) {
 
 // answeredBefore gives the answer to the i-th request if it has come before; false: it has not.
 func (b *batch) answeredBefore(i int, r *request) (rep Reply, ok bool, err error) {
-	if first, ok := b.once[r.once.key]; ok {
+	if first, ok := b.once[r.once.key]; ok && b.hasChanged(first) { // one that has not leaves it to the next
 		if other := b.l.requests[first].once; other.of != r.once.of || other.shape != r.once.shape {
 			return Reply{Err: ErrKeyReused}, true, nil
 		}
@@ -356,6 +356,11 @@ func (b *batch) shareAnswer(i int, r *request) bool {
 	of := b.l.requests[first].once
 	r.once.kept, r.once.again, r.once.note = of.kept, of.kept, of.note
 	return true
+}
+
+// hasChanged reports whether the i-th request of the batch has changed anything.
+func (b *batch) hasChanged(i int) bool {
+	return b.replies[i].Err == nil && changed(b.l.requests[i], b.replies[i])
 }
 
 // changed reports whether a request has changed anything.

@@ -105,6 +105,26 @@ func TestOfTwoWithOneKeyInABatchOneIsCarriedOut(t *testing.T) {
 	})
 }
 
+func TestWhatWasRefusedInABatchIsNoAnswerToTheNextOfItsKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := idle(t, engine.Options{Store: memory.New()})
+		begin(t, e)
+		synctest.Wait()
+		ref := core.QueueRef("ns", "t", "q")
+		put := func(ev core.QueueEvent) func(context.Context) (engine.Reply, error) {
+			return func(ctx context.Context) (engine.Reply, error) {
+				return e.Ask(keyed(ctx, "k", ""), engine.Request{Inputs: []core.Input{{To: ref, Event: ev}}, Want: ref, As: "put"})
+			}
+		}
+		reps, errs := replies(t, e, put(core.QueueConfigure{}), put(core.QueueCreate{Namespace: "ns", Tenant: "t", Name: "q"}), put(core.QueueConfigure{}))
+		require.NoError(t, errors.Join(errs...))
+		require.NotNil(t, reps[0].Result.Refused, "there is none")
+		assert.Nil(t, reps[1].Result.Refused)
+		assert.True(t, reps[1].Result.Changed)
+		assert.Equal(t, reps[1], reps[2])
+	})
+}
+
 // fickle is a context that ends once it was asked so often whether it has.
 type fickle struct {
 	context.Context

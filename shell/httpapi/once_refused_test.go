@@ -125,3 +125,48 @@ func TestAnActionThatIsRetriedOnceIsMadeByTheSameRequestAgain(t *testing.T) {
 	assert.Equal(t, http.StatusOK, other.status)
 	assert.Equal(t, first.str("id"), other.str("id"))
 }
+
+// Whichever of them is carried out, and whatever the others see of it meanwhile.
+func TestAllWhoSendTheSameRequestAtOnceAreAnsweredAlike(t *testing.T) {
+	a := start(t, setup{api: withJobs})
+	old := a.do("POST", "/v1/actions", `{"tool_name":"fail"}`).str("id")
+	a.ended(old)
+	for _, r := range []struct{ method, target, body string }{
+		{"POST", "/v1/actions", `{"id":"` + uuid.NewString() + `","tool_name":"echo",` + later + `}`},
+		{"POST", "/v1/actions/" + old + "/retry", `{"once":true}`},
+		{"POST", "/v1/actions/batch", `{"actions":[{"id":"` + uuid.NewString() + `","tool_name":"echo",` + later + `},{"tool_name":"echo",` + later + `}]}`},
+		{"PUT", "/v1/jobs/j", `{"schedule":"@daily","pod_spec":{"containers":[{"name":"main","image":"x"}]}}`},
+		{"PUT", "/v1/queues/q", `{"concurrency":7}`},
+		{"POST", "/v1/queues/q/items", `{"data":1,"dedup_key":"d"}`},
+		{"POST", "/v1/queues/q/take", `{"holder":"h"}`},
+		{"POST", "/v1/sets/s", `{"entries":[{"file":"a.toml","recurring":{"namespace":"ns","tenant":"t","name":"r","cron_expr":"@daily","provider":"echo","payload":{}}}]}`},
+		{"PUT", "/v1/recurring/r?namespace=ns&tenant=t", `{"description":"d"}`},
+		{"DELETE", "/v1/jobs/j", ``},
+	} {
+		var body any
+		if r.body != "" {
+			body = r.body
+		}
+		opts := []func(*http.Request){key(r.method + r.target)}
+		if r.method == http.MethodPut && r.target[:5] == "/v1/r" {
+			opts = append(opts, with("Orrery-Take-Over", "true"))
+		}
+		got := make([]answer, 12)
+		var all sync.WaitGroup
+		for i := range got {
+			all.Go(func() { got[i] = a.do(r.method, r.target, body, opts...) })
+		}
+		all.Wait()
+		require.Less(t, got[0].status, 300, "%s: %s", r.target, got[0].body)
+		first := 0
+		for _, g := range got {
+			assert.Equal(t, got[0].status, g.status, "%s: %s", r.target, g.body)
+			assert.Equal(t, got[0].body, g.body, r.target)
+			assert.Equal(t, got[0].header.Get("Location"), g.header.Get("Location"), r.target)
+			if g.header.Get("Idempotency-Replayed") == "" {
+				first++
+			}
+		}
+		assert.Equal(t, 1, first, "%s: one was not answered as before", r.target)
+	}
+}
