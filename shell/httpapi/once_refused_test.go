@@ -170,3 +170,31 @@ func TestAllWhoSendTheSameRequestAtOnceAreAnsweredAlike(t *testing.T) {
 		assert.Equal(t, 1, first, "%s: one was not answered as before", r.target)
 	}
 }
+
+func TestAConditionIsAPartOfTheRequestThatAKeyIsFor(t *testing.T) {
+	a := start(t, setup{})
+	put := func(opts ...func(*http.Request)) answer {
+		return a.do("PUT", "/v1/queues/q", `{"concurrency":7}`, append(opts, key("k"))...)
+	}
+	first := put()
+	require.Equal(t, http.StatusOK, first.status, first.body)
+	for header, value := range map[string]string{"If-Match": "*", "If-None-Match": "*", "Orrery-Take-Over": "true"} {
+		got := put(with(header, value))
+		assert.Equal(t, http.StatusUnprocessableEntity, got.status, "%s: %s", header, got.body)
+	}
+	assert.Equal(t, first.body, put().body)
+	assert.Equal(t, first.body, put(with("Accept", "text/plain"), with("X-Request-Id", "x")).body, "other headers are not")
+	assert.Equal(t, http.StatusUnprocessableEntity, a.do("PUT", "/v1/queues/q", `{"concurrency": 7}`, key("k")).status, "the bytes count, not what they mean")
+	assert.Equal(t, http.StatusUnprocessableEntity, a.do("DELETE", "/v1/queues/q", nil, key("k")).status)
+
+	// A condition that held the first time is not asked again.
+	made := a.do("PUT", "/v1/queues/new", `{}`, with("If-None-Match", "*"), key("n"))
+	require.Equal(t, http.StatusOK, made.status, made.body)
+	assert.Equal(t, made.body, a.do("PUT", "/v1/queues/new", `{}`, with("If-None-Match", "*"), key("n")).body)
+	edit := func(k string) answer {
+		return a.do("PUT", "/v1/queues/new", `{"concurrency":1}`, with("If-Match", made.header.Get("Etag")), key(k))
+	}
+	require.Equal(t, http.StatusOK, edit("e").status)
+	assert.Equal(t, http.StatusOK, edit("e").status)
+	assert.Equal(t, http.StatusPreconditionFailed, edit("f").status)
+}
