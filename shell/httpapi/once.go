@@ -65,11 +65,10 @@ func (s *Server) doneBefore(w http.ResponseWriter, r *http.Request, c *call, err
 	if unread := c.readAhead(r); unread != nil {
 		return err
 	}
-	before, unread := s.engine.WasAnswered(shell.WithOnce(ctx, c.once))
+	_, before, unread := s.engine.AnswerAgain(shell.WithOnce(ctx, c.once))
 	if unread != nil || !before {
 		return errors.Join(err, unread)
 	}
-	w.Header().Set(repeatedHeader, "true")
 	return done(w, nil)
 }
 

@@ -233,9 +233,12 @@ func TestABulkActUnderAKeyIsCarriedOutOnceForEachOfIts(t *testing.T) {
 func TestWhatIsDeletedUnderAKeyIsDeletedOnce(t *testing.T) {
 	a := start(t, setup{api: withJobs})
 	require.Less(t, a.do("PUT", "/v1/jobs/j", plainJobEvery("@daily")).status, 300)
-	for range 2 {
-		assert.Equal(t, http.StatusNoContent, a.do("DELETE", "/v1/jobs/j", nil, key("k")).status)
+	for _, replayed := range []string{"", "true"} {
+		got := a.do("DELETE", "/v1/jobs/j", nil, key("k"))
+		assert.Equal(t, http.StatusNoContent, got.status)
+		assert.Equal(t, replayed, got.header.Get("Idempotency-Replayed"))
 	}
+	assert.Contains(t, a.do("GET", "/metrics", nil).body, "orrery_requests_repeated_total 1\n")
 	assert.Equal(t, http.StatusNotFound, a.do("DELETE", "/v1/jobs/j", nil, key("l")).status)
 	assert.Equal(t, http.StatusUnprocessableEntity, a.do("DELETE", "/v1/jobs/i", nil, key("k")).status, "the key is that of another request")
 }
