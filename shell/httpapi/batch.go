@@ -153,6 +153,7 @@ type keptRefusal struct {
 	At     int    `json:"at"`
 	Status int    `json:"status"`
 	Text   string `json:"text"`
+	Quotes bool   `json:"quotes,omitempty"` // the text may quote what was sent: not for the log of requests
 }
 
 // note has the refusals kept.
@@ -160,15 +161,19 @@ func (m *many[E]) note() error {
 	if m.c.once == nil {
 		return nil
 	}
+	b, err := m.toKeep()
+	m.c.once.Note(b)
+	return err
+}
+
+func (m *many[E]) toKeep() ([]byte, error) {
 	kept := keptRefusals{Retry: m.retry}
 	for i, f := range m.refused {
 		if f != nil {
-			kept.Refused = append(kept.Refused, keptRefusal{At: i, Status: f.status, Text: f.text})
+			kept.Refused = append(kept.Refused, keptRefusal{At: i, Status: f.status, Text: f.text, Quotes: f.quotes})
 		}
 	}
-	b, err := json.Marshal(kept)
-	m.c.once.Note(b)
-	return err
+	return json.Marshal(kept)
 }
 
 // noted takes over the refusals that were kept.
@@ -181,7 +186,7 @@ func (m *many[E]) noted(note []byte) error {
 	m.retry = kept.Retry
 	for _, r := range kept.Refused {
 		if r.At < len(m.refused) {
-			m.refused[r.At] = &failure{status: r.Status, text: r.Text}
+			m.refused[r.At] = &failure{status: r.Status, text: r.Text, quotes: r.Quotes}
 			m.c.noteEntry(m.refused[r.At])
 		}
 	}
@@ -201,7 +206,7 @@ func (m *many[E]) refusedBefore(ctx context.Context) (bool, error) {
 // takenFirst gives the indexes of the entries that were taken. Of a request that came with another one of the same key they are those
 // of the one that was carried out.
 func (m *many[E]) takenFirst() ([]int, error) {
-	if note := m.c.once.Noted(); note != nil {
+	if note := m.c.once.Noted(); note != nil && m.c.once.Repeated() {
 		if err := m.noted(note); err != nil {
 			return nil, err
 		}
