@@ -113,7 +113,9 @@ func (c *call) readAhead(r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	c.read = sha256.Sum256(data)
+	if len(data) > 0 {
+		c.read = sha256.Sum256(data)
+	}
 	r.Body = io.NopCloser(bytes.NewReader(data))
 	return nil
 }

@@ -1,7 +1,9 @@
 package httpapi_test
 
 import (
+	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -186,6 +188,13 @@ func TestAConditionIsAPartOfTheRequestThatAKeyIsFor(t *testing.T) {
 	assert.Equal(t, first.body, put(with("Accept", "text/plain"), with("X-Request-Id", "x")).body, "other headers are not")
 	assert.Equal(t, http.StatusUnprocessableEntity, a.do("PUT", "/v1/queues/q", `{"concurrency": 7}`, key("k")).status, "the bytes count, not what they mean")
 	assert.Equal(t, http.StatusUnprocessableEntity, a.do("DELETE", "/v1/queues/q", nil, key("k")).status)
+
+	chunked := func(r *http.Request) {
+		r.ContentLength, r.Body = -1, io.NopCloser(strings.NewReader(""))
+		r.Header.Set("Content-Type", "application/json")
+	}
+	require.Equal(t, http.StatusOK, a.do("POST", "/v1/queues/q/pause", nil, key("p")).status)
+	assert.Equal(t, http.StatusOK, a.do("POST", "/v1/queues/q/pause", nil, key("p"), chunked).status, "a body that is empty is none, as a proxy may send it")
 
 	// A condition that held the first time is not asked again.
 	made := a.do("PUT", "/v1/queues/new", `{}`, with("If-None-Match", "*"), key("n"))
