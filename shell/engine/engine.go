@@ -100,6 +100,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	if err != nil {
 		close(e.closing)
+		l.refuseRest()
 		if ctx.Err() != nil {
 			return nil // stopped before it began
 		}
@@ -349,14 +350,14 @@ func (e *Engine) Ask(ctx context.Context, req Request) (Reply, error) {
 		r.of = &e.activity
 		r.waits.Store(true)
 	}
-	e.activity.message(1)
+	e.activity.message(ofWork, 1)
 	select {
 	case e.inbox <- r:
 	case <-ending:
-		e.activity.message(-1)
+		e.activity.message(ofWork, -1)
 		return Reply{}, ErrStopped
 	case <-ctx.Done():
-		e.activity.message(-1)
+		e.activity.message(ofWork, -1)
 		return Reply{}, ctx.Err()
 	}
 	e.activity.add(-1)
@@ -401,14 +402,14 @@ func (e *Engine) lateReply(r *request) (Reply, error) {
 func (e *Engine) Post(ctx context.Context, req Request) bool {
 	r := newRequest(context.WithoutCancel(ctx), req)
 	r.once = nil // nobody would learn that it was answered before
-	e.activity.message(1)
+	e.activity.message(ofWork, 1)
 	select {
 	case e.inbox <- r:
 		return true
 	case <-e.closing:
 	case <-ctx.Done():
 	}
-	e.activity.message(-1)
+	e.activity.message(ofWork, -1)
 	return false
 }
 
