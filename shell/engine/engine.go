@@ -177,6 +177,9 @@ type Request struct {
 	// before the inputs; nil: it does not exist. Its error is the answer, and the
 	// inputs are left out.
 	If func(core.State) error
+	// As is what it is among the parts of a request with a key ([WithOnce]), where one is asked for in several ways that are answered
+	// alike; empty: the kinds and types of its inputs.
+	As string
 	// Want names the machine whose state the caller wants to see afterwards.
 	Want effects.Ref
 	// Many, if there is one, has each of the inputs answered by itself.
