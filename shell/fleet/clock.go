@@ -40,7 +40,7 @@ func (m *Member) followClock(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	limit, cancel := context.WithTimeout(ctx, m.o.Lease/2)
+	limit, cancel := m.limited(ctx, m.o.Lease/2)
 	defer cancel()
 	by, within, err := timed.Ahead(limit)
 	if err != nil {

@@ -31,6 +31,8 @@ type Options struct {
 	AcceptLoss bool
 	// Clock is where time comes from. Nil: [engine.SystemClock].
 	Clock engine.Clock
+	// Scheduler is told what of the member runs, for simulations; without StandBy. Nil: nobody is.
+	Scheduler Scheduler
 	// Logger is told who works, and what goes wrong. Nil: nobody is told.
 	Logger *slog.Logger
 	// Events is told that instead of Logger, for words or metrics of one's own. It is called by several goroutines, and holds up what it is told of until
@@ -53,6 +55,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, errors.New("fleet: Name is empty: want one that no other process of the cluster has")
 	case o.Partition < 0:
 		return o, fmt.Errorf("fleet: Partition is %d: want 0 or more", o.Partition)
+	case o.Scheduler != nil && o.StandBy != nil:
+		return o, errors.New("fleet: StandBy is set, and Scheduler too: want one of them, since nobody counts what StandBy runs")
 	case o.Lease < minLease:
 		return o, fmt.Errorf("fleet: Lease is %s: want at least %s", o.Lease, minLease)
 	}
@@ -115,11 +119,11 @@ func New(o Options) (*Member, error) {
 // than the end of its context. If work returns although the partition is still this process's and ctx has not ended, Run gives the
 // partition back and returns what work did. It also returns where trying again does not help ([store.ErrUnusable], [store.ErrCorrupt]).
 func (m *Member) Run(ctx context.Context, work Work) error {
-	var beside sync.WaitGroup
+	beside := group{to: m.o.Scheduler}
 	enrolled, leave := context.WithCancel(context.WithoutCancel(ctx)) // work may take a while to return
-	defer beside.Wait()
+	defer beside.wait()
 	defer leave()
-	beside.Go(func() { m.enrol(enrolled) })
+	beside.start(func() { m.enrol(enrolled) })
 	mine := "" // the session of the last term
 	for {
 		st, err := m.standBy(ctx, mine)
@@ -131,7 +135,7 @@ func (m *Member) Run(ctx context.Context, work Work) error {
 			return unlessEnded(ctx, err)
 		}
 		mine = st.Session()
-		if m.sleep(ctx, m.every()) != nil {
+		if m.sleep(ctx, "stands by", m.every()) != nil {
 			return nil
 		}
 	}
@@ -228,7 +232,7 @@ func (m *Member) await(ctx context.Context, mine string) (_ store.Owned, seen st
 				m.tell(EventUnclaimed, err)
 			}
 		}
-		if err := m.sleep(ctx, m.every()); err != nil {
+		if err := m.sleep(ctx, "looks", m.every()); err != nil {
 			return nil, row, err
 		}
 	}
@@ -236,7 +240,7 @@ func (m *Member) await(ctx context.Context, mine string) (_ store.Owned, seen st
 
 // look asks the database who owns the partition. One that answers later than half a lease is as good as one that does not.
 func (m *Member) look(ctx context.Context) (store.Partition, error) {
-	limit, cancel := context.WithTimeout(ctx, m.o.Lease/2)
+	limit, cancel := m.limited(ctx, m.o.Lease/2)
 	defer cancel()
 	return m.o.Cluster.Look(limit, m.o.Partition)
 }
@@ -244,7 +248,7 @@ func (m *Member) look(ctx context.Context) (store.Partition, error) {
 // claim takes the partition if it is still as it was seen.
 func (m *Member) claim(ctx context.Context, seen store.Partition, mine string) (store.Owned, error) {
 	if seen.Owned() && seen.Session != mine { // several may have seen the same silence
-		if err := m.sleep(ctx, m.turn()); err != nil {
+		if err := m.sleep(ctx, "waits for its turn", m.turn()); err != nil {
 			return nil, err
 		}
 	}
@@ -262,9 +266,9 @@ func (m *Member) turn() time.Duration {
 func (m *Member) term(ctx context.Context, st store.Owned, work Work) (again bool, err error) {
 	living, end := context.WithCancelCause(ctx)
 	renewing, stop := context.WithCancel(context.WithoutCancel(ctx)) // work may take a while to return
-	var beside sync.WaitGroup
-	beside.Go(func() { m.renew(renewing, st) })
-	beside.Go(func() {
+	beside := group{to: m.o.Scheduler}
+	beside.start(func() { m.renew(renewing, st) })
+	beside.watch(func() {
 		select {
 		case <-st.Failed():
 			end(st.Failure())
@@ -277,7 +281,7 @@ func (m *Member) term(ctx context.Context, st store.Owned, work Work) (again boo
 	err = work(living, Term{Partition: m.o.Partition, Store: st, Clock: m.clock})
 	stop()
 	end(nil)
-	beside.Wait()
+	beside.wait()
 	lost := st.Failure()
 	if lost == nil && errors.Is(err, store.ErrFenced) {
 		lost = err
@@ -297,8 +301,8 @@ func (m *Member) term(ctx context.Context, st store.Owned, work Work) (again boo
 // renew gives signs of life until ctx ends.
 func (m *Member) renew(ctx context.Context, st store.Owned) {
 	away := false
-	for m.sleep(ctx, m.o.Lease/5) == nil {
-		limit, cancel := context.WithTimeout(ctx, m.o.Lease/2)
+	for m.sleep(ctx, "renews", m.o.Lease/5) == nil {
+		limit, cancel := m.limited(ctx, m.o.Lease/2)
 		err := st.Renew(limit)
 		cancel()
 		switch {
@@ -314,7 +318,11 @@ func (m *Member) renew(ctx context.Context, st store.Owned) {
 	}
 }
 
-func (m *Member) sleep(ctx context.Context, d time.Duration) error {
+func (m *Member) sleep(ctx context.Context, name string, d time.Duration) error {
+	if m.o.Scheduler != nil {
+		m.o.Scheduler.Sleep(ctx, name, d)
+		return context.Cause(ctx)
+	}
 	c, stop := m.o.Clock.Timer(d)
 	defer stop()
 	select {

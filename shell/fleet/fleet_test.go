@@ -378,6 +378,7 @@ func TestOptionsSayWhatIsWrong(t *testing.T) {
 		"Name is empty":                  {Cluster: p},
 		"Partition is -1: want 0":        {Cluster: p, Name: "a", Partition: -1},
 		"Lease is 1ms: want at least 10": {Cluster: p, Name: "a", Lease: time.Millisecond},
+		"StandBy is set, and Scheduler":  {Cluster: p, Name: "a", Scheduler: &counting{}, StandBy: func(context.Context) error { return nil }},
 	} {
 		_, err := fleet.New(o)
 		require.ErrorContains(t, err, want)

@@ -69,12 +69,12 @@ func (m *Member) enrol(ctx context.Context) {
 			complained = true
 			m.tell(EventUnlisted, err)
 		}
-		if m.sleep(ctx, m.o.Lease/5) != nil {
+		if m.sleep(ctx, "enrols", m.o.Lease/5) != nil {
 			break
 		}
 	}
 	if registered {
-		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		limit, cancel := m.limited(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
 		if err := m.o.Cluster.Leave(limit, m.self); err != nil {
 			m.tell(EventRemains, err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/fleet"
 	"github.com/orrery-go/orrery/store"
 )
 
@@ -25,7 +26,8 @@ type incarnation struct {
 	*world
 	on      *instance
 	name    string
-	engine  *shell.Engine
+	engine  *shell.Engine // nil: it stands by
+	member  *fleet.Member // nil: it is in no fleet
 	handle  *handle
 	end     context.CancelFunc
 	dead    bool // it has crashed: nothing of it moves before the run is over
@@ -86,7 +88,55 @@ func (i *incarnation) Answered(ctx context.Context) {
 func (r *run) start(on *instance) {
 	on.begun++
 	i := &incarnation{world: r.world, on: on, name: fmt.Sprintf("%s.%d", on.name, on.begun)}
+	i.handle = &handle{db: r.db, of: i, number: -1} // that of nobody
+	ctx, cancel := context.WithCancel(context.Background())
+	i.end = cancel
+	enter := r.alone
+	if r.o.Fleet {
+		enter = r.join
+	}
+	work, err := enter(ctx, i)
+	if err != nil {
+		r.broken = err
+		cancel()
+		return
+	}
+	on.runs = i
+	r.all = append(r.all, i)
+	r.log("%s begins", i.name)
+	r.Add(1)
+	go func() {
+		err := work()
+		r.mu.Lock()
+		i.ended, i.err = true, err
+		r.mu.Unlock()
+		r.log("%s has ended: %v", i.name, err)
+		r.Add(-1)
+	}()
+}
+
+// alone has a process open the store, and run an engine on it.
+func (r *run) alone(ctx context.Context, i *incarnation) (func() error, error) {
 	i.handle = r.db.open(i)
+	st := store.Store(i.handle)
+	if r.stages {
+		st = &stager{handle: i.handle}
+	}
+	e, err := r.engine(i, st)
+	i.engine = e
+	return func() error { return e.Run(ctx) }, err
+}
+
+// tell tells a process to end. The loop of its engine counts then.
+func (r *run) tell(i *incarnation) {
+	if r.engineOf(i) != nil && !i.ended {
+		r.Add(1)
+	}
+	i.end()
+}
+
+// engine makes one of a process.
+func (r *run) engine(i *incarnation, st store.Store) (*shell.Engine, error) {
 	o := shell.Options{
 		TickRate: 10 * time.Second, DefaultTimeout: time.Minute, AbandonAfter: 5 * time.Second, StopTimeout: 10 * time.Second,
 		LeaseTTL: 30 * time.Second, DefaultConcurrency: r.places, Logger: slog.New(slog.DiscardHandler),
@@ -101,26 +151,8 @@ func (r *run) start(on *instance) {
 	for lane, inner := range lanes {
 		o.Interpreters[lane] = &interpreter{i, inner}
 	}
-	o.Store, o.Clock, o.Scheduler, o.Instance = i.handle, i, i, i.name
-	e, err := shell.New(o)
-	if err != nil {
-		r.broken = err
-		return
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	i.engine, i.end = e, cancel
-	on.runs = i
-	r.all = append(r.all, i)
-	r.log("%s begins", i.name)
-	r.Add(1)
-	go func() {
-		err := e.Run(ctx)
-		r.mu.Lock()
-		i.ended, i.err = true, err
-		r.mu.Unlock()
-		r.log("%s has ended: %v", i.name, err)
-		r.Add(-1)
-	}()
+	o.Store, o.Clock, o.Scheduler, o.Instance = st, i, i, i.name
+	return shell.New(o)
 }
 
 // wrapped has tools wait for their turn.
@@ -159,12 +191,12 @@ func (r *run) look() {
 		return
 	}
 	for _, on := range r.instances {
-		if on.runs == nil && r.o.Shared || r.successor() == on {
+		if on.runs == nil && (r.o.Shared || r.o.Fleet) || r.successor() == on {
 			r.succession = true
 			r.after("a successor begins", r.takesOver(), func() {
 				r.succession = false
 				for _, on := range r.instances {
-					if on.runs == nil && r.o.Shared || r.successor() == on {
+					if on.runs == nil && (r.o.Shared || r.o.Fleet) || r.successor() == on {
 						r.start(on)
 						return
 					}
@@ -179,7 +211,7 @@ func (r *run) takesOver() time.Duration { return 10 * time.Second }
 
 // successor is who takes the store over whose owner is gone or silent; nil: nobody does.
 func (r *run) successor() *instance {
-	if r.o.Shared {
+	if r.o.Shared || r.o.Fleet {
 		return nil
 	}
 	for _, on := range r.instances {
@@ -232,8 +264,7 @@ func (r *run) leaveOne(i *incarnation) error {
 			return fmt.Errorf("%s does not end, and waits for nothing", i.name)
 		}
 		i.told = true
-		r.Add(1)
-		i.end()
+		r.tell(i)
 		r.awaitQuiet()
 	}
 	return fmt.Errorf("%s does not end", i.name)

@@ -69,7 +69,7 @@ func faults(r *rand.Rand, o Options) (list []Fault) {
 		}
 	}
 	for range r.IntN(o.Faults + 1) {
-		f := Fault{Kind: kinds[r.IntN(len(kinds))], Step: 10 + r.IntN(300), N: r.IntN(64), For: time.Duration(1+r.IntN(40)) * time.Second}
+		f := Fault{Kind: kinds[r.IntN(len(kinds))], Step: 10 + r.IntN(max(1, o.Steps*3/4)), N: r.IntN(64), For: time.Duration(1+r.IntN(40)) * time.Second}
 		if f.Kind == Jump {
 			f.For = time.Duration(r.IntN(241)-120) * time.Second
 		}
@@ -137,8 +137,7 @@ func (r *run) apply(f Fault) {
 		r.after("nothing is frozen any more", 2*f.For, func() {})
 	case Stop:
 		on.runs.told = true
-		r.Add(1)
-		on.runs.end()
+		r.tell(on.runs)
 	case TakeOver:
 		r.start(on)
 	case Jump:

@@ -20,6 +20,9 @@ type Options struct {
 	// Shared has all instances work on the store at the same time, with claims between them; otherwise one owns it, and
 	// another one takes it over.
 	Shared bool
+	// Fleet has each instance run [fleet.Run]: who owns the store gives signs of life, and who stands by takes it over after a lease without one, and
+	// passes on the requests that come to it. Otherwise the simulation says who takes over, at once.
+	Fleet bool
 	// Faults is how many faults a run has at most; 0: 8; negative: none.
 	Faults int
 	// Losses allows failovers to a standby that lacks what was acknowledged. What clients were told meanwhile is not checked then.
@@ -45,6 +48,8 @@ type Options struct {
 type defects struct {
 	store   func(store.Store) store.Store // what engines see of the database
 	amnesia bool                          // a new owner does not find the last commit
+	hasty   bool                          // staged commits are durable before they are
+	untold  bool                          // nobody is told of what a failover has lost
 	noKeys  bool                          // clients do not say which request it is
 }
 
@@ -110,6 +115,7 @@ type run struct {
 	db         *database
 	instances  []*instance
 	all        []*incarnation
+	stages     bool // the store is a [store.Stager]
 	places     int  // DefaultConcurrency of each engine
 	last       int  // number of the instance that has opened the store last
 	succession bool // somebody is about to begin
@@ -121,11 +127,15 @@ type run struct {
 	counts     map[string]int
 	draining   bool
 	lost       [][2]int // steps from which on, and until, commits were lost
-	broken     error    // the simulation itself
+	bereft     []bereft
+	broken     error // the simulation itself
 }
 
 // Run runs a seed. The error says that it could not be; what is wrong with what happened stands in the report.
 func Run(seed uint64, o Options) (*Report, error) {
+	if o.Fleet && o.Shared {
+		return nil, errors.New("fleet: true, with shared: true: want one of the two, since a fleet has one owner")
+	}
 	if o.Instances < 0 || o.Instances > 3 {
 		return nil, fmt.Errorf("instances: %d: must be from 1 to 3, or 0 for what the seed says", o.Instances)
 	}
@@ -158,6 +168,7 @@ func newRun(seed uint64, o Options) *run {
 	draw := rand.New(rand.NewPCG(seed, 1<<63)) //nolint:gosec // a seed is a run
 	n := 1 + draw.IntN(3)
 	r.places = []int{1, 2, 64}[draw.IntN(3)]
+	r.stages = draw.IntN(2) == 0 && !o.Shared
 	if o.Instances > 0 {
 		n = o.Instances
 	}
@@ -168,11 +179,15 @@ func newRun(seed uint64, o Options) *run {
 		r.o.Faults = 8
 	}
 	r.o.Faults = max(r.o.Faults, 0)
+	many := 1
+	if o.Fleet { // most of what happens is that somebody looks
+		many = 5
+	}
 	if r.o.Steps == 0 {
-		r.o.Steps = 400
+		r.o.Steps = 400 * many
 	}
 	if r.o.MaxSteps == 0 {
-		r.o.MaxSteps = 20_000
+		r.o.MaxSteps = 20_000 * many
 	}
 	if o.broken != nil {
 		r.defects = o.broken()
@@ -227,6 +242,23 @@ func (r *run) step() {
 			on.frozen = time.Time{}
 		}
 	}
+}
+
+// What [Report].Counts has of a Fleet: claims of the partition, those of which the owner's lease had lapsed, and requests that were passed on.
+const (
+	CountClaims    = "the partition is claimed"
+	CountLapsed    = "a lease has lapsed"
+	CountForwarded = "a request is passed on"
+)
+
+// CountLost counts in [Report].Counts the failovers that have lost commits.
+const CountLost = "commits are lost by a failover"
+
+// bereft is a process that owned the store when a failover lost commits.
+type bereft struct {
+	*incarnation
+	had  *handle
+	step int
 }
 
 func (r *run) failOver() {

@@ -14,8 +14,10 @@ import (
 	"github.com/orrery-go/orrery/shell/sim"
 )
 
-// options draws those of a seed: a third of all runs have a store that all use at once, a fifth loses commits by a failover.
-func options(seed uint64) sim.Options { return sim.Options{Shared: seed%3 == 0, Losses: seed%5 == 0} }
+// options draws those of a seed: a third of all runs have a store that all use at once, a sixth a fleet, and a fifth loses commits by a failover.
+func options(seed uint64) sim.Options {
+	return sim.Options{Shared: seed%3 == 0, Fleet: seed%6 == 1, Losses: seed%5 == 0}
+}
 
 func TestWhateverHappensTheGuaranteesHold(t *testing.T) {
 	first, n := seedtest.Seed(t), uint64(300)
@@ -42,6 +44,7 @@ func TestWhateverHappensTheGuaranteesHold(t *testing.T) {
 		return // they are too few to reach all
 	}
 	for _, k := range []sim.FaultKind{
+		sim.CountAhead, sim.CountLost, sim.CountClaims, sim.CountLapsed, sim.CountForwarded,
 		sim.RefuseCommit, sim.LoseAnswer, sim.LoseCommit, sim.LoseBoth, sim.SlowCommit, sim.Outage, sim.Lag, sim.FailOver, sim.Crash, sim.Freeze,
 		sim.Stop, sim.TakeOver, sim.Jump, sim.Double, sim.LoseReply,
 	} {
@@ -67,6 +70,8 @@ func TestASeedIsARunByteForByte(t *testing.T) {
 }
 
 func TestOptionsThatAreWrongAreRefused(t *testing.T) {
-	_, err := sim.Run(1, sim.Options{Instances: 4})
+	_, err := sim.Run(1, sim.Options{Shared: true, Fleet: true})
+	require.EqualError(t, err, "fleet: true, with shared: true: want one of the two, since a fleet has one owner")
+	_, err = sim.Run(1, sim.Options{Instances: 4})
 	require.EqualError(t, err, "instances: 4: must be from 1 to 3, or 0 for what the seed says")
 }

@@ -94,7 +94,10 @@ func (r *run) send(q *request) {
 			ctx = shell.WithOnce(ctx, shell.NewOnce(q.key, nil))
 		}
 		ctx = context.WithValue(ctx, clientKey{}, fmt.Sprintf("request %d try %d", q.n, try))
-		err := q.Do(ctx, i.engine)
+		e, err := r.reach(i, fmt.Sprintf("request %d try %d", q.n, try))
+		if err == nil {
+			err = q.Do(ctx, e)
+		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.replies = append(r.replies, reply{q, i, try, err})
