@@ -295,7 +295,7 @@ func (t *Batch) deliver(d delivery, res *Result) error {
 	}
 	r := refusal(effs)
 	if r == nil && (abroad || t.abroad(d, next)) {
-		r = refuseAbroad(d)
+		r = t.refuseAbroad(d)
 	}
 	if r == nil {
 		r = t.beyond(d, s, next)

@@ -84,7 +84,7 @@ func (t *Batch) route(bus Bus, ev effects.Event) (all []routed) {
 		}
 		acts := t.of
 		if t.keepsTenantsApart() {
-			if acts = t.acts(s); !acts.hears(t.of) {
+			if acts = s.acts(); !acts.hears(t.of) {
 				continue
 			}
 			acts = acts.or(t.of)

@@ -3,6 +3,8 @@ package core
 import (
 	"fmt"
 
+	"github.com/google/uuid"
+
 	"github.com/orrery-go/orrery/effects"
 )
 
@@ -70,10 +72,14 @@ func (t *Batch) abroad(d delivery, s State) bool {
 }
 
 // refuseAbroad refuses what would reach another tenant, or make something there. Of what there is in another tenant it
-// does not tell.
-func refuseAbroad(d delivery) *effects.Refused {
-	return &effects.Refused{To: d.to, Event: d.event.EventType(), Code: effects.CodeInvalid, Reason: firstText(fmt.Sprintf(
+// does not tell. What a subscriber of the program has given is nobody's request: it is announced.
+func (t *Batch) refuseAbroad(d delivery) *effects.Refused {
+	r := &effects.Refused{To: d.to, Event: d.event.EventType(), Code: effects.CodeInvalid, Reason: firstText(fmt.Sprintf(
 		"%s is not of namespace %q and tenant %q: what begins within a tenant stays there", d.to, clip(d.of.Namespace), clip(d.of.Tenant)))}
+	if d.from == BusRef() {
+		t.announce(Bus{}.complain(uuid.Nil, "a subscriber: "+r.Reason))
+	}
+	return r
 }
 
 // by gives in which tenant is who sends it.
@@ -114,11 +120,11 @@ func (e BusPublish) ofTenant() sphere {
 	return sphere{of, of != Scope{}}
 }
 
-// ofNobody reports whether an early build has made it, which did not note whose it is.
-func (o Occurrence) ofNobody() bool { return o.scope() == Scope{} }
+// ofNobody reports whether an early build has recorded it, which did not note whose it is.
+func (o Occurrence) ofNobody() bool { return o.Schedule == "" }
 
 // acts gives the tenant in which a subscriber acts, and whose events it hears.
-func (t *Batch) acts(s *Subscription) sphere {
+func (s *Subscription) acts() sphere {
 	switch do := s.Do; {
 	case do.WakeWorker != nil:
 		return ofTenant(Scope{do.WakeWorker.Namespace, do.WakeWorker.Tenant})
@@ -126,12 +132,8 @@ func (t *Batch) acts(s *Subscription) sphere {
 		return ofTenant(Scope{do.Push.Namespace, do.Push.Tenant})
 	case do.StartPipeline != nil:
 		return ofTenant(Scope{do.StartPipeline.Namespace, do.StartPipeline.Tenant})
-	case do.Signal != nil:
-		if p, err := t.State(effects.Ref{Kind: KindPipeline, ID: do.Signal.Pipeline}); err == nil && p != nil { // else the signal meets the error
-			return sphereOf(p)
-		}
 	}
-	return sphere{}
+	return sphere{} // a signal acts where its pipeline is
 }
 
 // hears reports whether a subscriber hears what is announced in a tenant, or by nobody.
