@@ -189,7 +189,9 @@ func (a Actions) RetryOnce(ctx context.Context, of uuid.UUID) (action core.Actio
 // was made of, and made is false.
 func (a Actions) CreateOnce(ctx context.Context, spec core.ActionSpec) (action core.Action, made bool, err error) {
 	if action, err = a.Get(ctx, spec.ID); err == nil {
-		return action, false, nil
+		if again, err := a.e.WasAnswered(ctx); err != nil || !again { // else it was made under this key
+			return action, false, err
+		}
 	}
 	if action, err = a.Create(ctx, spec); err == nil {
 		return action, true, nil

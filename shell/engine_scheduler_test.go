@@ -111,6 +111,8 @@ func (s *scheduled) AfterFunc(name string, d time.Duration, f func()) func() {
 
 func (*scheduled) Answered(context.Context) {}
 
+func (*scheduled) Ahead(int) bool { return false }
+
 // park waits until the stimulus of that name is picked.
 func (s *scheduled) park(name string) {
 	c := make(chan struct{})

@@ -31,6 +31,21 @@ func WithOnce(ctx context.Context, o *Once) context.Context { return engine.With
 // OnceFrom gives what [WithOnce] has set; nil: nothing.
 func OnceFrom(ctx context.Context) *Once { return engine.OnceFrom(ctx) }
 
+// Before is what something was answered before.
+type Before = engine.Before
+
+// AnsweredBefore gives what is asked for next under the context was answered before, with a change: then it may be asked for
+// although it seems to be done, or nothing is left to do it with; false: it was not. It is for callers who look before they ask.
+func (e *Engine) AnsweredBefore(ctx context.Context) (Before, bool, error) {
+	return e.loop.AnsweredBefore(ctx)
+}
+
+// AnswerAgain gives what [Engine.AnsweredBefore] does, for callers who can answer with that: it counts as the answer to the part, and
+// what is asked for next is the next one.
+func (e *Engine) AnswerAgain(ctx context.Context) (Before, bool, error) {
+	return e.loop.AnswerAgain(ctx)
+}
+
 // WasAnswered reports whether what is asked for next under the context was answered before, with a change: then it may be asked
 // for although it seems to be done.
 func (e *Engine) WasAnswered(ctx context.Context) (bool, error) { return e.loop.WasAnswered(ctx) }

@@ -47,6 +47,19 @@ func (e *Engine) awaitResume(ctx context.Context, most time.Duration) (resumed b
 	}
 }
 
+// awaitTake is awaitResume for who wants items: what was taken before under the same key is given again at once.
+func (e *Engine) awaitTake(ctx context.Context, most time.Duration) (resumed bool, err error) {
+	select {
+	case <-e.Resumed():
+		return true, nil
+	default:
+	}
+	if before, err := e.WasAnswered(ctx); err != nil || before {
+		return before, err
+	}
+	return e.awaitResume(ctx, most)
+}
+
 // takeNothing answers who wants items of a queue while the engine is paused.
 func (e *Engine) takeNothing(ctx context.Context, queue effects.Ref) ([]core.QueueItem, error) {
 	_, err := readAs[core.Queue](ctx, e, queue)

@@ -40,7 +40,7 @@ func (q Queues) Take(ctx context.Context, queue effects.Ref, o TakeOptions) ([]c
 	}
 	ev := core.QueueTake{Holder: o.Holder, Max: uint32(o.Max), VisibilityMS: o.Visibility.Milliseconds()}
 	end := q.e.o.Clock.Steady().Add(o.Wait)
-	if resumed, err := q.e.awaitResume(ctx, o.Wait); err != nil || !resumed {
+	if resumed, err := q.e.awaitTake(ctx, o.Wait); err != nil || !resumed {
 		if err == nil {
 			return q.e.takeNothing(ctx, queue)
 		}

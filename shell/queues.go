@@ -12,6 +12,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/shell/engine"
 	"github.com/orrery-go/orrery/store"
 )
 
@@ -25,11 +26,16 @@ func (e *Engine) Queues() Queues { return Queues{e} }
 func (q Queues) Configure(ctx context.Context, namespace, tenant, name string, c core.QueueConfig) (core.Queue, error) {
 	c.Retry.NoRetry = slices.Clone(c.Retry.NoRetry)
 	ref := core.QueueRef(namespace, tenant, name)
-	header, err := q.change(ctx, ref, core.QueueConfigure{Config: c})
+	send := func(ev core.QueueEvent) (core.Queue, error) {
+		// Whichever of the two it was: who asks again does not know.
+		s, err := q.e.loop.Do(ctx, engine.Request{Inputs: []core.Input{inputOf(ctx, ref, ev)}, Want: ref, As: "queue.put"})
+		return as[core.Queue](s, err)
+	}
+	header, err := send(core.QueueConfigure{Config: c})
 	if errors.Is(err, ErrNotFound) {
-		header, err = q.change(ctx, ref, core.QueueCreate{Namespace: namespace, Tenant: tenant, Name: name, Config: c})
+		header, err = send(core.QueueCreate{Namespace: namespace, Tenant: tenant, Name: name, Config: c})
 		if refusedFor(err, effects.CodeExists) { // somebody else was quicker
-			header, err = q.change(ctx, ref, core.QueueConfigure{Config: c})
+			header, err = send(core.QueueConfigure{Config: c})
 		}
 	}
 	return header, err

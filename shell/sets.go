@@ -13,6 +13,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/store"
 )
 
 // MaxSetEntries bounds what one set may declare: it is decided and stored in one transaction.
@@ -228,8 +229,14 @@ func (s Sets) Apply(ctx context.Context, set string, entries []SetEntry, o SetOp
 	var stale error
 	for range maxSetTries {
 		p := &setPlan{s: s, actor: ActorFrom(ctx), set: set, o: o}
-		if err := p.make(ctx, entries); err != nil {
-			return SetResult{}, err
+		unplanned := p.make(ctx, entries)
+		if !o.DryRun { // after the plan, which may see what was done
+			if res, before, err := s.appliedBefore(ctx); err != nil || before {
+				return res, err
+			}
+		}
+		if unplanned != nil {
+			return SetResult{}, unplanned
 		}
 		refused := p.refusal()
 		if refused != nil && !o.DryRun {
@@ -247,17 +254,36 @@ func (s Sets) Apply(ctx context.Context, set string, entries []SetEntry, o SetOp
 		if o.DryRun {
 			return res, nil
 		}
-		again, err := p.carryOut(ctx)
+		res.Applied = true
+		res, again, err := p.carryOut(ctx, res)
 		if err != nil {
 			return SetResult{}, err
 		}
 		if !again {
-			res.Applied = true
 			return res, nil
 		}
 		stale = p.overtaken
 	}
 	return SetResult{}, wrongSet(effects.CodeConflict, "set: others change what it declares at the same time: try again: %s", stale)
+}
+
+// appliedBefore gives what a request with a key has come to before. It is asked before the plan is carried out: a plan of what is there
+// by now would say that nothing is to be done, or something else.
+func (s Sets) appliedBefore(ctx context.Context) (res SetResult, ok bool, err error) {
+	before, ok, err := s.e.AnswerAgain(ctx)
+	if err != nil || !ok {
+		return res, false, err
+	}
+	res, err = noted(before.Note)
+	return res, true, err
+}
+
+// noted reads what applying a set has come to from the note that was kept with it.
+func noted(note []byte) (res SetResult, err error) {
+	if err := json.Unmarshal(note, &res); err != nil {
+		return SetResult{}, fmt.Errorf("%w: what applying the set has come to: %w", store.ErrCorrupt, err)
+	}
+	return res, nil
 }
 
 // Owned lists what a set owns, or, of an empty name, what all sets do: newest first.

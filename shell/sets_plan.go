@@ -12,6 +12,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell/engine"
+	"github.com/orrery-go/orrery/shell/internal/plainjson"
 	"github.com/orrery-go/orrery/store"
 )
 
@@ -362,12 +363,20 @@ func (p *setPlan) try(in core.Input) (core.State, error) {
 	return p.batch.State(in.To)
 }
 
-// carryOut carries the plan out, all of it or nothing. again: others have changed meanwhile what it was made for.
-func (p *setPlan) carryOut(ctx context.Context) (again bool, err error) {
+// carryOut carries the plan out, which comes to res: all of it or nothing. done is what was done, which is what another one has come to
+// if the same set was applied meanwhile under the same key. again: others have changed meanwhile what it was made for.
+func (p *setPlan) carryOut(ctx context.Context, res SetResult) (done SetResult, again bool, err error) {
 	if len(p.steps) == 0 {
-		return false, nil
+		return res, false, nil
 	}
-	req := engine.Request{Many: &engine.Many{All: true, If: func(i int, s core.State) error {
+	if o := OnceFrom(ctx); o != nil {
+		note, err := plainjson.Marshal(res)
+		if err != nil {
+			return res, false, err
+		}
+		o.Note(note)
+	}
+	req := engine.Request{As: "set.apply", Many: &engine.Many{All: true, If: func(i int, s core.State) error {
 		c := &p.changes[p.steps[i]]
 		return core.CheckRevision(s, c.Ref, c.input.Event, c.revision, nil)
 	}}}
@@ -383,11 +392,14 @@ func (p *setPlan) carryOut(ctx context.Context) (again bool, err error) {
 		c := p.changes[p.steps[entry.Index]]
 		p.overtaken = &SetError{Kind: c.Kind, Name: c.Name, File: c.File, Err: entry.Err}
 		if r, refused := errors.AsType[*Refusal](entry.Err); refused && r.Code != effects.CodeLimited {
-			return true, nil // the plan was taken whole: something has changed between the two
+			return res, true, nil // the plan was taken whole: something has changed between the two
 		}
-		return false, p.overtaken
+		return res, false, p.overtaken
 	}
-	return false, err
+	if note := OnceFrom(ctx).Noted(); err == nil && note != nil {
+		res, err = noted(note)
+	}
+	return res, false, err
 }
 
 // storedStates gives a batch the states that a transaction reads.

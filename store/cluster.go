@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"time"
 )
 
 // ErrUnusable says that nobody opens the partition until a person has looked at it, for the reason that the error gives, or that
@@ -70,4 +71,10 @@ type Cluster interface {
 	Leave(ctx context.Context, i Instance) error
 	// Instances lists those that are registered, by name, alive or not.
 	Instances(ctx context.Context) ([]Instance, error)
+}
+
+// Timed is a [Cluster] that tells its time.
+type Timed interface {
+	// Ahead tells how far the database's clock is ahead of this machine's (negative: behind it), and how far that may be wrong.
+	Ahead(ctx context.Context) (by, within time.Duration, err error)
 }

@@ -1,5 +1,5 @@
-// Command postgres is Orrery in a program of your own, on a PostgreSQL database: of several processes one works, and the
-// next takes over once that is gone.
+// Command postgres is Orrery in a program of your own, on a PostgreSQL database: of several processes one works, the others pass
+// requests on to it, and the next takes over once that is gone.
 package main
 
 import (
@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
@@ -14,81 +16,84 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
-	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/shell/fleet"
+	"github.com/orrery-go/orrery/shell/fleet/forward"
+	"github.com/orrery-go/orrery/shell/httpapi"
 	"github.com/orrery-go/orrery/store/postgres"
 )
 
 const lease = 2 * time.Second // the same in all processes
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Println("usage: DATABASE=postgres://… postgres NAME")
+	if len(os.Args) != 3 {
+		fmt.Println("usage: DATABASE=postgres://… postgres NAME HOST:PORT")
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Getenv("DATABASE"), os.Args[1])
+	err := run(ctx, os.Getenv("DATABASE"), os.Args[1], os.Args[2])
 	stop()
 	if err != nil {
 		fmt.Println("ended:", err)
-		os.Exit(1) // for the supervisor to start it again, to stand by
+		os.Exit(1)
 	}
 }
 
-// run works on the database until ctx ends, or another process has taken it over.
-func run(ctx context.Context, url, name string) error {
-	st, err := open(ctx, url, name)
+// run takes part in the cluster until ctx ends.
+func run(ctx context.Context, url, name, listen string) error {
+	cluster, err := postgres.Connect(ctx, url, postgres.Options{Lease: lease})
 	if err != nil {
 		return err
 	}
-	greet := func(_ context.Context, c shell.Call) (json.RawMessage, error) { return json.Marshal("hi " + c.Label) }
-	engine, err := shell.New(shell.Options{Store: st, Tools: map[string]shell.Tool{"greet": shell.ToolFunc(greet)}})
+	defer cluster.Close()
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", listen)
 	if err != nil {
-		return errors.Join(err, st.Close())
+		return err
 	}
-	living, end := context.WithCancel(ctx)
-	renewed := make(chan struct{})
-	go func() {
-		defer close(renewed)
-		renew(living, st)
-	}()
-	stopped := make(chan error, 1)
-	go func() { stopped <- engine.Run(ctx) }()
-	a, err := engine.Actions().Create(ctx, core.ActionSpec{ToolName: "greet", Label: name})
+	member, err := fleet.New(fleet.Options{
+		Cluster: cluster, Name: name, Address: "http://" + listener.Addr().String(), Lease: lease,
+		Events: func(e fleet.Event) {
+			if e.Kind == fleet.EventStandsBy {
+				fmt.Println(name, "stands by at", listener.Addr())
+			}
+		},
+	})
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	passes, err := forward.New(forward.Options{Member: member, Name: name, Open: true}) // whoever reaches this machine may do everything
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	front := forward.NewFront(passes)
+	server := &http.Server{Handler: front, ReadHeaderTimeout: 10 * time.Second}
+	go func() { _ = server.Serve(listener) }() // until Close
+	defer func() { _ = server.Close() }()
+	return member.Run(ctx, func(ctx context.Context, t fleet.Term) error { return work(ctx, t, name, front) })
+}
+
+// work runs an engine, and answers requests, while the database is this process's: ctx ends once another one has it, and nothing of
+// what runs here is stored any more.
+func work(ctx context.Context, t fleet.Term, name string, front *forward.Front) error {
+	greet := func(_ context.Context, c shell.Call) (json.RawMessage, error) {
+		return json.Marshal(name + " says hi to " + c.Label)
+	}
+	engine, err := shell.New(shell.Options{Store: t.Store, Clock: t.Clock, Tools: map[string]shell.Tool{"greet": shell.ToolFunc(greet)}})
+	if err != nil {
+		return err
+	}
+	api, err := httpapi.New(httpapi.Options{Engine: engine})
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- engine.Run(ctx) }()
+	defer front.Own(api.Handler())()
+	a, err := engine.Actions().Create(ctx, core.ActionSpec{ToolName: "greet", Label: "you"})
 	if err == nil {
 		a, err = engine.Actions().Wait(ctx, a.ID)
 	}
 	if err == nil {
 		fmt.Println(name, "works:", a.Status.Type, string(a.Status.Result))
 	}
-	runErr := <-stopped // at a signal, or with store.ErrFenced: then nothing of what ran here is stored
-	end()
-	<-renewed
-	return errors.Join(err, runErr, st.Close()) // Close gives the database back: the next one need not wait for the lease
-}
-
-// open stands by until the database is this process's.
-func open(ctx context.Context, url, name string) (*postgres.Store, error) {
-	for standsBy := false; ; standsBy = true {
-		// Open returns at the next sign of life of another owner, and without one takes over after a lease.
-		st, err := postgres.Open(ctx, url, postgres.Options{Owner: name, Lease: lease})
-		switch {
-		case !errors.Is(err, store.ErrClaimed):
-			return st, err
-		case !standsBy:
-			fmt.Println(name, "stands by")
-		}
-	}
-}
-
-// renew gives signs of life also while there is nothing to store.
-func renew(ctx context.Context, st *postgres.Store) {
-	for tick := time.NewTicker(lease / 5); ; {
-		select {
-		case <-ctx.Done():
-			tick.Stop()
-			return
-		case <-tick.C:
-			_ = st.Renew(ctx) // an engine whose store is another process's ends by itself
-		}
-	}
+	return <-ended
 }

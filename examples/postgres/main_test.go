@@ -4,11 +4,16 @@ package main
 
 import (
 	"bufio"
+	"encoding/json"
+	"errors"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -37,7 +42,7 @@ func start(t *testing.T, database, name string) process {
 	t.Helper()
 	exe, err := os.Executable()
 	require.NoError(t, err)
-	cmd := exec.CommandContext(t.Context(), exe, name)
+	cmd := exec.CommandContext(t.Context(), exe, name, "127.0.0.1:0")
 	cmd.Env = append(os.Environ(), "POSTGRES_TEST_MAIN=1", "DATABASE="+database)
 	cmd.Stderr = io.Discard
 	out, err := cmd.StdoutPipe()
@@ -58,30 +63,71 @@ func (p process) signal(s os.Signal) {
 	require.NoError(p.t, p.cmd.Process.Signal(s))
 }
 
+// standsBy waits until it says so, and gives its URL.
+func (p process) standsBy(name string) string {
+	p.t.Helper()
+	at, ok := strings.CutPrefix(p.says(), name+" stands by at ")
+	require.True(p.t, ok)
+	return "http://" + at
+}
+
+type action struct {
+	ID     string
+	Status struct {
+		Type   string
+		Result string
+	}
+}
+
+// greeted has somebody greeted by whoever works, by requests to url.
+func greeted(t *testing.T, url string) string {
+	t.Helper()
+	a := answer(t, http.StatusCreated)(http.Post(url+"/v1/actions", "application/json", strings.NewReader(`{"tool_name":"greet","label":"me"}`)))
+	require.Eventually(t, func() bool {
+		a = answer(t, http.StatusOK)(http.Get(url + "/v1/actions/" + a.ID))
+		return a.Status.Type == "completed"
+	}, time.Minute, 10*time.Millisecond)
+	return a.Status.Result
+}
+
+func answer(t *testing.T, status int) func(*http.Response, error) action {
+	t.Helper()
+	return func(resp *http.Response, err error) (a action) {
+		t.Helper()
+		require.NoError(t, err)
+		text, err := io.ReadAll(resp.Body)
+		require.NoError(t, errors.Join(err, resp.Body.Close()))
+		require.Equal(t, status, resp.StatusCode, "%s", text)
+		require.NoError(t, json.Unmarshal(text, &a), "%s", text)
+		return a
+	}
+}
+
 func TestOneProcessWorksAndTheNextFollows(t *testing.T) {
 	database := postgrestest.Database(t)
 	one := start(t, database, "one")
-	assert.Equal(t, `one works: completed "hi one"`, one.says())
+	assert.Equal(t, `one works: completed "one says hi to you"`, one.says())
 	two := start(t, database, "two")
-	assert.Equal(t, "two stands by", two.says())
+	at := two.standsBy("two")
+	assert.Equal(t, "one says hi to me", greeted(t, at), "it has passed the request on")
 
 	one.signal(os.Kill) // it gives nothing back
 	require.Error(t, one.cmd.Wait())
-	assert.Equal(t, `two works: completed "hi two"`, two.says())
+	assert.Equal(t, `two works: completed "two says hi to you"`, two.says())
+	assert.Equal(t, "two says hi to me", greeted(t, at))
 
 	three := start(t, database, "three")
-	assert.Equal(t, "three stands by", three.says())
+	three.standsBy("three")
 	two.signal(syscall.SIGSTOP) // for longer than its lease
-	assert.Equal(t, `three works: completed "hi three"`, three.says())
+	assert.Equal(t, `three works: completed "three says hi to you"`, three.says())
 	two.signal(syscall.SIGCONT)
-	assert.Regexp(t, `^ended: .*fenced.*"three" at "" owns it`, two.says(), "and it has stored nothing since")
-	require.Error(t, two.cmd.Wait())
+	assert.Equal(t, at, two.standsBy("two"), "it has stored nothing since")
+	assert.Equal(t, "three says hi to me", greeted(t, at))
 
-	four := start(t, database, "four")
-	assert.Equal(t, "four stands by", four.says())
 	three.signal(syscall.SIGTERM) // it gives the database back
 	require.NoError(t, three.cmd.Wait())
-	assert.Equal(t, `four works: completed "hi four"`, four.says())
-	four.signal(syscall.SIGTERM)
-	require.NoError(t, four.cmd.Wait())
+	assert.Equal(t, `two works: completed "two says hi to you"`, two.says())
+	assert.Equal(t, "two says hi to me", greeted(t, at))
+	two.signal(syscall.SIGTERM)
+	require.NoError(t, two.cmd.Wait())
 }

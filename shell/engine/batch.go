@@ -278,19 +278,22 @@ func (b *batch) takeRequests() error {
 			break
 		}
 		inputs += len(r.Inputs)
+		gone := r.ctx.Err()
 		if r.once != nil {
-			*r.once = onceOf{Once: r.once.Once, key: r.once.key, of: r.once.of, shape: r.once.shape} // an attempt before this one left no trace
-			rep, before, err := b.answeredBefore(i, r)
-			if err != nil {
-				return err
-			}
-			if b.replies[i] = rep; before {
-				continue
+			*r.once = onceOf{Once: r.once.Once, key: r.once.key, of: r.once.of, shape: r.once.shape, note: r.once.note} // an attempt before this one left no trace
+			if gone == nil {
+				rep, before, err := b.answeredBefore(i, r)
+				if err != nil {
+					return err
+				}
+				if b.replies[i] = rep; before {
+					continue
+				}
 			}
 		}
 		switch {
-		case r.ctx.Err() != nil:
-			b.replies[i].Err = r.ctx.Err() // the caller has gone before anything was done
+		case gone != nil:
+			b.replies[i].Err = gone // the caller has gone before anything was done
 		case r.Webhook != nil:
 			if b.replies[i].Before = b.cameBefore(r); b.replies[i].Before != uuid.Nil {
 				continue

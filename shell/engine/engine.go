@@ -100,6 +100,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	if err != nil {
 		close(e.closing)
+		l.refuseRest()
 		if ctx.Err() != nil {
 			return nil // stopped before it began
 		}
@@ -176,6 +177,9 @@ type Request struct {
 	// before the inputs; nil: it does not exist. Its error is the answer, and the
 	// inputs are left out.
 	If func(core.State) error
+	// As is what it is among the parts of a request with a key ([WithOnce]), where one is asked for in several ways that are answered
+	// alike; empty: the kinds and types of its inputs.
+	As string
 	// Want names the machine whose state the caller wants to see afterwards.
 	Want effects.Ref
 	// Many, if there is one, has each of the inputs answered by itself.
@@ -346,14 +350,14 @@ func (e *Engine) Ask(ctx context.Context, req Request) (Reply, error) {
 		r.of = &e.activity
 		r.waits.Store(true)
 	}
-	e.activity.message(1)
+	e.activity.message(ofWork, 1)
 	select {
 	case e.inbox <- r:
 	case <-ending:
-		e.activity.message(-1)
+		e.activity.message(ofWork, -1)
 		return Reply{}, ErrStopped
 	case <-ctx.Done():
-		e.activity.message(-1)
+		e.activity.message(ofWork, -1)
 		return Reply{}, ctx.Err()
 	}
 	e.activity.add(-1)
@@ -398,14 +402,14 @@ func (e *Engine) lateReply(r *request) (Reply, error) {
 func (e *Engine) Post(ctx context.Context, req Request) bool {
 	r := newRequest(context.WithoutCancel(ctx), req)
 	r.once = nil // nobody would learn that it was answered before
-	e.activity.message(1)
+	e.activity.message(ofWork, 1)
 	select {
 	case e.inbox <- r:
 		return true
 	case <-e.closing:
 	case <-ctx.Done():
 	}
-	e.activity.message(-1)
+	e.activity.message(ofWork, -1)
 	return false
 }
 

@@ -114,11 +114,11 @@ func (x *execution) deliver(ev core.Event) {
 	if x.p.Wrote != nil {
 		o.write = x.p.Wrote()
 	}
-	x.e.activity.message(1)
+	x.e.activity.message(ofWork, 1)
 	select {
 	case x.e.result <- o:
 	case <-x.e.stopped:
-		x.e.activity.message(-1)
+		x.e.activity.message(ofWork, -1)
 		o.write.done()
 	}
 }

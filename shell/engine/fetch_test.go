@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,11 +25,13 @@ type far struct {
 	fetches int           // that had anything to fetch
 	alone   []effects.Ref // schedules that were read without being told beforehand
 	read    int           // schedules that were read
+	answers int           // to requests that were looked up
+	untold  []store.AnswerKey
 }
 
 func (f *far) Update(ctx context.Context, fn func(store.Tx) error) error {
 	return f.Store.Update(ctx, func(tx store.Tx) error {
-		return fn(&farTx{tx, f, map[effects.Ref]bool{}})
+		return fn(&farTx{tx, f, map[effects.Ref]bool{}, nil})
 	})
 }
 
@@ -36,10 +39,12 @@ type farTx struct {
 	store.Tx
 	f       *far
 	fetched map[effects.Ref]bool
+	answers []store.AnswerKey
 }
 
 func (t *farTx) Fetch(refs []effects.Ref, outbox []store.EffectKey, answers []store.AnswerKey) error {
 	t.f.fetches++
+	t.answers = append(t.answers, answers...)
 	for _, ref := range refs {
 		t.fetched[ref] = true
 	}
@@ -47,6 +52,13 @@ func (t *farTx) Fetch(refs []effects.Ref, outbox []store.EffectKey, answers []st
 		return fmt.Errorf("fetch: nothing is asked for")
 	}
 	return nil
+}
+
+func (t *farTx) Answer(key store.AnswerKey) (store.Answer, error) {
+	if t.f.answers++; !slices.Contains(t.answers, key) {
+		t.f.untold = append(t.f.untold, key)
+	}
+	return t.Tx.Answer(key)
 }
 
 func (t *farTx) Get(kind effects.Kind, id uuid.UUID) (store.Record, error) {

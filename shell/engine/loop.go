@@ -82,9 +82,7 @@ func (l *loop) init(e *Engine) {
 	l.lanes = make(map[string]*lane)
 	l.running = make(map[store.EffectKey]*execution)
 	l.sightings = make(map[string]sighting)
-	if e.o.Scheduler == nil {
-		l.stager, _ = e.store.(store.Stager)
-	}
+	l.stager, _ = e.store.(store.Stager)
 	l.logged, _ = e.store.(store.Logged)
 	l.weights = weightsByShare(e.o.Weights)
 	l.cache.init()
@@ -157,19 +155,20 @@ func (l *loop) gather(done <-chan struct{}) {
 // goes on by itself over several batches is, and what was gathered if it is much.
 func (l *loop) aheadPays() bool {
 	many := len(l.requests) + len(l.outcomes)
-	return l.full || l.sweep.active || l.retention.goesOn(l.now()) || many > 0 && l.pace.pays(many)
+	return l.full || l.sweep.active || l.retention.goesOn(l.now()) || many > 0 && l.pays(many)
 }
 
 // onePays reports whether it would be with one thing more.
-func (l *loop) onePays() bool { return l.pace.pays(len(l.requests) + len(l.outcomes) + 1) }
+func (l *loop) onePays() bool { return l.pays(len(l.requests) + len(l.outcomes) + 1) }
 
 // await waits until something happens: for the disk only, or for anything. It reports
 // whether it is time for a batch.
 func (l *loop) await(done <-chan struct{}, diskOnly bool) bool {
 	inbox, result, timer, planned := l.e.inbox, l.e.result, (<-chan time.Time)(nil), time.Time{}
+	awaited := []messageKind{ofSync, ofWork}
 	defer func() { l.look(planned) }()
 	if diskOnly || l.flight != nil && !l.onePays() { // to be woken for each costs more than it brings
-		inbox, result = nil, nil
+		inbox, result, awaited = nil, nil, awaited[:1]
 	}
 	if !diskOnly {
 		now := l.now()
@@ -184,20 +183,20 @@ func (l *loop) await(done <-chan struct{}, diskOnly bool) bool {
 		timer, stop = l.e.o.Clock.Timer(d)
 		defer stop()
 	}
-	l.e.activity.rest()
+	l.e.activity.rest(awaited...)
 	select {
 	case r := <-inbox:
 		l.e.activity.work()
-		l.e.activity.message(-1)
+		l.e.activity.message(ofWork, -1)
 		l.requests = append(l.requests, r)
 	case o := <-result:
 		l.e.activity.work()
-		l.e.activity.message(-1)
+		l.e.activity.message(ofWork, -1)
 		l.returned(o)
 		return l.stopping // else the store is given time
 	case err := <-l.landing():
 		l.e.activity.work()
-		l.flight.ended, l.flight.err = true, err
+		l.flight.ends(err)
 		l.land()
 		return l.stopping
 	case c := <-l.e.health: // no reason to try a commit
@@ -273,11 +272,11 @@ func (l *loop) drain() bool {
 		}
 		select {
 		case r := <-l.e.inbox:
-			l.e.activity.message(-1)
+			l.e.activity.message(ofWork, -1)
 			l.requests = append(l.requests, r)
 			bytes += r.size()
 		case o := <-l.e.result:
-			l.e.activity.message(-1)
+			l.e.activity.message(ofWork, -1)
 			l.returned(o)
 			bytes += o.write.size()
 		default:
@@ -382,7 +381,7 @@ type gathered struct {
 
 // leaveHalf takes away what is to be decided while the disk takes the batch that begins.
 func (l *loop) leaveHalf() (rest gathered) {
-	if l.stager == nil || l.flight != nil || !l.pace.splits(len(l.requests)+len(l.outcomes)) {
+	if l.stager == nil || l.flight != nil || !l.splits(len(l.requests)+len(l.outcomes)) {
 		return gathered{}
 	}
 	r, o := (len(l.requests)+1)/2, (len(l.outcomes)+1)/2
@@ -496,7 +495,7 @@ func (l *loop) refuseRest() {
 	for {
 		select {
 		case r := <-l.e.inbox:
-			l.e.activity.message(-1)
+			l.e.activity.message(ofWork, -1)
 			r.answer(Reply{Err: ErrStopped})
 		default:
 			return

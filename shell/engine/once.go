@@ -31,10 +31,12 @@ var ErrKeyReused = errors.New("the key is that of another request")
 // Once says which request of a caller's it is, so that it is carried out once however often it comes ([WithOnce]).
 // It is safe for concurrent use only as far as one goroutine asks for something under it at a time; see Part.
 type Once struct {
-	key  store.AnswerKey
-	of   func() [sha256.Size]byte // says what is asked for
-	part uint32                   // how many of its parts were answered with a change
-	seen bool
+	key   store.AnswerKey
+	of    func() [sha256.Size]byte // says what is asked for
+	part  uint32                   // how many of its parts were answered with a change
+	seen  bool
+	note  []byte // to be kept with the next part
+	noted []byte // that of the last part that was answered with a change
 }
 
 // NewOnce names a request by a hash of who asks and what he calls it. of gives a hash of all that he asks for: under one key
@@ -57,6 +59,23 @@ func (o *Once) Part(n int) *Once {
 // Repeated reports whether something was answered as it had been before.
 func (o *Once) Repeated() bool { return o != nil && o.seen }
 
+// Note has a note kept with what is asked for next, if that changes something: what the caller's own answer says beside the engine's,
+// and could not be said a second time, such as what was there before. It must not be changed afterwards.
+func (o *Once) Note(note []byte) {
+	if o != nil {
+		o.note = note
+	}
+}
+
+// Noted gives the note of what was asked for last, if that has changed something: where it was answered as before, that of the
+// first time. It must not be changed.
+func (o *Once) Noted() []byte {
+	if o == nil {
+		return nil
+	}
+	return o.noted
+}
+
 // derived gives the key of something within a request.
 func derived(key store.AnswerKey, what string, n uint32) store.AnswerKey {
 	b := append(key[:], what...)
@@ -77,30 +96,60 @@ func OnceFrom(ctx context.Context) *Once {
 	return o
 }
 
-// WasAnswered reports whether what is asked for next under the context was answered before, with a change: then it may be asked
-// for although it seems to be done.
-func (e *Engine) WasAnswered(ctx context.Context) (bool, error) {
+// Before is what something was answered before.
+type Before struct {
+	State core.State // of the machine that was wanted; nil: of none. What its machine keeps as records of their own is missing
+	Note  []byte     // see [Once.Note]
+}
+
+// AnsweredBefore gives what is asked for next under the context was answered before, with a change: then it may be asked for
+// although it seems to be done, or nothing is left to do it with; false: it was not.
+func (e *Engine) AnsweredBefore(ctx context.Context) (before Before, ok bool, err error) {
 	o := OnceFrom(ctx)
 	if o == nil {
-		return false, nil
+		return before, false, nil
 	}
-	err := e.store.View(ctx, func(tx store.ReadTx) error {
+	err = e.store.View(ctx, func(tx store.ReadTx) error {
 		kept, err := tx.Answer(derived(o.key, "request", o.part))
 		if err != nil {
 			return err
 		}
 		var k keptReply
 		of := o.of()
-		if kept.At.Before(effects.TimeOf(e.o.Clock.Now()).Add(-AnswersKept)) || json.Unmarshal(kept.Body, &k) != nil || string(k.Of) != string(of[:]) {
+		if isOld(kept, effects.TimeOf(e.o.Clock.Now())) || json.Unmarshal(kept.Body, &k) != nil || string(k.Of) != string(of[:]) {
 			return store.ErrNotFound // or what is there is found when it is asked for
 		}
-		return nil
+		if before.Note = k.Note; k.Kind != "" {
+			before.State, err = core.DecodeState(k.Kind, k.State)
+		}
+		return err
 	})
 	if errors.Is(err, store.ErrNotFound) {
-		return false, nil
+		return Before{}, false, nil
 	}
-	return err == nil, err
+	return before, err == nil, err
 }
+
+// AnswerAgain gives what [Engine.AnsweredBefore] does, and counts it as the answer to the part: it is not asked for any more.
+func (e *Engine) AnswerAgain(ctx context.Context) (Before, bool, error) {
+	before, ok, err := e.AnsweredBefore(ctx)
+	if ok {
+		o := OnceFrom(ctx)
+		o.part++
+		o.seen, o.note, o.noted = true, nil, before.Note
+		e.stats.repeated.Add(1)
+	}
+	return before, ok, err
+}
+
+// WasAnswered reports whether there is something that [Engine.AnsweredBefore] gives.
+func (e *Engine) WasAnswered(ctx context.Context) (bool, error) {
+	_, before, err := e.AnsweredBefore(ctx)
+	return before, err
+}
+
+// isOld reports whether an answer was given too long ago to be given again.
+func isOld(a store.Answer, now effects.Time) bool { return a.At.Before(now.Add(-AnswersKept)) }
 
 // onceOf is which part of a caller's request one to the engine is; nil: it has no key.
 type onceOf struct {
@@ -108,6 +157,7 @@ type onceOf struct {
 	key   store.AnswerKey
 	of    [sha256.Size]byte
 	shape string // the kinds and types of its inputs: parts that do not fit are of another request
+	note  []byte // of the caller's
 	kept  bool   // it was answered with a change, now or before
 	again bool   // before
 	after *int   // the index of another one in the same batch, whose answer it gets; nil: it is the first
@@ -118,18 +168,30 @@ func newOnceOf(ctx context.Context, r *Request) *onceOf {
 	if o == nil {
 		return nil
 	}
+	return &onceOf{Once: o, key: derived(o.key, "request", o.part), of: o.of(), shape: shapeOf(r), note: o.note}
+}
+
+func shapeOf(r *Request) string {
+	if r.As != "" {
+		return r.As
+	}
 	var shape strings.Builder
 	for _, in := range r.Inputs {
 		shape.WriteString(string(in.To.Kind) + "." + in.Event.EventType() + " ")
 	}
-	return &onceOf{Once: o, key: derived(o.key, "request", o.part), of: o.of(), shape: shape.String()}
+	return shape.String()
 }
 
 // answered notes what has become of it.
 func (o *onceOf) answered(rep Reply) {
-	if o != nil && o.kept && rep.Err == nil {
+	if o == nil {
+		return
+	}
+	o.noted = nil
+	if o.kept && rep.Err == nil {
 		o.part++
 		o.seen = o.seen || o.again
+		o.Once.note, o.noted = nil, o.note
 	}
 }
 
@@ -138,10 +200,10 @@ type keptReply struct {
 	Of     []byte         `json:"of"`
 	Shape  string         `json:"shape"`
 	Result keptResult     `json:"result"`
-	Before uuid.UUID      `json:"before"`
 	Kind   effects.Kind   `json:"kind,omitempty"` // of the state
 	State  []byte         `json:"state,omitempty"`
 	Each   []keptAnswered `json:"each,omitempty"`
+	Note   []byte         `json:"note,omitempty"`
 }
 
 type keptResult struct {
@@ -189,19 +251,17 @@ func (b *batch) stateKept(kind effects.Kind, kept []byte) (core.State, error) {
 
 // answeredBefore gives the answer to the i-th request if it has come before; false: it has not.
 func (b *batch) answeredBefore(i int, r *request) (rep Reply, ok bool, err error) {
-	if first, ok := b.once[r.once.key]; ok {
+	if first, ok := b.once[r.once.key]; ok && b.hasChanged(first) { // one that has not leaves it to the next
 		if other := b.l.requests[first].once; other.of != r.once.of || other.shape != r.once.shape {
 			return Reply{Err: ErrKeyReused}, true, nil
 		}
 		r.once.after = &first
 		return rep, true, nil // see shareAnswer
 	}
-	if r.ctx.Err() == nil { // else nothing is done
-		if b.once == nil {
-			b.once = make(map[store.AnswerKey]int)
-		}
-		b.once[r.once.key] = i
+	if b.once == nil {
+		b.once = make(map[store.AnswerKey]int)
 	}
+	b.once[r.once.key] = i
 	kept, err := b.tx.Answer(r.once.key)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
@@ -211,7 +271,7 @@ func (b *batch) answeredBefore(i int, r *request) (rep Reply, ok bool, err error
 	case err != nil:
 		return rep, false, err
 	}
-	if kept.At.Before(b.now.Add(-AnswersKept)) {
+	if isOld(kept, b.now) {
 		return rep, false, nil
 	}
 	var k keptReply
@@ -225,12 +285,11 @@ func (b *batch) answeredBefore(i int, r *request) (rep Reply, ok bool, err error
 	if err != nil {
 		return Reply{Err: fmt.Errorf("%w: the answer to an earlier request: %w", store.ErrCorrupt, err)}, true, nil
 	}
-	r.once.kept, r.once.again = true, true
+	r.once.kept, r.once.again, r.once.note = true, true, k.Note
 	return rep, true, nil
 }
 
 func (b *batch) replyKept(k keptReply) (rep Reply, err error) {
-	rep.Before = k.Before
 	if rep.Result, err = k.Result.result(); err != nil {
 		return rep, err
 	}
@@ -261,7 +320,7 @@ func (b *batch) keepAnswer(r *request, rep Reply) error {
 	if r.once == nil || r.once.again || rep.Err != nil || !changed(r, rep) {
 		return nil
 	}
-	k := keptReply{Of: r.once.of[:], Shape: r.once.shape, Before: rep.Before}
+	k := keptReply{Of: r.once.of[:], Shape: r.once.shape, Note: r.once.note}
 	var err error
 	if k.Result, err = keepResult(rep.Result); err != nil {
 		return err
@@ -294,9 +353,14 @@ func (b *batch) shareAnswer(i int, r *request) bool {
 	}
 	first := *r.once.after
 	b.replies[i] = b.replies[first]
-	r.once.kept = b.l.requests[first].once.kept
-	r.once.again = r.once.kept
+	of := b.l.requests[first].once
+	r.once.kept, r.once.again, r.once.note = of.kept, of.kept, of.note
 	return true
+}
+
+// hasChanged reports whether the i-th request of the batch has changed anything.
+func (b *batch) hasChanged(i int) bool {
+	return b.replies[i].Err == nil && changed(b.l.requests[i], b.replies[i])
 }
 
 // changed reports whether a request has changed anything.

@@ -10,16 +10,15 @@ import (
 // does, and what happens next is its choice alone. It is for simulations: without one, nothing
 // is counted.
 //
-// What runs is the loop while it does not wait, each execution of an outer effect, and each
-// caller whose answer has come. Whoever makes something of the engine run counts it before:
+// What runs is the loop while it does not wait, each execution of an outer effect, each
+// caller whose answer has come, and whoever waits beside the loop for a [store.Stager] to make a batch durable. Whoever makes something of the engine run counts it before:
 // who calls [Engine.Run] or [Engine.Ask] in a goroutine of its own, who ends the context of Run,
 // which he does while the loop waits, and, with a timer that
 // fires, its [Clock], until that timer is stopped. A store, a tool or an interpreter that
 // waits takes itself out of the count meanwhile.
 //
 // Not counted are those who wait with [Engine.WaitFor], the scrub, and callers whose contexts
-// end. With a Scheduler the engine commits by [store.Store.Update] alone, also where the store
-// is a [store.Stager].
+// end.
 type Scheduler interface {
 	// Add changes the count of what runs. It is called from any goroutine.
 	Add(delta int)
@@ -31,17 +30,29 @@ type Scheduler interface {
 	// loop, which may decide the next batch meanwhile. So whoever wants a caller that asks again to do so at a certain time
 	// has it wait here, and takes it out of the count.
 	Answered(ctx context.Context)
+	// Ahead reports whether that many things are to be decided while the store makes the batch before durable, where it is a
+	// [store.Stager]. Without a Scheduler the engine measures what is faster, which in virtual time says nothing. Any answer is right.
+	Ahead(many int) bool
 }
 
 // activity counts for a [Scheduler]: a message to the loop counts as long as the loop waits for
-// messages and has not taken it. The zero value counts nothing.
+// messages of its kind and has not taken it. The zero value counts nothing.
 type activity struct {
 	to Scheduler
 
 	mu      sync.Mutex
-	unread  int  // messages to the loop
-	listens bool // the loop waits
+	unread  [kindsOfMessages]int  // messages to the loop
+	listens [kindsOfMessages]bool // the loop waits for them
 }
+
+// messageKind is what the loop waits for together.
+type messageKind int
+
+const (
+	ofWork          messageKind = iota // requests and outcomes
+	ofSync                             // the end of the sync under way
+	kindsOfMessages = iota
+)
 
 // add counts goroutines of the engine.
 func (a *activity) add(delta int) {
@@ -51,27 +62,31 @@ func (a *activity) add(delta int) {
 }
 
 // message counts a message that is about to be sent to the loop (1), or was taken (-1).
-func (a *activity) message(delta int) {
+func (a *activity) message(kind messageKind, delta int) {
 	if a.to == nil {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.unread += delta
-	if a.listens {
+	a.unread[kind] += delta
+	if a.listens[kind] {
 		a.to.Add(delta)
 	}
 }
 
-// rest says that the loop waits.
-func (a *activity) rest() {
+// rest says that the loop waits for messages of these kinds.
+func (a *activity) rest(kinds ...messageKind) {
 	if a.to == nil {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.listens = true
-	a.to.Add(a.unread - 1)
+	unread := 0
+	for _, k := range kinds {
+		a.listens[k] = true
+		unread += a.unread[k]
+	}
+	a.to.Add(unread - 1)
 }
 
 // work says that the loop goes on.
@@ -81,6 +96,12 @@ func (a *activity) work() {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.listens = false
-	a.to.Add(1 - a.unread)
+	unread := 0
+	for k, listens := range a.listens {
+		if listens {
+			a.listens[k] = false
+			unread += a.unread[k]
+		}
+	}
+	a.to.Add(1 - unread)
 }

@@ -35,6 +35,7 @@ type flight struct {
 	*stagedBatch
 	took  time.Duration // once it has ended
 	done  chan error
+	of    *activity
 	ended bool // done was read, and gave err
 	err   error
 }
@@ -42,9 +43,18 @@ type flight struct {
 // wait waits for the end of the sync.
 func (f *flight) wait() error {
 	if !f.ended {
-		f.ended, f.err = true, <-f.done
+		f.of.rest(ofSync)
+		err := <-f.done
+		f.of.work()
+		f.ends(err)
 	}
 	return f.err
+}
+
+// ends notes what done has given.
+func (f *flight) ends(err error) {
+	f.of.message(ofSync, -1)
+	f.ended, f.err = true, err
 }
 
 // hasEnded reports whether the sync has.
@@ -54,7 +64,7 @@ func (f *flight) hasEnded() bool {
 	}
 	select {
 	case err := <-f.done:
-		f.ended, f.err = true, err
+		f.ends(err)
 	default:
 	}
 	return f.ended
@@ -99,6 +109,22 @@ func (l *loop) stage(s *stagedBatch) {
 	s.n = l.staged
 }
 
+// pays reports whether that many things are better decided while a sync goes on than after it.
+func (l *loop) pays(many int) bool {
+	if s := l.e.o.Scheduler; s != nil {
+		return s.Ahead(many)
+	}
+	return l.pace.pays(many)
+}
+
+// splits reports whether of that many things half are left to the next batch.
+func (l *loop) splits(many int) bool {
+	if l.e.o.Scheduler != nil {
+		return many > 1 && l.pays(many/2)
+	}
+	return l.pace.splits(many)
+}
+
 // worthwhile reports whether there is something to decide while the disk takes a batch, or
 // would be with whatever comes next.
 func (l *loop) worthwhile() bool {
@@ -121,12 +147,15 @@ func (l *loop) syncNow(s *stagedBatch) {
 
 // takeOff has the disk take a batch, beside the loop, which must land it.
 func (l *loop) takeOff(s *stagedBatch) {
-	f := &flight{stagedBatch: s, done: make(chan error, 1)}
+	f := &flight{stagedBatch: s, done: make(chan error, 1), of: &l.e.activity}
 	l.flight, l.ahead = f, nil
+	f.of.add(1)
 	go func() {
+		defer f.of.add(-1)
 		began := l.now()
 		err := s.durable()
 		f.took = l.now().Sub(began)
+		f.of.message(ofSync, 1)
 		f.done <- err
 	}()
 }

@@ -20,6 +20,13 @@
 // clocks of processes and of the database need not agree. Several that see the same silence wait for moments that differ by their
 // names; the database lets one of them have the partition.
 //
+// What a process does meanwhile is [Options.StandBy]: it has ended before the function is called. [Options.Events] is told of each change.
+//
+// # Time
+//
+// [Term.Clock] goes by the database's clock, where it tells its time ([store.Timed]): the difference is measured as a term begins, and
+// at each sign of life that a process gives. So an engine sees no jump when a process on another machine takes over.
+//
 // # When it stops working
 //
 // The owner gives a sign of life every fifth of the lease, beside its commits. Nothing in this package keeps an owner from working that

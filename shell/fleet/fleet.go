@@ -33,6 +33,12 @@ type Options struct {
 	Clock engine.Clock
 	// Logger is told who works, and what goes wrong. Nil: nobody is told.
 	Logger *slog.Logger
+	// Events is told that instead of Logger, for words or metrics of one's own. It is called by several goroutines, and holds up what it is told of until
+	// it returns. Nil: Logger is told.
+	Events func(Event)
+	// StandBy is what the process does while it stands by, such as to pass requests on. Its context ends once the partition is this process's; when it has returned,
+	// the member is known to work, and work is called. Where it returns an error before that, Run gives up, and returns it. Nil: nothing.
+	StandBy func(ctx context.Context) error
 }
 
 // minLease is one whose fifth is still long beside a round trip to a database.
@@ -62,6 +68,8 @@ type Term struct {
 	Partition int
 	// Store is the partition's; the process closes it once the function has returned.
 	Store store.Owned
+	// Clock is [Member.Clock], for the engine.
+	Clock engine.Clock
 }
 
 // Work is what a process does while it owns a partition. Its context ends when the process is told to stop, or when it has lost the
@@ -82,6 +90,7 @@ type Member struct {
 	o      Options
 	self   store.Instance
 	roster roster
+	clock  *clock
 
 	mu      sync.Mutex
 	state   State
@@ -98,6 +107,7 @@ func New(o Options) (*Member, error) {
 	return &Member{
 		o: o, self: store.Instance{Name: o.Name, Session: rand.Text(), Address: o.Address, Version: o.Version},
 		roster: roster{seen: make(map[string]sighting)}, state: State{Partition: o.Partition}, sign: o.Clock.Steady(), changed: make(chan struct{}),
+		clock: &clock{Clock: o.Clock},
 	}, nil
 }
 
@@ -112,7 +122,7 @@ func (m *Member) Run(ctx context.Context, work Work) error {
 	beside.Go(func() { m.enrol(enrolled) })
 	mine := "" // the session of the last term
 	for {
-		st, err := m.await(ctx, mine)
+		st, err := m.standBy(ctx, mine)
 		if err != nil {
 			return unlessEnded(ctx, err)
 		}
@@ -135,12 +145,55 @@ func unlessEnded(ctx context.Context, err error) error {
 	return err
 }
 
+// standBy does what is to be done meanwhile, until the partition is this process's.
+func (m *Member) standBy(ctx context.Context, mine string) (store.Owned, error) {
+	if m.o.StandBy == nil {
+		st, seen, err := m.await(ctx, mine)
+		if err == nil {
+			m.took(st, seen)
+		}
+		return st, err
+	}
+	waiting, end := context.WithCancelCause(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		err := m.o.StandBy(waiting)
+		if err != nil {
+			end(err)
+		}
+		ended <- err
+	}()
+	st, seen, err := m.await(waiting, mine)
+	end(nil)
+	if err == nil {
+		renewing, stop := context.WithCancel(context.WithoutCancel(ctx)) // it may take a while to return
+		var beside sync.WaitGroup
+		beside.Go(func() { m.renew(renewing, st) })
+		defer beside.Wait()
+		defer stop()
+	}
+	wrong := <-ended
+	switch {
+	case err == nil && (wrong == nil || ctx.Err() == nil && errors.Is(wrong, context.Canceled)): // it says that it was told to end
+		m.took(st, seen)
+		return st, nil
+	case err == nil:
+		err = st.Close()
+	case wrong == nil:
+		return nil, err
+	}
+	if errors.Is(err, wrong) {
+		err = nil
+	}
+	return nil, errors.Join(wrong, err)
+}
+
 // every is the time between two looks.
 func (m *Member) every() time.Duration { return min(500*time.Millisecond, m.o.Lease/20) }
 
 // await stands by until the partition is this process's. mine is the session of its last term: a partition that still has it, since its store
 // could not give it back, is claimed at once.
-func (m *Member) await(ctx context.Context, mine string) (store.Owned, error) {
+func (m *Member) await(ctx context.Context, mine string) (_ store.Owned, seen store.Partition, _ error) {
 	quiet, complained := silence{lease: m.o.Lease}, false
 	for {
 		began := m.o.Clock.Steady()
@@ -149,34 +202,34 @@ func (m *Member) await(ctx context.Context, mine string) (store.Owned, error) {
 		claim := false
 		switch {
 		case ctx.Err() != nil:
-			return nil, context.Cause(ctx)
+			return nil, row, context.Cause(ctx)
 		case errors.Is(err, store.ErrNotFound):
 			row, claim = store.Partition{Number: m.o.Partition}, true
-			m.saw(row, ended)
+			m.saw(row, mine, ended)
 		case err != nil:
 			quiet.missed()
 			m.missed(err)
 		default:
 			silent := quiet.see(row, began, ended)
-			m.saw(row, quiet.since)
+			m.saw(row, mine, quiet.since)
 			claim = !row.Owned() || row.Session == mine || silent >= m.o.Lease
 		}
 		if claim {
 			st, err := m.claim(ctx, row, mine)
 			switch {
 			case err == nil:
-				return st, nil
+				return st, row, nil
 			case ctx.Err() != nil:
-				return nil, context.Cause(ctx)
+				return nil, row, context.Cause(ctx)
 			case errors.Is(err, store.ErrUnusable), errors.Is(err, store.ErrCorrupt):
-				return nil, err
+				return nil, row, err
 			case !complained && !errors.Is(err, store.ErrClaimed): // then another one was faster
 				complained = true
-				m.o.Logger.Warn("the partition cannot be claimed; trying again", "error", err)
+				m.tell(EventUnclaimed, err)
 			}
 		}
 		if err := m.sleep(ctx, m.every()); err != nil {
-			return nil, err
+			return nil, row, err
 		}
 	}
 }
@@ -195,12 +248,7 @@ func (m *Member) claim(ctx context.Context, seen store.Partition, mine string) (
 			return nil, err
 		}
 	}
-	st, err := m.o.Cluster.Claim(ctx, store.PartitionClaim{Seen: seen, Owner: m.o.Name, Address: m.o.Address, AcceptLoss: m.accepts()})
-	if err != nil {
-		return nil, err
-	}
-	m.took(st, seen)
-	return st, nil
+	return m.o.Cluster.Claim(ctx, store.PartitionClaim{Seen: seen, Owner: m.o.Name, Address: m.o.Address, AcceptLoss: m.accepts()})
 }
 
 // turn is how long this process lets others be faster, at most a twentieth of the lease: another time for each name.
@@ -223,7 +271,10 @@ func (m *Member) term(ctx context.Context, st store.Owned, work Work) (again boo
 		case <-renewing.Done():
 		}
 	})
-	err = work(living, Term{Partition: m.o.Partition, Store: st})
+	if err := m.followClock(living); err != nil {
+		m.tell(EventUntimed, err)
+	}
+	err = work(living, Term{Partition: m.o.Partition, Store: st, Clock: m.clock})
 	stop()
 	end(nil)
 	beside.Wait()
@@ -239,7 +290,7 @@ func (m *Member) term(ctx context.Context, st store.Owned, work Work) (again boo
 	case ctx.Err() != nil:
 		return false, err
 	}
-	m.o.Logger.Warn("standing by: this process has lost the partition, and nothing is stored any more of what it did there", "token", st.Token(), "error", lost)
+	m.tell(EventLost, lost)
 	return true, nil
 }
 
@@ -258,7 +309,7 @@ func (m *Member) renew(ctx context.Context, st store.Owned) {
 			return
 		case !away:
 			away = true
-			m.o.Logger.Warn("the database takes no sign of life; others take over if it takes one of theirs", "error", err)
+			m.tell(EventUnrenewed, err)
 		}
 	}
 }

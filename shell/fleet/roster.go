@@ -59,12 +59,15 @@ func (m *Member) enrol(ctx context.Context) {
 		if err == nil {
 			_, err = m.Instances(ctx)
 		}
+		if err == nil {
+			err = m.followClock(ctx)
+		}
 		switch {
 		case err == nil:
 			complained = false
 		case ctx.Err() == nil && !complained:
 			complained = true
-			m.o.Logger.Warn("the database does not list this process; trying again", "error", err)
+			m.tell(EventUnlisted, err)
 		}
 		if m.sleep(ctx, m.o.Lease/5) != nil {
 			break
@@ -74,7 +77,7 @@ func (m *Member) enrol(ctx context.Context) {
 		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
 		if err := m.o.Cluster.Leave(limit, m.self); err != nil {
-			m.o.Logger.Warn("this process stays in the list of instances, though it ends", "error", err)
+			m.tell(EventRemains, err)
 		}
 	}
 }
@@ -86,7 +89,7 @@ func (m *Member) register(ctx context.Context, registered *bool) error {
 		if !errors.Is(err, store.ErrFenced) {
 			return err
 		}
-		m.o.Logger.Warn("another process has the same name: give each its own")
+		m.tell(EventNameTaken, nil)
 	}
 	err := m.o.Cluster.Register(ctx, m.self)
 	*registered = err == nil

@@ -42,8 +42,8 @@ func (m *Member) Changed() <-chan struct{} {
 	return m.changed
 }
 
-// tell makes a change known; the lock is held.
-func (m *Member) tell() {
+// announce makes a change known; the lock is held.
+func (m *Member) announce() {
 	close(m.changed)
 	m.changed = make(chan struct{})
 }
@@ -55,52 +55,63 @@ func (m *Member) own(token uint64, owner, address string, works bool) bool {
 		return false
 	}
 	s.Token, s.Owner, s.Address, s.Works, s.Since = token, owner, address, works, m.o.Clock.Now()
-	m.tell()
+	m.announce()
 	return true
 }
 
-// answers notes that the database answers; the lock is held.
-func (m *Member) answers() {
-	if m.state.Err == nil {
-		return
+// note changes what is known, and tells of it once the lock is given back.
+func (m *Member) note(change func() []EventKind, before string, err error) {
+	m.mu.Lock()
+	kinds := change()
+	m.mu.Unlock()
+	for _, kind := range kinds {
+		m.pass(Event{Kind: kind, State: m.State(), Before: before, Err: err})
 	}
-	m.state.Err = nil
-	m.o.Logger.Info("the database answers again")
-	m.tell()
 }
 
-// saw notes what a look has found.
-func (m *Member) saw(row store.Partition, sign time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.answers()
-	m.sign = sign
-	if m.own(row.Token, row.Owner, row.Address, false) && row.Owned() {
-		m.o.Logger.Info("standing by: another process owns the partition", "owner", row.Owner, "address", row.Address, "token", row.Token)
+// answers notes that the database answers; the lock is held.
+func (m *Member) answers() (news []EventKind) {
+	if m.state.Err == nil {
+		return nil
 	}
+	m.state.Err = nil
+	m.announce()
+	return []EventKind{EventBack}
+}
+
+// saw notes what a look has found; mine is the session of this process's last term.
+func (m *Member) saw(row store.Partition, mine string, sign time.Time) {
+	m.note(func() []EventKind {
+		news := m.answers()
+		m.sign = sign
+		if m.own(row.Token, row.Owner, row.Address, false) && row.Owned() && row.Session != mine {
+			news = append(news, EventStandsBy)
+		}
+		return news
+	}, "", nil)
 }
 
 // missed notes that the database does not answer.
 func (m *Member) missed(err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	news := m.state.Err == nil
-	m.state.Err = err
-	if news {
-		m.o.Logger.Warn("the database does not answer; standing by until it does", "error", err)
-		m.tell()
-	}
+	m.note(func() (news []EventKind) {
+		if m.state.Err == nil {
+			m.announce()
+			news = append(news, EventAway)
+		}
+		m.state.Err = err
+		return news
+	}, "", err)
 }
 
 // took notes that the partition is this process's.
 func (m *Member) took(st store.Owned, seen store.Partition) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.answers()
-	m.sign = m.o.Clock.Steady()
-	m.state.Takeovers++
-	m.own(st.Token(), m.o.Name, m.o.Address, true)
-	m.o.Logger.Info("this process owns the partition", "token", st.Token(), "before", seen.Owner)
+	m.note(func() []EventKind {
+		news := m.answers()
+		m.sign = m.o.Clock.Steady()
+		m.state.Takeovers++
+		m.own(st.Token(), m.o.Name, m.o.Address, true)
+		return append(news, EventOwns)
+	}, seen.Owner, nil)
 }
 
 // accepts reports whether a loss of commits is accepted: once.

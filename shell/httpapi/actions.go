@@ -250,7 +250,13 @@ func (s *Server) makeAgain(actions machines[core.Action, wire.ActionSummary], re
 		once := or(body.Once, false)
 		if once {
 			if made, err := s.engine.Actions().Get(r.Context(), id); err == nil {
-				return answerAgain(w, http.StatusOK, made)
+				again, err := s.engine.WasAnswered(r.Context()) // then it was made under this key
+				if err != nil {
+					return err
+				}
+				if !again {
+					return answerAgain(w, http.StatusOK, made)
+				}
 			}
 		}
 		spec, err := old.Again(id, redeliver, core.Clock{Now: s.now()})

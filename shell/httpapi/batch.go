@@ -28,6 +28,7 @@ type many[E any] struct {
 	all     bool
 	refused []*failure // for each entry: why it is refused; nil: it is not
 	retry   int        // seconds after which the entries that were limited may come again
+	again   bool       // the request has a key, and was carried out before: what it was refused is known
 }
 
 // refuse notes that an entry is refused. Where all stand or fall together, the error ends the
@@ -127,6 +128,9 @@ func readMany[E any](
 	case len(entries) == 0:
 		return nil, failf(http.StatusBadRequest, "%s: must have 1 to %d elements", field, shell.MaxEntries)
 	}
+	if m.again, err = m.refusedBefore(r.Context()); err != nil || m.again {
+		return m, err
+	}
 	if err := m.charge(w.Header()); err != nil {
 		return nil, err
 	}
@@ -136,6 +140,78 @@ func readMany[E any](
 		}
 	}
 	return m, nil
+}
+
+// keptRefusals are what is kept with what a request with a key has changed of the entries that were refused before the engine saw
+// them: for what is beyond a limit, or is there already. A second time they might be others.
+type keptRefusals struct {
+	Refused []keptRefusal `json:"refused"`
+	Retry   int           `json:"retry,omitempty"`
+}
+
+type keptRefusal struct {
+	At     int    `json:"at"`
+	Status int    `json:"status"`
+	Text   string `json:"text"`
+	Quotes bool   `json:"quotes,omitempty"` // the text may quote what was sent: not for the log of requests
+}
+
+// note has the refusals kept.
+func (m *many[E]) note() error {
+	if m.c.once == nil {
+		return nil
+	}
+	b, err := m.toKeep()
+	m.c.once.Note(b)
+	return err
+}
+
+func (m *many[E]) toKeep() ([]byte, error) {
+	kept := keptRefusals{Retry: m.retry}
+	for i, f := range m.refused {
+		if f != nil {
+			kept.Refused = append(kept.Refused, keptRefusal{At: i, Status: f.status, Text: f.text, Quotes: f.quotes})
+		}
+	}
+	return json.Marshal(kept)
+}
+
+// noted takes over the refusals that were kept.
+func (m *many[E]) noted(note []byte) error {
+	var kept keptRefusals
+	if err := json.Unmarshal(note, &kept); err != nil {
+		return fmt.Errorf("the entries that were refused before: %w", err)
+	}
+	clear(m.refused)
+	m.retry = kept.Retry
+	for _, r := range kept.Refused {
+		if r.At < len(m.refused) {
+			m.refused[r.At] = &failure{status: r.Status, text: r.Text, quotes: r.Quotes}
+			m.c.noteEntry(m.refused[r.At])
+		}
+	}
+	return nil
+}
+
+// refusedBefore takes over the refusals of the first one, of a request with a key that was carried out before, and reports whether it
+// was.
+func (m *many[E]) refusedBefore(ctx context.Context) (bool, error) {
+	before, ok, err := m.s.engine.AnsweredBefore(ctx)
+	if err != nil || !ok {
+		return false, err
+	}
+	return true, m.noted(before.Note)
+}
+
+// takenFirst gives the indexes of the entries that were taken. Of a request that came with another one of the same key they are those
+// of the one that was carried out.
+func (m *many[E]) takenFirst() ([]int, error) {
+	if note := m.c.once.Noted(); note != nil && m.c.once.Repeated() {
+		if err := m.noted(note); err != nil {
+			return nil, err
+		}
+	}
+	return m.taken(), nil
 }
 
 // looseEntries gives the entries of a body of mode "each" as they are, each JSON but perhaps
@@ -273,6 +349,9 @@ func mayCreateMany(ctx context.Context, m *many[wire.ActionRequest], specs []cor
 
 // createMany makes the actions that are not refused.
 func createMany(ctx context.Context, m *many[wire.ActionRequest], specs []core.ActionSpec) ([]core.Action, error) {
+	if err := m.note(); err != nil {
+		return nil, err
+	}
 	if m.all {
 		made, err := m.s.engine.Actions().CreateAll(ctx, specs)
 		return made, m.named(err)
@@ -283,6 +362,9 @@ func createMany(ctx context.Context, m *many[wire.ActionRequest], specs []core.A
 		asked[j] = specs[i]
 	}
 	answers, err := m.s.engine.Actions().CreateEach(ctx, asked)
+	if err == nil {
+		at, err = m.takenFirst()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -366,11 +448,17 @@ func pushMany(ctx context.Context, m *many[wire.PushRequest], of named) ([]shell
 	for j, i := range at {
 		items[j] = pushOptions(&m.entries[i])
 	}
+	if err := m.note(); err != nil {
+		return nil, err
+	}
 	if m.all {
 		pushed, err := m.s.engine.Queues().PushAll(ctx, of.Namespace, of.Tenant, of.name, items)
 		return pushed, m.named(err)
 	}
 	answers, err := m.s.engine.Queues().PushEach(ctx, of.Namespace, of.Tenant, of.name, items)
+	if err == nil {
+		at, err = m.takenFirst()
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func (s *Server) readJSON(w http.ResponseWriter, r *http.Request) ([]byte, error
 	}
 	c := callOf(r.Context())
 	data, err := readBody(w, r, s.o.MaxBodyBytes, &c.body)
-	if err == nil && c.once != nil {
+	if err == nil && c.once != nil && len(data) > 0 { // one that is empty is none, whichever way it is sent
 		c.read = sha256.Sum256(data)
 	}
 	if err == nil && c.token != nil && c.leave == nil {

@@ -254,7 +254,11 @@ type listener struct {
 // [Server.HTTPServer]; what wraps its connections must have NetConn, as those of
 // crypto/tls do.
 func (s *Server) Listener(l net.Listener) net.Listener {
-	return &listener{Listener: l, of: s.conns, closed: make(chan struct{})}
+	return s.conns.listener(l)
+}
+
+func (s *conns) listener(l net.Listener) net.Listener {
+	return &listener{Listener: l, of: s, closed: make(chan struct{})}
 }
 
 // maxAcceptDelay is how long a listener waits after an error that passes.

@@ -182,9 +182,14 @@ func (s *Server) putJob(w http.ResponseWriter, r *http.Request, c *call) error {
 		}
 		return s.planJob(w, r, before, spec)
 	}
+	c.once.Note([]byte(madeOrNot[before.Key == uuid.Nil]))
 	j, applied, err := s.engine.Jobs().Configure(r.Context(), spec)
 	if err != nil {
 		return err
+	}
+	made := before.Key == uuid.Nil
+	if note := c.once.Noted(); note != nil { // the first time
+		made = string(note) == madeOrNot[true]
 	}
 	detail, err := s.jobDetail(r.Context(), j)
 	if err != nil {
@@ -193,12 +198,15 @@ func (s *Server) putJob(w http.ResponseWriter, r *http.Request, c *call) error {
 	c.tag(w, r, j)
 	detail.NextTimes = append([]effects.Time{}, applied.NextTimes...) // as the transition itself has them
 	status := http.StatusOK
-	if before.Key == uuid.Nil {
+	if made {
 		status = http.StatusCreated
 		w.Header().Set("Location", r.URL.EscapedPath()+"?"+url.Values{"namespace": {of.Namespace}, "tenant": {of.Tenant}}.Encode())
 	}
 	return writeJSON(w, status, wire.JobApplied{Job: detail, NextTimesBefore: append([]effects.Time{}, applied.NextTimesBefore...)})
 }
+
+// madeOrNot is what is kept of a request with a key that configures a job: whether that has made it.
+var madeOrNot = map[bool]string{true: "made", false: "changed"}
 
 // podSpecOf reads a pod spec that is given as text.
 func (s *Server) podSpecOf(b *wire.JobRequest) error {

@@ -310,7 +310,7 @@ func (s *Server) within(ctx context.Context, t *Token, of shell.Scope, w want) e
 	if err := s.intervalWithin(lim, w); err != nil {
 		return err
 	}
-	return s.usageWithin(ctx, lim, of, w)
+	return s.unlessAnswered(ctx, s.usageWithin(ctx, lim, of, w))
 }
 
 // retryFull is how many seconds to wait if a tenant is full: something ends by then, or is

@@ -37,6 +37,9 @@ func (k machines[S, Out]) visible(r *http.Request, c *call, params ...string) (m
 	if err == nil {
 		m, err = k.get(r.Context(), id)
 	}
+	if errors.Is(err, shell.ErrNotFound) {
+		m, err = answeredWith[S](r, c, err)
+	}
 	if err == nil {
 		namespace, tenant := k.scope(m)
 		if !k.seen(r.Context(), c.token, m) || !matches(q, namespace, tenant) {
@@ -232,7 +235,7 @@ func (s *Server) idIsFree(ctx context.Context, id uuid.UUID) error {
 	for _, err := range []error{errAction, errRecurring, errPipeline, errTask, errStrategy} {
 		switch {
 		case err == nil:
-			return failf(http.StatusConflict, "id: %s exists already", id)
+			return s.unlessAnswered(ctx, failf(http.StatusConflict, "id: %s exists already", id))
 		case !errors.Is(err, shell.ErrNotFound):
 			return err
 		}

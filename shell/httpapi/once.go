@@ -1,14 +1,17 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 
+	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
 )
 
@@ -59,12 +62,62 @@ func (s *Server) doneBefore(w http.ResponseWriter, r *http.Request, c *call, err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), s.o.RequestTimeout)
 	defer cancel()
-	before, unread := s.engine.WasAnswered(shell.WithOnce(ctx, c.once))
+	if unread := c.readAhead(r); unread != nil {
+		return err
+	}
+	_, before, unread := s.engine.AnswerAgain(shell.WithOnce(ctx, c.once))
 	if unread != nil || !before {
 		return errors.Join(err, unread)
 	}
-	w.Header().Set(repeatedHeader, "true")
 	return done(w, nil)
+}
+
+// unlessAnswered lets a request pass that is refused since it was carried out before: for what it has made itself.
+func (s *Server) unlessAnswered(ctx context.Context, refused error) error {
+	if refused == nil || shell.OnceFrom(ctx) == nil {
+		return refused
+	}
+	before, err := s.engine.WasAnswered(ctx)
+	if err != nil || before {
+		return err
+	}
+	return refused
+}
+
+// answeredWith gives the machine of which nothing is found any more, as a request with a key was answered with it before: the
+// request has renamed it, or it was deleted since. What is asked of it is answered from there, too. Without one the error is why it
+// is not found.
+func answeredWith[S core.State](r *http.Request, c *call, missing error) (m S, err error) {
+	if shell.OnceFrom(r.Context()) == nil || c.readAhead(r) != nil {
+		return m, missing
+	}
+	before, ok, err := c.server.engine.AnsweredBefore(r.Context())
+	if err != nil {
+		return m, err
+	}
+	m, is := before.State.(S)
+	id, named := parseID(r.PathValue("id"))
+	if !ok || !is || named == nil && id != m.Ref().ID {
+		var none S
+		return none, missing
+	}
+	return m, nil
+}
+
+// readAhead reads the body of a request before its handler does, who finds it unread: it is a part of what the key is for.
+func (c *call) readAhead(r *http.Request) error {
+	if r.ContentLength == 0 || r.Body == nil || c.read != ([sha256.Size]byte{}) {
+		return nil
+	}
+	data, err := readBody(nil, r, c.server.o.MaxBodyBytes, &c.body)
+	if err != nil {
+		return err
+	}
+	if len(data) > 0 {
+		c.read = sha256.Sum256(data)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(data))
+	return nil
 }
 
 // keyReused says that a key was sent with another request.

@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -35,46 +36,82 @@ func (a *api) batches() (seq uint64) {
 }
 
 // Each operation of openapi.json that changes something does it once, and is answered as the first time, if it is sent again with
-// the same key.
+// the same key: on something that exists and on something that does not, at once, five minutes later, after all else was done with the
+// thing, and after it was deleted.
 func TestEveryOperationIsCarriedOutOnceUnderAKey(t *testing.T) {
-	var unchanged []string
-	for _, o := range sweepOperations(t) {
-		if o.method == http.MethodGet || o.variant != "" || o.id == "receiveWebhook" { // senders of webhooks give ids
+	ops := sweepOperations(t)
+	const now, later, others, deleted = "now", "later", "others", "deleted"
+	var unchanged, changed []string
+	for _, o := range ops {
+		if o.method == http.MethodGet || o.variant != "" && o.variant != "+id" || o.id == "receiveWebhook" { // senders of webhooks give ids
 			continue
 		}
-		t.Run(o.name(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newSweepWorld(t, o.kind())
-				defer w.stop()
-				th := maps.Clone(w.things[0])
-				th["mine"] = "a"
-				method, target, body := o.request(th)
-				begun := w.batches()
-				first := w.do(method, target, body, bearer("admin-secret"), key("k"))
-				require.Less(t, first.status, 500, first.body)
-				assert.Empty(t, first.header.Get("Idempotency-Replayed"))
-				done := w.batches()
-				if done == begun {
-					if first.status >= 300 { // it was refused, and would be decided anew
-						return
-					}
-					unchanged = append(unchanged, o.id)
-					return
-				}
-				second := w.do(method, target, body, bearer("admin-secret"), key("k"))
-				assert.Equal(t, first.status, second.status, second.body)
-				assert.Equal(t, first.body, second.body)
-				assert.Equal(t, first.header.Get("Location"), second.header.Get("Location"))
-				if !strings.HasPrefix(o.id, "bulk") { // whose results say it, each for itself
-					assert.Equal(t, "true", second.header.Get("Idempotency-Replayed"))
-				}
-				assert.Equal(t, done, w.batches(), "the second one changes nothing")
-			})
-		})
+		for at, of := range map[int]string{0: "", 3: " new"} {
+			for _, then := range []string{now, later, others, deleted} {
+				t.Run(o.name()+of+" "+then, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						w := newSweepWorld(t, o.kind())
+						defer w.stop()
+						th := maps.Clone(w.things[at])
+						th["mine"] = "a"
+						method, target, body := o.request(th)
+						begun := w.batches()
+						first := w.do(method, target, body, bearer("admin-secret"), key("k"))
+						require.Less(t, first.status, 500, first.body)
+						assert.Empty(t, first.header.Get("Idempotency-Replayed"))
+						if w.batches() == begun {
+							if then == now && first.status < 300 {
+								unchanged = append(unchanged, o.name()+of)
+							}
+							return // else it was refused, and would be decided anew
+						}
+						if then == now {
+							changed = append(changed, o.id)
+						}
+						switch then {
+						case later:
+							<-time.After(5 * time.Minute)
+						case others, deleted:
+							for _, other := range ops {
+								if other.variant == "" && other.kind() == o.kind() && other.id != o.id && (other.method == http.MethodDelete) == (then == deleted) {
+									method, target, body := other.request(th)
+									w.do(method, target, body, bearer("admin-secret"))
+								}
+							}
+						}
+						done := w.batches()
+						second := w.do(method, target, body, bearer("admin-secret"), key("k"))
+						assert.Equal(t, done, w.batches(), "the second one changes nothing")
+						if then == deleted && slices.Contains([]string{"putCalendar", "silenceJob", "triggerJob", "silenceRecurring", "pauseWorker", "wakeWorker"}, o.id) {
+							assert.Equal(t, http.StatusNotFound, second.status, "whose it was is not known any more")
+							return
+						}
+						if strings.HasSuffix(o.id, "Queue") { // has the age of its items
+							first.body, second.body = oldestReady.ReplaceAllString(first.body, ""), oldestReady.ReplaceAllString(second.body, "")
+						}
+						assert.Equal(t, first.status, second.status, second.body)
+						assert.Equal(t, first.body, second.body)
+						for _, h := range []string{"Location", "Etag", "Content-Type", "Retry-After"} {
+							assert.Equal(t, first.header.Get(h), second.header.Get(h), h)
+						}
+						if !strings.HasPrefix(o.id, "bulk") { // whose results say it, each for itself
+							assert.Equal(t, "true", second.header.Get("Idempotency-Replayed"))
+						}
+					})
+				})
+			}
+		}
 	}
 	slices.Sort(unchanged)
-	assert.Equal(t, []string{"applySet", "redriveQueue", "resumeSystem", "testNotify"}, unchanged, "in the world of the sweep these change nothing")
+	assert.Equal(t, []string{
+		"applySet", "bulkActions new", "bulkJobs new", "bulkPipelines new", "bulkRecurring new", "bulkRuns new", "bulkStrategies new", "bulkTasks new",
+		"redriveQueue", "resumeSystem", "resumeSystem new", "testNotify", "testNotify new",
+	}, unchanged, "in the world of the sweep these change nothing")
+	slices.Sort(changed)
+	assert.GreaterOrEqual(t, len(slices.Compact(changed)), 60, "and the others do; what the sweep is refused is in the stories, all of whose requests are sent twice")
 }
+
+var oldestReady = regexp.MustCompile(`,"oldest_ready_at":.*`)
 
 func TestAKeyIsOfOneRequestOfOneToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -196,9 +233,12 @@ func TestABulkActUnderAKeyIsCarriedOutOnceForEachOfIts(t *testing.T) {
 func TestWhatIsDeletedUnderAKeyIsDeletedOnce(t *testing.T) {
 	a := start(t, setup{api: withJobs})
 	require.Less(t, a.do("PUT", "/v1/jobs/j", plainJobEvery("@daily")).status, 300)
-	for range 2 {
-		assert.Equal(t, http.StatusNoContent, a.do("DELETE", "/v1/jobs/j", nil, key("k")).status)
+	for _, replayed := range []string{"", "true"} {
+		got := a.do("DELETE", "/v1/jobs/j", nil, key("k"))
+		assert.Equal(t, http.StatusNoContent, got.status)
+		assert.Equal(t, replayed, got.header.Get("Idempotency-Replayed"))
 	}
+	assert.Contains(t, a.do("GET", "/metrics", nil).body, "orrery_requests_repeated_total 1\n")
 	assert.Equal(t, http.StatusNotFound, a.do("DELETE", "/v1/jobs/j", nil, key("l")).status)
 	assert.Equal(t, http.StatusUnprocessableEntity, a.do("DELETE", "/v1/jobs/i", nil, key("k")).status, "the key is that of another request")
 }

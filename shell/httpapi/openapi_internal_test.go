@@ -29,6 +29,7 @@ type document struct {
 	Components struct {
 		Parameters map[string]parameter       `json:"parameters"`
 		Responses  map[string]json.RawMessage `json:"responses"`
+		Headers    map[string]json.RawMessage `json:"headers"`
 		Schemas    map[string]schema          `json:"schemas"`
 	} `json:"components"`
 }
@@ -154,6 +155,8 @@ func TestOpenAPIReferencesLeadSomewhere(t *testing.T) {
 			assert.Contains(t, d.Components.Parameters, name)
 		case "responses":
 			assert.Contains(t, d.Components.Responses, name)
+		case "headers":
+			assert.Contains(t, d.Components.Headers, name)
 		default:
 			t.Errorf("reference to components/%s", kind)
 		}

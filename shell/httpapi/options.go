@@ -282,16 +282,20 @@ const (
 // HTTPServer gives an [http.Server] for the API with bounds on slow and large
 // requests. The caller starts it and shuts it down.
 func (s *Server) HTTPServer(addr string) *http.Server {
+	return boundedServer(addr, s.handler, s.conns, s.log, s.o.RequestTimeout)
+}
+
+func boundedServer(addr string, h http.Handler, conns *conns, log *slog.Logger, requestTimeout time.Duration) *http.Server {
 	return &http.Server{
 		Addr:              addr,
-		Handler:           s.handler,
+		Handler:           h,
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,
-		WriteTimeout:      max(writeTimeout, s.o.RequestTimeout+maxTakeWait+30*time.Second),
+		WriteTimeout:      max(writeTimeout, requestTimeout+maxTakeWait+30*time.Second),
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(serverLog{s.log.Handler(), s.conns}, slog.LevelDebug),
-		ConnState:         s.conns.state,
-		ConnContext:       s.conns.into,
+		ErrorLog:          slog.NewLogLogger(serverLog{log.Handler(), conns}, slog.LevelDebug),
+		ConnState:         conns.state,
+		ConnContext:       conns.into,
 	}
 }

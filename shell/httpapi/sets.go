@@ -134,7 +134,7 @@ func (s *Server) applySet(w http.ResponseWriter, r *http.Request, c *call) error
 		return err
 	}
 	res, err := s.applyEntries(r.Context(), c, r.PathValue("name"), &body)
-	if !body.DryRun {
+	if !body.DryRun && !c.once.Repeated() {
 		s.applied(res, err)
 	}
 	return reply(w, setResult(res), err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
@@ -51,9 +52,15 @@ import (
 //	pod {id-1} [exit=3]
 //
 // says that the pod of a job's run runs, or has ended.
-func TestStories(t *testing.T) {
+func TestStories(t *testing.T) { playStories(t, false) }
+
+// Each request of the stories that changes something is sent twice under a key, and all goes as if it was sent once.
+func TestStoriesWhoseRequestsAreSentTwice(t *testing.T) { playStories(t, true) }
+
+func playStories(t *testing.T, twice bool) {
 	datadriven.Walk(t, filepath.Join("testdata", "stories"), func(t *testing.T, path string) {
 		s := newStory(t, strings.HasPrefix(filepath.Base(path), "tokens"))
+		s.twice = twice
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			s.api.t = t
 			switch d.Cmd {
@@ -83,6 +90,7 @@ type story struct {
 	clock *clock
 	ids   []string
 	fence string // the last fencing token that was seen
+	twice bool   // each request that changes something is sent twice, under a key
 }
 
 // Tokens of the stories whose names begin with "tokens".
@@ -181,7 +189,7 @@ func (s *story) do(d *datadriven.TestData) string {
 	if rest != "" {
 		body = rest
 	}
-	a := s.api.do(method, target, body, opts...)
+	a := s.ask(method, target, body, opts...)
 	var until string
 	d.MaybeScanArgs(s.api.t, "until", &until)
 	for deadline := time.Now().Add(time.Minute); !strings.Contains(a.body, until) && time.Now().Before(deadline); {
@@ -218,7 +226,7 @@ func (s *story) errors(d *datadriven.TestData) string {
 		if strings.HasPrefix(line, "?") { // a line of parameters instead of a body
 			target, body = target+line, nil
 		}
-		a := s.api.do(method, target, body)
+		a := s.ask(method, target, body)
 		if a.status < 400 {
 			fmt.Fprintf(&out, "%d %s\n", a.status, strings.TrimSpace(a.body))
 			continue
@@ -253,4 +261,23 @@ func (s *story) await(t *testing.T, d *datadriven.TestData) string {
 	require.NoError(t, err)
 	require.NotEqual(t, core.StatusPending, a.Status.Type)
 	return string(a.Status.Type)
+}
+
+// ask sends a request; twice if the story is one of those: then under a key, and both are answered alike.
+func (s *story) ask(method, target string, body any, opts ...func(*http.Request)) answer {
+	if !s.twice || method == http.MethodGet {
+		return s.api.do(method, target, body, opts...)
+	}
+	opts = append(opts, key(uuid.NewString()))
+	first := s.api.do(method, target, body, opts...)
+	again := s.api.do(method, target, body, opts...)
+	dry := strings.Contains(fmt.Sprint(body), `"dry_run":true`) // has ids that it makes up
+	if first.status < 300 && !dry && !strings.HasPrefix(target, "/v1/webhooks/") {
+		assert.Equal(s.api.t, first.status, again.status, "%s %s again: %s", method, target, again.body)
+		assert.Equal(s.api.t, first.body, again.body, "%s %s again", method, target)
+		for _, h := range []string{"Location", "Etag", "Content-Type", "Retry-After"} {
+			assert.Equal(s.api.t, first.header.Get(h), again.header.Get(h), "%s %s again: %s", method, target, h)
+		}
+	}
+	return first
 }

@@ -23,6 +23,7 @@ const (
 	RuleVerdict      = "each occurrence has one verdict"
 	RuleTokens       = "the tokens of locks only grow" //nolint:gosec // no credentials
 	RuleReplay       = "the replay is clean"
+	RuleTold         = "who has lost commits is told"
 	RuleOwn          = "the check of who runs the simulation"
 )
 
@@ -132,6 +133,7 @@ func (r *run) check() (list []Violation) {
 	})
 	r.checkCalls(bad)
 	r.checkTokens(bad)
+	r.checkTold(bad)
 	rep, err := replay.Verify(context.Background(), r.db.live, replay.Options{})
 	if err != nil {
 		bad(RuleReplay, "%v", err)
@@ -150,10 +152,22 @@ func (r *run) checkCalls(bad func(rule, format string, args ...any)) {
 	seen := map[attempt]called{}
 	for _, c := range r.calls {
 		k := attempt{c.key, c.attempt}
-		if at, twice := seen[k]; twice && !r.wasLost(at.launched, at.step) {
+		if at, twice := seen[k]; twice && !r.wasLost(at.launched, at.launched) {
 			bad(RuleOnce, "attempt %d of %s is carried out at step %d and at step %d", c.attempt, c.key, at.step, c.step)
 		}
 		seen[k] = c
+	}
+}
+
+// checkTold checks that nobody goes on whose commits a failover has lost, and that who ends for that reason says so.
+func (r *run) checkTold(bad func(rule, format string, args ...any)) {
+	for _, b := range r.bereft {
+		switch i := b.incarnation; {
+		case i.handle.heard > b.step:
+			bad(RuleTold, "%s commits at step %d, although the failover of step %d has lost what it had committed", i.name, i.handle.heard, b.step)
+		case i.ended && !i.dead && !i.told && !errors.Is(i.err, errLost):
+			bad(RuleTold, "%s has lost commits by the failover of step %d, and ends with: %v", i.name, b.step, i.err)
+		}
 	}
 }
 
@@ -202,11 +216,11 @@ func (r *run) checkOccurrences(tx store.ReadTx, bad func(rule, format string, ar
 func (r *run) checkAction(tx store.ReadTx, spec core.ActionSpec) error {
 	runs := 0
 	for _, c := range r.calls {
-		if c.action == spec.ID.String() {
+		if c.action == spec.ID.String() && !r.wasLost(c.launched, c.launched) { // else nobody knows of it
 			runs++
 		}
 	}
-	if most := int(spec.Policy.MaxAttempts); len(r.lost) == 0 && runs > most {
+	if most := int(spec.Policy.MaxAttempts); runs > most {
 		return fmt.Errorf("it was run %d times, its policy has %d", runs, most)
 	}
 	rec, err := tx.Get(core.KindAction, spec.ID)
@@ -217,12 +231,12 @@ func (r *run) checkAction(tx store.ReadTx, spec core.ActionSpec) error {
 	if err != nil {
 		return err
 	}
-	if a := s.(core.Action); a.Status.Type == core.StatusCompleted && len(r.lost) == 0 { //nolint:forcetypeassert // by its kind
+	if a := s.(core.Action); a.Status.Type == core.StatusCompleted { //nolint:forcetypeassert // by its kind
 		if want := fmt.Sprintf(`"%s/1/%d"`, spec.ID, a.Attempt); string(a.Status.Result) != want {
 			return fmt.Errorf("it is completed with %s, and its tool gave %s", a.Status.Result, want)
 		}
 	}
-	if spec.Policy.OnInterrupt != core.InterruptRetry && spec.Policy.OnFailure != core.FailureRetry && runs > 1 && len(r.lost) == 0 {
+	if spec.Policy.OnInterrupt != core.InterruptRetry && spec.Policy.OnFailure != core.FailureRetry && runs > 1 {
 		return fmt.Errorf("it was run %d times", runs)
 	}
 	return nil

@@ -67,12 +67,15 @@ func (db *database) open(i *incarnation) *handle {
 	return h
 }
 
-// store gives what the defects of a test make of the database, or the database.
-func (h *handle) store() store.Store {
-	if h.db.defects.store == nil {
-		return h.db.live
+// store is the database as engines see it.
+func (h *handle) store() store.Store { return h.db.spoilt(h.db.live) }
+
+// spoilt gives what the defects of a test make of a store.
+func (db *database) spoilt(st *memory.Store) store.Store {
+	if db.defects.store == nil {
+		return st
 	}
-	return h.db.defects.store(h.db.live)
+	return db.defects.store(st)
 }
 
 // stale reports whether another one has opened the database since.
@@ -122,12 +125,7 @@ func (h *handle) View(ctx context.Context, fn func(store.ReadTx) error) error {
 
 // Update implements [store.Store]. The transaction begins once that is picked, and its answer comes once that is.
 func (h *handle) Update(ctx context.Context, fn func(store.Tx) error) error {
-	h.n++
-	name := fmt.Sprintf("%s commit %d", h.of.name, h.n)
-	h.of.park(h.of, name+" begins", 0, nil)
-	for h.db.away.After(h.of.time()) {
-		h.of.park(h.of, name+" is tried again", h.db.away.Sub(h.of.time()), nil)
-	}
+	name := h.begins()
 	if err := h.usable(); err != nil {
 		return err
 	}
@@ -143,15 +141,13 @@ func (h *handle) Update(ctx context.Context, fn func(store.Tx) error) error {
 			h.db.former = h.db.live
 			h.db.live = h.db.live.Reopen(h.db.live.Session())
 		}
-		h.db.mu.Lock()
-		h.heard = h.db.steps
-		h.db.mu.Unlock()
+		h.hears()
 		return h.store().Update(ctx, fn)
 	}
 	var err error
 	switch f.Kind {
 	case RefuseCommit:
-		return errors.Join(errRefused, h.dry(ctx, fn))
+		return errors.Join(errRefused, h.dry(ctx, h.db.live, fn))
 	case LoseAnswer: // it is looked up once the database answers
 		err = commit()
 		h.of.park(h.of, name+" is looked up", f.For, nil)
@@ -168,10 +164,7 @@ func (h *handle) Update(ctx context.Context, fn func(store.Tx) error) error {
 			}
 		}
 		h.of.park(h.of, name+" is given up", f.For, nil)
-		if h.failed == nil {
-			h.failed = fmt.Errorf("nobody knows what became of %s: %w", name, store.ErrUnconfirmed)
-		}
-		return h.failed
+		return h.fail(name)
 	case SlowCommit:
 		err = commit()
 		h.of.park(h.of, name+" is slow", f.For, nil)
@@ -182,9 +175,35 @@ func (h *handle) Update(ctx context.Context, fn func(store.Tx) error) error {
 	return err
 }
 
+// begins waits for the begin of a transaction, and gives its name.
+func (h *handle) begins() string {
+	h.n++
+	name := fmt.Sprintf("%s commit %d", h.of.name, h.n)
+	h.of.park(h.of, name+" begins", 0, nil)
+	for h.db.away.After(h.of.time()) {
+		h.of.park(h.of, name+" is tried again", h.db.away.Sub(h.of.time()), nil)
+	}
+	return name
+}
+
+// hears notes that the database has taken a commit.
+func (h *handle) hears() {
+	h.db.mu.Lock()
+	defer h.db.mu.Unlock()
+	h.heard = h.db.steps
+}
+
+// fail has everything refused, since nobody knows of a commit.
+func (h *handle) fail(name string) error {
+	if h.failed == nil {
+		h.failed = fmt.Errorf("nobody knows what became of %s: %w", name, store.ErrUnconfirmed)
+	}
+	return h.failed
+}
+
 // dry has the transaction decided, and dropped.
-func (h *handle) dry(ctx context.Context, fn func(store.Tx) error) error {
-	err := h.store().Update(ctx, func(tx store.Tx) error {
+func (h *handle) dry(ctx context.Context, st *memory.Store, fn func(store.Tx) error) error {
+	err := h.db.spoilt(st).Update(ctx, func(tx store.Tx) error {
 		if err := fn(tx); err != nil {
 			return err
 		}
@@ -215,17 +234,34 @@ func (db *database) lag() {
 	db.lagging = db.steps
 }
 
-// failOver makes the standby the database: what it lacks is gone, and the owner is told.
+// failOver makes the standby the database: what it lacks is gone, and the owner is told. It reports whether that may be something.
 func (db *database) failOver() (lost bool) {
 	db.away = db.now.Add(3 * time.Second)
 	if db.standby == nil {
 		return false
 	}
+	if db.seq(db.standby) < db.seq(db.live) {
+		db.counts[CountLost]++
+	}
 	db.live, db.standby = db.standby, nil
 	for _, i := range db.all {
 		if i.handle.failed == nil && !i.handle.stale() {
-			i.handle.failed = errLost
+			db.bereft = append(db.bereft, bereft{i, db.steps})
+			if !db.defects.untold {
+				i.handle.failed = errLost
+			}
 		}
 	}
 	return true
+}
+
+// seq gives the number of the last batch.
+func (db *database) seq(st *memory.Store) (seq uint64) {
+	if err := st.View(context.Background(), func(tx store.ReadTx) (err error) {
+		seq, err = tx.Seq()
+		return err
+	}); err != nil {
+		db.broken = errors.Join(db.broken, err)
+	}
+	return seq
 }

@@ -188,9 +188,12 @@ var errSpoilt = errors.New("spoilt")
 var broken = map[string]struct {
 	make   func() defects
 	shared bool
+	losses bool
 	engine func(*shell.Options)
 }{
 	"a new owner does not find the last commit": {make: func() defects { return defects{amnesia: true} }},
+	"nobody is told of lost commits":            {make: func() defects { return defects{untold: true} }, losses: true},
+	"a staged commit is durable before it is":   {make: func() defects { return defects{hasty: true} }},
 	"requests that come again have no key":      {make: func() defects { return defects{noKeys: true} }},
 	"nobody takes back what the lost one had":   {make: func() defects { return defects{} }, shared: true, engine: func(o *shell.Options) { o.RecoverAfter = 1000 * time.Hour }},
 	"a tool that hangs has no time limit":       {make: func() defects { return defects{} }, engine: func(o *shell.Options) { o.DefaultTimeout = 0 }},
@@ -339,7 +342,7 @@ func TestEachDefectIsFound(t *testing.T) {
 		d := broken[name]
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := Options{Shared: d.shared, MaxSteps: 3000, Engine: d.engine, broken: d.make}
+			o := Options{Shared: d.shared, Losses: d.losses, MaxSteps: 3000, Engine: d.engine, broken: d.make}
 			for seed := uint64(1); seed <= most; seed++ {
 				rep, err := Run(seed, o)
 				if err != nil || !rep.Failed() {

@@ -8,6 +8,6 @@
 // what it fails without.
 //
 // sim.go has what callers see and the course of a run, world.go what may happen next and the clocks, instance.go the engines, database.go
-// the store that they share with its faults, plan.go the plan of a seed, workload.go Orrery's own requests, tools.go the tools, and
+// the store that they share with its faults, staging.go the same for engines that decide ahead, plan.go the plan of a seed, workload.go Orrery's own requests, tools.go the tools, and
 // check.go what must hold.
 package sim

@@ -102,6 +102,9 @@ func (r *run) start(on *instance) {
 		o.Interpreters[lane] = &interpreter{i, inner}
 	}
 	o.Store, o.Clock, o.Scheduler, o.Instance = i.handle, i, i, i.name
+	if r.stages {
+		o.Store = &stager{handle: i.handle}
+	}
 	e, err := shell.New(o)
 	if err != nil {
 		r.broken = err

@@ -45,6 +45,8 @@ type Options struct {
 type defects struct {
 	store   func(store.Store) store.Store // what engines see of the database
 	amnesia bool                          // a new owner does not find the last commit
+	hasty   bool                          // staged commits are durable before they are
+	untold  bool                          // nobody is told of what a failover has lost
 	noKeys  bool                          // clients do not say which request it is
 }
 
@@ -110,6 +112,7 @@ type run struct {
 	db         *database
 	instances  []*instance
 	all        []*incarnation
+	stages     bool // the store is a [store.Stager]
 	places     int  // DefaultConcurrency of each engine
 	last       int  // number of the instance that has opened the store last
 	succession bool // somebody is about to begin
@@ -121,7 +124,8 @@ type run struct {
 	counts     map[string]int
 	draining   bool
 	lost       [][2]int // steps from which on, and until, commits were lost
-	broken     error    // the simulation itself
+	bereft     []bereft
+	broken     error // the simulation itself
 }
 
 // Run runs a seed. The error says that it could not be; what is wrong with what happened stands in the report.
@@ -158,6 +162,7 @@ func newRun(seed uint64, o Options) *run {
 	draw := rand.New(rand.NewPCG(seed, 1<<63)) //nolint:gosec // a seed is a run
 	n := 1 + draw.IntN(3)
 	r.places = []int{1, 2, 64}[draw.IntN(3)]
+	r.stages = draw.IntN(2) == 0 && !o.Shared
 	if o.Instances > 0 {
 		n = o.Instances
 	}
@@ -227,6 +232,15 @@ func (r *run) step() {
 			on.frozen = time.Time{}
 		}
 	}
+}
+
+// CountLost counts in [Report].Counts the failovers that have lost commits.
+const CountLost = "commits are lost by a failover"
+
+// bereft is a process that owned the store when a failover lost commits.
+type bereft struct {
+	*incarnation
+	step int
 }
 
 func (r *run) failOver() {

@@ -42,7 +42,7 @@ func TestWhateverHappensTheGuaranteesHold(t *testing.T) {
 		return // they are too few to reach all
 	}
 	for _, k := range []sim.FaultKind{
-		sim.RefuseCommit, sim.LoseAnswer, sim.LoseCommit, sim.LoseBoth, sim.SlowCommit, sim.Outage, sim.Lag, sim.FailOver, sim.Crash, sim.Freeze,
+		sim.CountAhead, sim.CountLost, sim.RefuseCommit, sim.LoseAnswer, sim.LoseCommit, sim.LoseBoth, sim.SlowCommit, sim.Outage, sim.Lag, sim.FailOver, sim.Crash, sim.Freeze,
 		sim.Stop, sim.TakeOver, sim.Jump, sim.Double, sim.LoseReply,
 	} {
 		assert.Positive(t, counts[string(k)], "or the seeds do not reach: %s", k)

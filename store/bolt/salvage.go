@@ -250,7 +250,7 @@ func (s *salvager) found(table string, k, v []byte) (sound bool) {
 			s.state = bytes.Clone(v)
 		}
 		return true
-	case s.err != nil, isIndex(table) && s.o.Index != nil, table == tables.NameCounts, table == tables.NameWaiting:
+	case s.err != nil, isIndex(table) && s.o.Index != nil, table == tables.NameCounts, table == tables.NameWaiting, table == tables.NameAnswered:
 		return true
 	}
 	if err := tables.SoundValue(table, k, v); err != nil {
@@ -391,7 +391,7 @@ func (w *salvageSink) Drop() error {
 
 // skips reports whether the table is made anew.
 func (w *salvageSink) skips() bool {
-	return isIndex(w.table) && w.s.o.Index != nil || w.table == tables.NameCounts || w.table == tables.NameWaiting
+	return isIndex(w.table) && w.s.o.Index != nil || w.table == tables.NameCounts || w.table == tables.NameWaiting || w.table == tables.NameAnswered
 }
 
 func (s *salvager) drop(table string) error {
@@ -461,7 +461,7 @@ func unsoundMeta(page []byte, pageSize, fileSize int64) (m metaPage, ok bool) {
 // isIndex reports whether a table can be made anew from others.
 func isIndex(table string) bool {
 	switch table {
-	case tables.NameDue, tables.NameCounts, tables.NameWaiting:
+	case tables.NameDue, tables.NameCounts, tables.NameWaiting, tables.NameAnswered:
 		return true
 	}
 	return strings.HasPrefix(table, tables.ListsPrefix)

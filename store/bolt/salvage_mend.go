@@ -23,7 +23,7 @@ func (s *salvager) mend() error {
 			return err
 		}
 	}
-	for _, step := range []func() error{s.mendSystem, s.setAside, s.mendRecords, s.mendHistory, s.mendWaiting, s.mendIndexes, s.mendCounts} {
+	for _, step := range []func() error{s.mendSystem, s.setAside, s.mendRecords, s.mendHistory, s.mendWaiting, s.mendAnswered, s.mendIndexes, s.mendCounts} {
 		if err := errors.Join(step(), s.err); err != nil {
 			return err
 		}
@@ -124,6 +124,17 @@ func (s *salvager) mendWaiting() error {
 		waiting, err := tables.WaitKeyOf(k, v)
 		if waiting != nil {
 			s.put(tables.NameWaiting, waiting, nil)
+		}
+		return errors.Join(err, s.err)
+	})
+}
+
+// mendAnswered makes the times of the answers that are kept: without its time none would be forgotten.
+func (s *salvager) mendAnswered() error {
+	return s.each(tables.NameAnswers, func(k, v []byte) error {
+		place, err := tables.AnsweredKeyOf(k, v)
+		if err == nil {
+			s.put(tables.NameAnswered, place, nil)
 		}
 		return errors.Join(err, s.err)
 	})

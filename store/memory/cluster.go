@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/orrery-go/orrery/store"
 )
@@ -72,6 +73,8 @@ type Process struct {
 	mu   sync.Mutex
 	ice  chan struct{} // closed once the process is not frozen; nil: it is not
 	away error         // nil: it reaches the database
+
+	ahead, within time.Duration // of the database's clock
 }
 
 // Process gives the database to one more process.
@@ -102,6 +105,21 @@ func (p *Process) SetAway(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.away = err
+}
+
+// SetAhead says how far the database's clock is ahead of the process's, and how far that may be wrong.
+func (p *Process) SetAhead(by, within time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ahead, p.within = by, within
+}
+
+// Ahead implements [store.Timed].
+func (p *Process) Ahead(ctx context.Context) (by, within time.Duration, err error) {
+	err = p.ask(ctx, func() error { return nil })
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ahead, p.within, err
 }
 
 // wait returns once the process is not frozen.

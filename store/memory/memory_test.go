@@ -53,6 +53,30 @@ func TestARefusedCommitChangesNothingAndTheNextSucceeds(t *testing.T) {
 	require.NoError(t, s.Update(ctx, write()))
 }
 
+func TestACopyGoesItsOwnWay(t *testing.T) {
+	seqs := func(stores ...*memory.Store) (list []uint64) {
+		for _, s := range stores {
+			require.NoError(t, s.View(ctx, func(tx store.ReadTx) error {
+				seq, err := tx.Seq()
+				list = append(list, seq)
+				return err
+			}))
+		}
+		return list
+	}
+	s := memory.New()
+	require.NoError(t, s.Update(ctx, write()))
+	c := s.Copy("of it")
+	assert.Equal(t, "of it", c.Session())
+	assert.Equal(t, []uint64{1, 1}, seqs(s, c))
+	require.NoError(t, s.Update(ctx, write()))
+	require.NoError(t, s.Update(ctx, write()))
+	assert.Equal(t, []uint64{3, 1}, seqs(s, c))
+	require.NoError(t, c.Update(ctx, write()))
+	require.NoError(t, s.Close())
+	assert.Equal(t, []uint64{2}, seqs(c))
+}
+
 func TestAPrevThatIsNotTrueIsRefused(t *testing.T) {
 	first := store.Write{Kind: "action", ID: uuid.New(), State: []byte(`{}`), Due: 5, Terms: []store.Term{{Name: "all", At: 1}}}
 	for reason, spoil := range map[string]func(p *store.Prev){

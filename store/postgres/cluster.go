@@ -14,6 +14,7 @@ import (
 
 var (
 	_ store.Cluster = (*Cluster)(nil)
+	_ store.Timed   = (*Cluster)(nil)
 	_ store.Owned   = (*Store)(nil)
 )
 
@@ -132,7 +133,7 @@ func (c *Cluster) Instances(ctx context.Context) (all []Instance, err error) {
 // Close ends its connections.
 func (c *Cluster) Close() { c.kv.Close() }
 
-// Ahead tells how far the database's clock is ahead of this machine's (negative: behind it), and how far that may be wrong: half of the time
+// Ahead implements [store.Timed]: it tells how far the database's clock is ahead of this machine's (negative: behind it), and how far that may be wrong: half of the time
 // that the question took.
 func (c *Cluster) Ahead(ctx context.Context) (by, within time.Duration, err error) {
 	asked := time.Now()

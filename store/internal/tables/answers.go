@@ -40,6 +40,15 @@ func appendAnswered(b []byte, at effects.Time, key []byte) []byte {
 	return append(appendTime(b, at), key...)
 }
 
+// AnsweredKeyOf gives the key that belongs to an answer in the table of their times.
+func AnsweredKeyOf(k, v []byte) ([]byte, error) {
+	a, err := parseAnswer(k, v)
+	if err != nil {
+		return nil, err
+	}
+	return appendAnswered(nil, a.At, k), nil
+}
+
 // Answer implements [store.ReadTx].
 func (t *ReadTx) Answer(key store.AnswerKey) (a store.Answer, err error) {
 	const op = "answer"
@@ -66,8 +75,8 @@ func (t *Tx) PutAnswer(key store.AnswerKey, a store.Answer) (err error) {
 	defer Guard(op, &err)
 	answers, answered := t.table(inAnswers), t.table(inAnswered)
 	if raw, ok := answers.Get(key[:]); ok {
-		if old, err := parseAnswer(key[:], raw); err == nil { // else its time is not known, and its place goes with it
-			answered.Delete(appendAnswered(nil, old.At, key[:]))
+		if len(raw) >= answerHead { // also of one that is damaged elsewhere: its place must not take the new one along
+			answered.Delete(appendAnswered(nil, timeOf(raw[4:]), key[:]))
 		}
 	}
 	a.At = ClampTime(a.At)
@@ -94,15 +103,8 @@ func (t *Tx) DropAnswers(before effects.Time, limit int) (dropped int, err error
 	}
 	for _, k := range gone {
 		answered.Delete(k)
-		if len(k) != 8+answerKeyLen { // damaged: nobody knows whose place it was
-			continue
-		}
-		// The answer may be a later one, if the place of this one was left over.
-		if raw, ok := answers.Get(k[8:]); ok {
-			if a, err := parseAnswer(k[8:], raw); err == nil && a.At >= before {
-				continue
-			}
-			answers.Delete(k[8:])
+		if len(k) == 8+answerKeyLen { // else it is damaged: nobody knows whose place it was
+			answers.Delete(k[8:]) // unread: it may be large, and in a database behind a network each would be a query
 		}
 	}
 	return len(gone), nil

@@ -252,16 +252,41 @@ func (c *checker) checkKeepings() error {
 			_, err := parseRunLog(k, v)
 			return err
 		}),
-		c.each("answers", c.table(inAnswers), func(k, v []byte) error {
-			if len(k) != answerKeyLen {
-				return errors.New("the key is no request's")
-			}
-			_, err := parseAnswer(k, v)
-			return err
-		}),
+		c.checkAnswers(),
 		c.each("meta", c.table(inMeta), func(k, v []byte) error {
 			_, err := parseMeta(k, v)
 			return err
 		}),
 	)
+}
+
+// checkAnswers looks at what requests with a key were answered, and that each will be forgotten by its time.
+func (c *checker) checkAnswers() error {
+	answered, places := c.table(inAnswered), 0
+	err := c.each("answers", c.table(inAnswers), func(k, v []byte) error {
+		if len(k) != answerKeyLen {
+			return errors.New("the key is no request's")
+		}
+		place, err := AnsweredKeyOf(k, v)
+		if err != nil {
+			return err
+		}
+		_, ok, err := guardedGet("answers", answered, place)
+		if ok {
+			places++
+		}
+		if err == nil && !ok {
+			err = errors.New("the table of the times does not have it")
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	found := 0
+	err = c.each("answered", answered, func(_, _ []byte) error { found++; return nil })
+	if err == nil && found != places {
+		c.report("answered", "%d times, but %d of them are of answers", found, places)
+	}
+	return err
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/url"
@@ -16,6 +17,7 @@ type clusterConfig struct {
 	Name         string  `toml:"name"`    // empty: the host's name
 	Address      string  `toml:"address"` // at which other daemons reach this one; empty: where it listens
 	LeaseSeconds float64 `toml:"lease_seconds"`
+	CAFile       string  `toml:"ca_file"` // authorities of the other daemons' certificates; empty: the system's
 }
 
 // IsDatabaseURL reports whether a text is a URL as libpq takes one.
@@ -66,7 +68,35 @@ func (c *Config) validateCluster() error {
 		keyed("cluster.address", c.Cluster.checkAddress()),
 		keyed("database", c.checkDatabase()),
 		keyed("cluster.lease_seconds", inSeconds(c.Cluster.LeaseSeconds, 1)),
+		c.checkAuthorities(),
 	)
+}
+
+func (c *Config) checkAuthorities() error {
+	_, err := c.Authorities()
+	return err
+}
+
+// Authorities are those whose certificates daemons of a cluster show one another; nil: the system's.
+func (c *Config) Authorities() (*x509.CertPool, error) {
+	if c.Cluster.CAFile == "" {
+		return nil, nil
+	}
+	pool, err := authorities(c.Cluster.CAFile)
+	return pool, keyed("cluster.ca_file", err)
+}
+
+// authorities reads certificates in the form PEM.
+func authorities(file string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s has no certificate in the form PEM", file)
+	}
+	return pool, nil
 }
 
 // StoreName says which database it is, for people.

@@ -2,12 +2,10 @@ package config
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
@@ -202,13 +200,9 @@ func (c channelConfig) mail() (notify.Channel, error) {
 		if o.Security == mail.None {
 			return nil, fmt.Errorf("ca_file: is for a server that is reached by TLS: with tls = %q it has no use", mail.None)
 		}
-		pem, err := os.ReadFile(c.CAFile)
+		roots, err := authorities(c.CAFile)
 		if err != nil {
 			return nil, fmt.Errorf("ca_file: %w", err)
-		}
-		roots := x509.NewCertPool()
-		if !roots.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("ca_file: %s has no certificate in the form PEM", c.CAFile)
 		}
 		o.TLS = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	}

@@ -29,7 +29,6 @@ import (
 	"github.com/orrery-go/orrery/shell/session"
 	"github.com/orrery-go/orrery/shell/watchdog"
 	"github.com/orrery-go/orrery/store"
-	"github.com/orrery-go/orrery/store/postgres"
 )
 
 // daemon is what runs under orreryd orchestrate.
@@ -38,8 +37,7 @@ type daemon struct {
 	hints    hints
 	log      *slog.Logger
 	store    store.Failing
-	shared   *postgres.Store // the store, if others may take it over; else nil
-	term     *term           // nil: the database is this daemon's alone
+	term     *term // nil: the database is this daemon's alone
 	tools    map[string]shell.Tool
 	sessions *session.Sessions // nil: none
 	checker  *constraints.Checker
@@ -79,9 +77,6 @@ func newLogger(c config.Config, w io.Writer) (*slog.Logger, *slog.LevelVar, erro
 func openDaemon(ctx context.Context, c config.Config, program string, log *slog.Logger, in *term) (_ *daemon, err error) {
 	d := &daemon{c: c, log: log, term: in, api: endpoint{what: "the HTTP API"}, page: endpoint{what: "the page"}, reloads: newReloads(log)}
 	d.hints = hints{program: program, server: func() string { return d.api.url() }}
-	if in != nil {
-		d.store = in.store // to be closed, whatever comes
-	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.close())
@@ -134,7 +129,7 @@ func openDaemon(ctx context.Context, c config.Config, program string, log *slog.
 		Logger:                 log,
 	}
 	if in != nil {
-		o.Clock = in.roster.clock
+		o.Clock = in.Clock
 	}
 	source, err := c.NamedSecrets()
 	if err != nil {
@@ -276,7 +271,7 @@ func (d *daemon) close() error {
 	if d.audit != nil {
 		errs = append(errs, d.audit.Close())
 	}
-	if d.store != nil {
+	if d.store != nil && d.term == nil { // that of a term is closed at its end
 		errs = append(errs, d.store.Close())
 	}
 	return errors.Join(errs...)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
 	"github.com/orrery-go/orrery/store"
@@ -40,7 +39,7 @@ func (d *daemon) take(ctx context.Context) (err error) {
 
 // takeTerm takes what the daemon has for its term.
 func (d *daemon) takeTerm() (err error) {
-	d.store, d.shared = d.term.store, d.term.store
+	d.store = d.term.Store
 	d.api.listener = d.term.api.gate.turn()
 	if d.term.page != nil {
 		d.page.listener = d.term.page.gate.turn()
@@ -50,39 +49,28 @@ func (d *daemon) takeTerm() (err error) {
 }
 
 // watchStore waits until the store has failed for good, or ctx has ended. What a disk that
-// has failed holds only a new start finds out, which is the supervisor's to make.
+// has failed holds only a new start finds out, which is the supervisor's to make; a database that is
+// shared is claimed anew.
 func (d *daemon) watchStore(ctx context.Context) error {
-	renew := d.renewEvery()
-	for renewed := time.After(renew); ; {
+	select {
+	case <-d.store.Failed():
+	case <-ctx.Done():
 		select {
-		case <-d.store.Failed():
-			err := fmt.Errorf("the database %s takes nothing any more: %w", d.c.StoreName(), d.store.Failure())
-			if errors.Is(err, store.ErrFenced) {
-				d.log.Error("another daemon has taken the database over, as this one gave no sign of life", "error", err)
-			} else {
-				d.log.Error("stopping, to be started again: what was under way may have been stored or not", "error", err)
-			}
-			return err
-		case <-renewed:
-			limit, cancel := context.WithTimeout(ctx, renew)
-			err := d.shared.Renew(limit)
-			cancel()
-			if err != nil && ctx.Err() == nil && d.store.Failure() == nil {
-				d.log.Warn("the database does not take a sign of life; trying again", "database", d.c.StoreName(), "error", err)
-			}
-			renewed = time.After(renew)
-		case <-ctx.Done():
+		case <-d.store.Failed(): // then it has ended ctx
+		default:
 			return nil
 		}
 	}
-}
-
-// renewEvery is how often a shared database is given a sign of life; for ever, so to say, for another one.
-func (d *daemon) renewEvery() time.Duration {
-	if d.shared == nil {
-		return 1<<63 - 1
+	err := fmt.Errorf("the database %s takes nothing any more: %w", d.c.StoreName(), d.store.Failure())
+	switch {
+	case errors.Is(err, store.ErrFenced):
+		d.log.Error("another daemon has taken the database over, as this one gave no sign of life", "error", err)
+	case d.term != nil:
+		d.log.Error("ending what runs: what was under way may have been stored or not", "error", err)
+	default:
+		d.log.Error("stopping, to be started again: what was under way may have been stored or not", "error", err)
 	}
-	return d.c.Lease() / 5
+	return err
 }
 
 // redo says for how long the log is kept behind the checkpoints.

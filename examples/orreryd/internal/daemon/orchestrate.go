@@ -43,6 +43,15 @@ func Orchestrate(ctx context.Context, c config.Config, t Terminal) (err error) {
 		return err
 	}
 	if c.Database != "" {
+		if load := t.Config; load != nil {
+			t.Config = func() (config.Config, error) {
+				is, err := load()
+				if is.Database == "" {
+					is.Database = c.Database // it stood in the environment, which has forgotten it
+				}
+				return is, err
+			}
+		}
 		return orchestrateShared(ctx, c, t, log, level)
 	}
 	return runTerm(ctx, c, t, log, level, nil)
@@ -86,7 +95,7 @@ func runTerm(ctx context.Context, c config.Config, t Terminal, log *slog.Logger,
 		notify("READY=1")
 	}
 	return d.run(ctx, ready, func() {
-		if ctx.Err() == nil {
+		if ctx.Err() == nil || in != nil && errors.Is(context.Cause(ctx), in.Store.Failure()) {
 			return // the term alone has ended, or an error ends it
 		}
 		notify("STOPPING=1")

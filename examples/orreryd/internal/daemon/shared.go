@@ -10,6 +10,8 @@ import (
 
 	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+	"github.com/orrery-go/orrery/examples/orreryd/internal/version"
+	"github.com/orrery-go/orrery/shell/fleet"
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/postgres"
 )
@@ -23,8 +25,8 @@ type front struct {
 
 // term is the time in which a daemon works on a shared database: what it is given for it.
 type term struct {
-	store     *postgres.Store
-	roster    *roster
+	fleet.Term
+	roster    roster
 	api, page *front // page nil: it has no address of its own
 }
 
@@ -36,6 +38,8 @@ type member struct {
 	level *slog.LevelVar
 	api   *front
 	page  *front
+	pair  *certificate // nil: none
+	again bool         // it has worked before
 }
 
 // orchestrateShared works on a database while it is this daemon's, and stands by while it is another one's, until ctx ends.
@@ -50,7 +54,7 @@ func orchestrateShared(ctx context.Context, c config.Config, t Terminal, log *sl
 	if err != nil {
 		return err
 	}
-	cluster, err := postgres.Connect(ctx, c.Database, postgres.Options{Lease: c.Lease()})
+	cluster, err := postgres.Connect(ctx, c.Database, postgres.Options{Lease: c.Lease(), Logger: log})
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.StoreName(), err)
 	}
@@ -59,40 +63,36 @@ func orchestrateShared(ctx context.Context, c config.Config, t Terminal, log *sl
 	if address == "" {
 		address = url
 	}
-	r := newRoster(cluster, name, address, c.StoreName(), c.Lease(), log)
-	var beside sync.WaitGroup
-	defer beside.Wait()
-	listed, leave := context.WithCancel(ctx)
-	defer leave()
-	beside.Go(func() { r.run(listed) })
-	s := newStandby(c, name, address, cluster, log)
-	s.stands = sync.OnceFunc(func() {
+	stands := sync.OnceFunc(func() {
 		text.Sayf(t.Out, "orreryd stands by at %s\n", url)
 		m.notify(ctx, "READY=1")
 	})
-	defer s.ending.Wait() // what was passed on comes to its end, for a while
-	for first := true; ; first = false {
-		st, err := m.standBy(ctx, s)
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil
+	s := newStandby(m, name)
+	s.member, err = fleet.New(fleet.Options{
+		Cluster: cluster, Name: name, Address: address, Version: version.String(), Lease: c.Lease(),
+		Events: func(e fleet.Event) {
+			logEvent(log, c.StoreName(), name, e)
+			if e.Kind == fleet.EventStandsBy {
+				stands()
 			}
-			return err
-		}
-		if !first {
-			c = m.settings(c)
-		}
-		if err := r.clock.follow(ctx, cluster.Ahead); err != nil {
-			log.Warn("the database does not tell the time; this machine's counts until it does", "error", err)
-		}
-		log.Info("the database is this daemon's", "database", c.StoreName(), "name", name, "token", st.Token())
-		err = runTerm(ctx, c, t, log, level, &term{store: st, roster: r, api: m.api, page: m.page})
-		if ctx.Err() != nil || !errors.Is(err, store.ErrFenced) {
-			return err
-		}
-		log.Warn("standing by, since another daemon has the database; what ran here was told to end, and nothing of it is stored", "error", err)
-		s.know(owner{})
+		},
+		StandBy: s.run,
+	})
+	if err != nil {
+		return err
 	}
+	defer s.ending.Wait() // what was passed on comes to its end, for a while
+	r := roster{name: name, database: c.StoreName(), cluster: cluster, member: s.member}
+	var ended error
+	err = s.member.Run(ctx, func(ctx context.Context, own fleet.Term) error {
+		ended = runTerm(ctx, m.settings(), t, log, level, &term{Term: own, roster: r, api: m.api, page: m.page})
+		m.again = true
+		return ended
+	})
+	if !errors.Is(err, ended) && (errors.Is(err, store.ErrUnusable) || errors.Is(err, store.ErrCorrupt)) {
+		err = fmt.Errorf("%s: %w", c.StoreName(), err)
+	}
+	return err
 }
 
 // listen opens the addresses, and gives that of the API.
@@ -107,7 +107,7 @@ func (m *member) listen(ctx context.Context) (url string, err error) {
 		if err != nil {
 			return "", errors.Join(err, d.api.close(), d.page.close())
 		}
-		encrypted, d.api.tls = pair.config(), true
+		m.pair, encrypted, d.api.tls = pair, pair.config(), true
 	}
 	m.api = &front{gate: newGate(d.api.listener), tls: encrypted}
 	if d.page.listener != nil {
@@ -133,43 +133,39 @@ func (m *member) close() error {
 	return errors.Join(errs...)
 }
 
-// standBy answers by passing requests on until the database is this daemon's.
-func (m *member) standBy(ctx context.Context, s *standby) (st *postgres.Store, err error) {
-	serving, stop := context.WithCancel(ctx)
-	served := make(chan error, 1)
-	go func() {
-		served <- s.serve(serving, m.fronts())
-		stop() // an address that fails ends it
-	}()
-	st, err = s.await(serving)
-	stop()
-	if wrong := <-served; wrong != nil {
-		err = errors.Join(wrong, err)
-	}
-	if err != nil && st != nil {
-		err = errors.Join(err, st.Close())
-		st = nil
-	}
-	return st, err
-}
-
 func (m *member) notify(ctx context.Context, state string) {
 	if err := sdNotify(context.WithoutCancel(ctx), m.t.NotifySocket, state); err != nil {
 		m.log.Warn("could not notify systemd", "error", err)
 	}
 }
 
-// settings reads those anew that a term may have begun with otherwise than the one before, as SIGHUP would: tokens that were removed meanwhile stay
-// so. What they say of the database and of the addresses counts from the next start on.
-func (m *member) settings(was config.Config) config.Config {
-	if m.t.Config == nil {
-		return was
+// settings gives those of what begins now, which are read anew if the daemon has worked before, as SIGHUP would: tokens that were removed meanwhile stay so.
+func (m *member) settings() config.Config {
+	if m.t.Config == nil || !m.again {
+		return m.c
 	}
-	is, err := m.t.Config()
+	c, _, err := m.read()
 	if err != nil {
 		m.log.Error("the settings cannot be read again; those from before stay in force", "error", err)
-		return was
+		return m.c
 	}
-	is.DB, is.Database, is.Cluster, is.Listen, is.Page.Listen, is.HTTP.TLS = was.DB, was.Database, was.Cluster, was.Listen, was.Page.Listen, was.HTTP.TLS
-	return is
+	m.c = c
+	return c
+}
+
+// read reads the settings again. What they say of the database, of the addresses, and of what this daemon is to others counts from the next start on: need are
+// the keys of that which have changed.
+func (m *member) read() (c config.Config, need []string, err error) {
+	is, err := m.t.Config()
+	if err == nil {
+		err = config.CheckListen(is)
+	}
+	if err != nil {
+		return c, nil, err
+	}
+	c, was := is, m.c
+	c.DB, c.Database, c.Listen, c.Page.Listen, c.HTTP.TLS = was.DB, was.Database, was.Listen, was.Page.Listen, was.HTTP.TLS
+	c.Cluster = was.Cluster
+	c.Cluster.CAFile = is.Cluster.CAFile
+	return c, config.Changed(c, is), nil
 }

@@ -2,192 +2,121 @@ package daemon
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"hash/fnv"
 	"log/slog"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
 	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
-	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
-	"github.com/orrery-go/orrery/store"
-	"github.com/orrery-go/orrery/store/postgres"
+	"github.com/orrery-go/orrery/shell/fleet"
+	"github.com/orrery-go/orrery/shell/fleet/forward"
+	"github.com/orrery-go/orrery/shell/httpapi"
 )
 
-// standby is a daemon while another one works on the database: it passes requests on, and takes the database over when the other one
-// has given it back, or is silent for a lease.
+// standby is a daemon while another one works on the database: it passes requests on.
 type standby struct {
-	c       config.Config
+	of      *member
 	name    string
-	address string // where this one answers
 	log     *slog.Logger
-	cluster *postgres.Cluster
-	stands  func() // is told once it is known that another one works
-	forward *forwarder
+	member  *fleet.Member
+	reloads *reloads
+	metrics http.Handler
 	ending  sync.WaitGroup // servers whose requests come to their end
 
-	mu      sync.Mutex
-	owner   owner
-	changed chan struct{} // closed once owner is another one
+	passes    atomic.Pointer[forward.Forwarder] // by the settings in force
+	transport *http.Transport                   // its
 }
 
-func newStandby(c config.Config, name, address string, cluster *postgres.Cluster, log *slog.Logger) *standby {
-	s := &standby{c: c, name: name, address: address, cluster: cluster, log: log, changed: make(chan struct{})}
-	proxies, _ := c.Page.Proxies() // which was checked
-	s.forward = (&forwarder{name: name, owner: s.current, open: len(c.Tokens) == 0, proxies: proxies, most: c.HTTP.MaxBodyBytes, log: log}).start()
+// endFor is how long requests that are being passed on have to come to their end.
+const endFor = 15 * time.Second
+
+func newStandby(m *member, name string) *standby {
+	s := &standby{of: m, name: name, log: m.log, reloads: newReloads(m.log)}
+	if m.pair != nil {
+		s.reloads.add("certificate", m.pair.reload)
+	}
+	if m.t.Config != nil {
+		s.reloads.add("configuration", s.reload)
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(s.reloads, standbyMetric(1))
+	s.metrics = promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 	return s
 }
 
-func (s *standby) current() (owner, <-chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.owner, s.changed
+// standbyMetric is 1 in a daemon that stands by.
+func standbyMetric(is float64) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "orrery_standby", Help: "1 if this daemon stands by, 0 if it works."}, func() float64 { return is })
 }
 
-// know notes who works.
-func (s *standby) know(o owner) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.owner == o {
-		return
+// as has requests be passed on by these settings from now on.
+func (s *standby) as(c config.Config) error {
+	proxies, err := c.Page.Proxies()
+	if err != nil {
+		return err
 	}
-	s.owner = o
-	close(s.changed)
-	s.changed = make(chan struct{})
+	roots, err := c.Authorities()
+	if err != nil {
+		return err
+	}
+	transport := forward.Transport(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12})
+	f, err := forward.New(forward.Options{
+		Member: s.member, Name: s.name, Open: len(c.Tokens) == 0, TrustedProxies: proxies, MaxBody: c.HTTP.MaxBodyBytes, Transport: transport, Logger: s.log,
+	})
+	if err != nil {
+		return err
+	}
+	s.passes.Store(f)
+	if s.transport != nil {
+		s.transport.CloseIdleConnections() // what it has under way goes on
+	}
+	s.transport = transport
+	return nil
 }
 
-// looks is how often the daemon that works is looked at within a lease.
-const looks = 20
-
-// await waits until the database is this daemon's, and opens it. Silence of the one that works counts as long as the database
-// answers, by this machine's steady clock: what is between two looks that went well, and not long one after the other.
-func (s *standby) await(ctx context.Context) (*postgres.Store, error) {
-	lease := s.c.Lease()
-	every := lease / looks
-	var last postgres.Partition
-	var looked time.Time // the last look that went well
-	var silent time.Duration
-	away := false
-	for {
-		row, err := s.look(ctx)
-		now := time.Now()
-		var claim bool
-		switch {
-		case ctx.Err() != nil:
-			return nil, context.Cause(ctx)
-		case errors.Is(err, store.ErrNotFound):
-			claim = true
-		case err != nil:
-			if !away {
-				s.log.Warn("the database does not answer; standing by until it does", "database", s.c.StoreName(), "error", err)
-			}
-			away, looked, silent = true, time.Time{}, 0
-		default:
-			if away {
-				s.log.Info("the database answers again", "database", s.c.StoreName())
-			}
-			away = false
-			switch gap := now.Sub(looked); {
-			case !row.Owned():
-				claim = true
-			case looked.IsZero() || row.Token != last.Token || row.Beat != last.Beat:
-				silent = 0
-			case gap < lease/2:
-				silent += gap
-			}
-			claim = claim || silent >= lease
-			looked, last = now, row
-			s.tell(row)
-		}
-		if claim {
-			st, err := s.claim(ctx, row)
-			if st != nil || err != nil {
-				return st, err
-			}
-			silent = 0
-		}
-		pause := time.NewTimer(every)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
-			return nil, context.Cause(ctx)
-		}
+// reload reads the settings again, and goes by them at once and from when this daemon works on. If anything of them is wrong, nothing changes.
+func (s *standby) reload(context.Context) ([]slog.Attr, error) {
+	c, need, err := s.of.read()
+	if err != nil {
+		return nil, err
 	}
+	level, err := config.ParseLogLevel(c.LogLevel)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.as(c); err != nil {
+		return nil, err
+	}
+	s.of.level.Set(level)
+	s.of.c = c
+	says := []slog.Attr{slog.String("log_level", c.LogLevel)}
+	if len(need) > 0 {
+		s.log.Warn("settings have changed that are read at the start alone: restart the daemon for them", "keys", need)
+		says = append(says, slog.Int("need_restart", len(need)))
+	}
+	return says, nil
 }
 
-// look reads who works. A connection over which nothing comes any more is given up within a lease.
-func (s *standby) look(ctx context.Context) (postgres.Partition, error) {
-	limit, cancel := context.WithTimeout(ctx, s.c.Lease()/4)
-	defer cancel()
-	return s.cluster.Look(limit, 0)
-}
-
-// tell notes who works, and says so if it is another one than before.
-func (s *standby) tell(row postgres.Partition) {
-	was, _ := s.current()
-	o := owner{}
-	if row.Owned() {
-		o.name = row.Owner
-		if strings.HasPrefix(row.Address, "http") { // else it is no daemon, such as a copy
-			o.address = row.Address
-		}
+// run passes requests on until ctx ends.
+func (s *standby) run(ctx context.Context) error {
+	if err := s.as(s.of.settings()); err != nil {
+		return err
 	}
-	if o != was {
-		s.know(o)
-		if row.Owned() {
-			s.log.Info("standing by: another daemon works on the database", "database", s.c.StoreName(), "works", row.Owner, "at", row.Address)
-			s.stands()
-		}
-	}
-}
-
-// claim takes the database if it is still as it was seen; nil: somebody was faster.
-func (s *standby) claim(ctx context.Context, seen postgres.Partition) (*postgres.Store, error) {
-	if seen.Owned() { // several have seen the same silence: not all ask at the same moment
-		if err := sleep(ctx, s.turn()); err != nil {
-			return nil, err
-		}
-	}
-	o := postgres.Options{Owner: s.name, Address: s.address, Lease: s.c.Lease(), Logger: s.log}
-	if seen.Token > 0 {
-		o.Seen = &seen
-	}
-	st, err := postgres.Open(ctx, s.c.Database, o)
-	switch {
-	case err == nil:
-		s.know(owner{s.name, s.address})
-		return st, nil
-	case errors.Is(err, store.ErrClaimed):
-		return nil, nil
-	case errors.Is(err, postgres.ErrLost), errors.Is(err, postgres.ErrUnfilled), errors.Is(err, postgres.ErrNewer), errors.Is(err, store.ErrCorrupt), ctx.Err() != nil:
-		return nil, fmt.Errorf("%s: %w", s.c.StoreName(), err)
-	}
-	s.log.Warn("the database cannot be taken over; trying again", "database", s.c.StoreName(), "error", err)
-	return nil, nil
-}
-
-// turn is how long this daemon lets others be faster: another time for each name.
-func (s *standby) turn() time.Duration {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(s.name)) // it never fails
-	return time.Duration(h.Sum32()%looks) * s.c.Lease() / looks / looks
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	ctx, end := context.WithCancel(ctx)
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	defer end() // an address that fails ends it
+	bounds := httpapi.NewBounds(maxConnections(s.of.c.HTTP.MaxConnections, descriptors()), s.log)
+	beside.Go(func() { s.reloads.run(ctx, s.of.t.Reload) })
+	return s.serve(ctx, bounds, s.of.fronts())
 }
 
 // handler answers while another one works. An address of the page alone passes nothing on: that of the one that works is not known.
@@ -197,23 +126,23 @@ func (s *standby) handler(isPage bool) http.Handler {
 		case r.URL.Path == "/healthz" && isRead(r):
 			answer(w, r, map[string]string{"status": "standby"})
 		case r.URL.Path == "/readyz" && isRead(r):
-			o, _ := s.current()
-			if o.address == "" {
-				unavailable(w, "not ready: standing by, and no daemon works on the database at the moment")
+			o, ok := s.passes.Load().Ready()
+			if !ok {
+				forward.Unavailable(w, "not ready: standing by, and no daemon works on the database at the moment")
 				return
 			}
-			answer(w, r, map[string]string{"status": "standby", "works": o.name, "at": o.address})
+			answer(w, r, map[string]string{"status": "standby", "works": o.Owner, "at": o.Address})
 		case r.URL.Path == "/metrics" && isRead(r): // those of the one that works would count twice
-			w.Header().Set("Content-Type", "text/plain; version=0.0.4")
-			text.Sayf(w, "# HELP orrery_standby 1 if this daemon stands by, 0 if it works.\n# TYPE orrery_standby gauge\norrery_standby 1\n")
+			s.metrics.ServeHTTP(w, r)
 		case isPage:
-			o, _ := s.current()
-			unavailable(w, "this daemon stands by; the page is that of the one that works: "+o.name)
+			forward.Unavailable(w, "this daemon stands by; the page is that of the one that works: "+s.member.State().Owner)
 		default:
-			s.forward.ServeHTTP(w, r)
+			s.passes.Load().ServeHTTP(w, r)
 		}
 	})
 }
+
+func isRead(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
 
 func answer(w http.ResponseWriter, r *http.Request, v any) {
 	w.Header().Set("Content-Type", "application/json")
@@ -225,15 +154,13 @@ func answer(w http.ResponseWriter, r *http.Request, v any) {
 }
 
 // serve answers on listeners until ctx ends, and lets what is under way come to its end for a while after that.
-func (s *standby) serve(ctx context.Context, fronts []*front) error {
+func (s *standby) serve(ctx context.Context, bounds *httpapi.Bounds, fronts []*front) error {
 	var wg sync.WaitGroup
 	errs := make([]error, len(fronts))
 	for i, f := range fronts {
-		server := &http.Server{
-			Handler: s.handler(f.isPage), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
-			TLSConfig: f.tls, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
-		}
-		l := f.gate.turn()
+		server := bounds.HTTPServer(f.gate.Addr().String(), s.handler(f.isPage))
+		server.TLSConfig = f.tls
+		l := bounds.Listener(f.gate.turn())
 		wg.Go(func() {
 			if f.tls != nil {
 				errs[i] = server.ServeTLS(l, "", "")
@@ -249,7 +176,7 @@ func (s *standby) serve(ctx context.Context, fronts []*front) error {
 			_ = l.Close() // the next one answers from now on
 			go func() {
 				defer s.ending.Done()
-				limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), forwardFor)
+				limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), endFor)
 				defer cancel()
 				if server.Shutdown(limit) != nil {
 					_ = server.Close()

@@ -43,7 +43,7 @@ func (d *daemon) metrics() []prometheus.Collector {
 		list = append(list, watchdogMetrics{d.watchdog})
 	}
 	if d.term != nil {
-		list = append(list, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "orrery_standby", Help: "1 if this daemon stands by, 0 if it works."}, func() float64 { return 0 }))
+		list = append(list, standbyMetric(0))
 	}
 	return list
 }

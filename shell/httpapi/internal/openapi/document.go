@@ -98,6 +98,9 @@ func Document() ([]byte, error) {
 		"openapi": "3.1.0", "info": d.Info, "security": d.Security, "tags": d.Tags, "paths": paths,
 		"components": map[string]any{
 			"securitySchemes": d.SecuritySchemes, "parameters": d.Parameters, "responses": responses, "schemas": schemas,
+			"headers": map[string]any{"replayed": map[string]any{
+				"description": "true: it was carried out before under its Idempotency-Key, and this is what it was answered then.", "schema": map[string]any{"type": "string", "const": "true"},
+			}},
 		},
 	}, "") + "\n"), nil
 }
@@ -139,8 +142,14 @@ func (d *description) operation(o operation, method, path string) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if shown, ok := a.(map[string]any); ok && o.Revised && shown["content"] != nil {
-			tagged(shown)
+		shown, ok := a.(map[string]any)
+		if ok && o.Revised && shown["content"] != nil {
+			setHeader(shown, "ETag", map[string]any{
+				"description": "The revision of what is shown, for If-Match. It changes with each edit.", "schema": map[string]any{"type": "string"},
+			})
+		}
+		if ok && o.repeatable(method) {
+			setHeader(shown, "Idempotency-Replayed", ref("headers", "replayed"))
 		}
 		responses.set(strconv.Itoa(status), a)
 	}
@@ -179,16 +188,14 @@ func (o operation) failures(method, path string) []int {
 	return slices.DeleteFunc(slices.Compact(list), func(status int) bool { return slices.Contains(o.Never, status) })
 }
 
-// tagged says that an answer has the revision of what it shows.
-func tagged(answer map[string]any) {
+// setHeader says that an answer may have a header.
+func setHeader(answer map[string]any, name string, header any) {
 	headers, ok := answer["headers"].(map[string]any)
 	if !ok {
 		headers = make(map[string]any)
 		answer["headers"] = headers
 	}
-	headers["ETag"] = map[string]any{
-		"description": "The revision of what is shown, for If-Match. It changes with each edit.", "schema": map[string]any{"type": "string"},
-	}
+	headers[name] = header
 }
 
 // answer is what an operation gives: a description, a schema and a description, or all of it.

@@ -1,0 +1,93 @@
+package fleet
+
+import (
+	"log/slog"
+	"time"
+)
+
+// EventKind is what an [Event] tells.
+type EventKind string
+
+// What a [Member] tells of.
+const (
+	// EventStandsBy: another process owns the partition.
+	EventStandsBy EventKind = "stands_by"
+	// EventOwns: this process owns it now. Owner and Address are those of the one before, if there was one that has not given it back.
+	EventOwns EventKind = "owns"
+	// EventLost: this process owned it until now; Err says why it does no more. It stands by again.
+	EventLost EventKind = "lost"
+	// EventAway: the database does not answer this process, which stands by. Err says why.
+	EventAway EventKind = "away"
+	// EventBack: it answers again.
+	EventBack EventKind = "back"
+	// EventUnclaimed: the partition could not be claimed, for the reason in Err, and it is tried again.
+	EventUnclaimed EventKind = "unclaimed"
+	// EventUnrenewed: the database does not take a sign of life of the owner, which is this process, for the reason in Err; it is tried again.
+	EventUnrenewed EventKind = "unrenewed"
+	// EventUnlisted: the database does not list this process, for the reason in Err; it is tried again.
+	EventUnlisted EventKind = "unlisted"
+	// EventNameTaken: another process was registered under the name of this one.
+	EventNameTaken EventKind = "name_taken"
+	// EventRemains: this process ends, and stays in the list of instances for the reason in Err.
+	EventRemains EventKind = "remains"
+	// EventClock: the clocks of this machine and of the database are apart by Ahead (negative: the database's is behind), and the database's counts from now on.
+	EventClock EventKind = "clock"
+	// EventUntimed: the database does not tell the time, for the reason in Err; what was last known of it counts.
+	EventUntimed EventKind = "untimed"
+)
+
+// Event is something that a [Member] tells of, once for each time that it begins.
+type Event struct {
+	Kind EventKind
+	// State is what is known of the partition from then on; of [EventOwns] and [EventLost] its Token is that of this process.
+	State State
+	// Before is who owned the partition before, of [EventOwns].
+	Before string
+	// Ahead is how far the database's clock is ahead of this machine's, of [EventClock].
+	Ahead time.Duration
+	Err   error
+}
+
+// log writes an event to a logger.
+func (e Event) log(l *slog.Logger) {
+	s := e.State
+	switch e.Kind {
+	case EventStandsBy:
+		l.Info("standing by: another process owns the partition", "owner", s.Owner, "address", s.Address, "token", s.Token)
+	case EventOwns:
+		l.Info("this process owns the partition", "token", s.Token, "before", e.Before)
+	case EventLost:
+		l.Warn("standing by: this process has lost the partition, and nothing is stored any more of what it did there", "token", s.Token, "error", e.Err)
+	case EventAway:
+		l.Warn("the database does not answer; standing by until it does", "error", e.Err)
+	case EventBack:
+		l.Info("the database answers again")
+	case EventUnclaimed:
+		l.Warn("the partition cannot be claimed; trying again", "error", e.Err)
+	case EventUnrenewed:
+		l.Warn("the database takes no sign of life; others take over if it takes one of theirs", "error", e.Err)
+	case EventUnlisted:
+		l.Warn("the database does not list this process; trying again", "error", e.Err)
+	case EventNameTaken:
+		l.Warn("another process has the same name: give each its own")
+	case EventRemains:
+		l.Warn("this process stays in the list of instances, though it ends", "error", e.Err)
+	case EventClock:
+		l.Warn("this machine's clock and the database's differ; the database's counts", "database_ahead", e.Ahead.Round(time.Millisecond))
+	case EventUntimed:
+		l.Warn("the database does not tell the time; what was last known of it counts until it does", "error", e.Err)
+	}
+}
+
+// tell passes an event on; no lock is held.
+func (m *Member) tell(kind EventKind, err error) {
+	m.pass(Event{Kind: kind, State: m.State(), Err: err})
+}
+
+func (m *Member) pass(e Event) {
+	if m.o.Events != nil {
+		m.o.Events(e)
+		return
+	}
+	e.log(m.o.Logger)
+}

@@ -1,0 +1,196 @@
+package sim_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/shell/internal/raced"
+	"github.com/orrery-go/orrery/shell/sim"
+)
+
+// edit breaks a file of the repository: what stands in it once is replaced.
+type edit struct{ file, is, becomes string }
+
+const (
+	engineBatch   = "shell/engine/batch.go"
+	engineWrite   = "shell/engine/batch_write.go"
+	engineRecover = "shell/engine/batch_recover.go"
+	engineStaged  = "shell/engine/staged.go"
+	engineOutbox  = "shell/engine/outbox.go"
+	engineLoop    = "shell/engine/loop.go"
+	engineOnce    = "shell/engine/once.go"
+	coreAction    = "core/action.go"
+)
+
+// What keeps an owner out that was replaced, each by itself. Where the claim or the version goes alone, what it keeps out another one does.
+var (
+	noFence = []edit{
+		{"shell/sim/database.go", "case h.stale():", "case false:"}, // who was replaced reads and writes on
+	}
+	noClaim = []edit{ // what an instance that counts as gone decides is taken
+		{engineBatch, "CheckClaim(l.claim, l.token); err != nil", "CheckClaim(l.claim, l.token); false"},
+		{engineBatch, "b.l.e.o.LeaseTTL, b.now); err != nil", "b.l.e.o.LeaseTTL, b.now); false"},
+	}
+	noNumber = []edit{ // nobody notices that another one wrote
+		{engineBatch, "if seq != l.lastSeq {", "if l.lastSeq == 0 {"},
+	}
+	noVersion = []edit{ // what was written meanwhile is written over
+		{"store/memory/write.go", "if old.Version != w.Prev.Version {", "if false {"},
+		{"store/memory/write.go", "if err := checkPrev(old, w.Prev); err != nil {", "if err := checkPrev(old, w.Prev); false {"},
+	}
+	oldCache = []edit{ // what is remembered of some batches is what was before them
+		{engineWrite, "\t\tl.remember(b)\n", "\t\tif b.entry.Seq%3 != 0 {\n\t\t\tl.remember(b)\n\t\t}\n"},
+	}
+	noRun = []edit{ // a result counts, whichever run it is of
+		{coreAction, "a.Status.Type == StatusRunning && run == a.Run", "a.Status.Type == StatusRunning"},
+	}
+)
+
+// guarded are defects that no run shows alone, by design.
+var guarded = map[string][]edit{
+	"no claim is looked at":                            noClaim,
+	"no version is looked at":                          noVersion,
+	"what runs goes on after a claim was taken over":   {{"shell/engine/claim.go", "\tl.dropAll()\n\tl.cache.init()", "\tl.cache.init()"}},
+	"what runs goes on after the store was taken over": {{"shell/engine/lost.go", "\tl.dropAll()\n\tif !l.stopping", "\tif !l.stopping"}},
+	"a result is told twice":                           {{engineBatch, "for _, o := range b.l.outcomes {", "for _, o := range slices.Concat(b.l.outcomes, b.l.outcomes) {"}},
+}
+
+// wrong are defects of the source, each of which the simulation finds.
+var wrong = map[string][]edit{
+	"who was replaced reads and writes on":                    noFence,
+	"nobody notices that another one wrote":                   noNumber,
+	"nothing keeps out who was replaced":                      slices.Concat(noFence, noClaim, noNumber, noVersion),
+	"neither fence nor claim, and a result of any run counts": slices.Concat(noFence, noClaim, noRun),
+	"neither fence nor number nor version":                    slices.Concat(noFence, noNumber, noVersion),
+	"a staged commit is written although another one owns the store": {
+		{"shell/sim/staging.go", "if err := s.usable(); err != nil || n <= s.upTo {", "if err := error(nil); n <= s.upTo {"},
+	},
+	"what a tool gave is not told":          {{engineBatch, "for _, o := range b.l.outcomes {", "for _, o := range b.l.outcomes[:0] {"}},
+	"what was answered stays in the outbox": {{engineBatch, "\terr := b.tx.DeleteOutbox(key)\n\tif err == nil {", "\terr := error(nil)\n\tif err == nil {"}},
+	"a key is not looked up":                {{engineBatch, "rep; before {", "rep; before && false {"}},
+	"answers are forgotten at once":         {{engineOnce, "if kept.At.Before(b.now.Add(-AnswersKept)) {", "if true {"}},
+	"an answer is not kept":                 {{engineWrite, "if err := b.keepAnswer(r, b.replies[i]); err != nil {", "if err := error(nil); err != nil {"}},
+	"the journal lacks some inputs":         {{engineBatch, "if res.Changed {\n\t\tb.entry.Inputs", "if res.Changed && len(b.entry.Inputs)%4 < 3 {\n\t\tb.entry.Inputs"}},
+	"the journal has what was refused":      {{engineBatch, "if res.Changed {\n\t\tb.entry.Inputs", "if true {\n\t\tb.entry.Inputs"}},
+	"the cache keeps what was changed":      oldCache,
+	"nothing is begun":                      {{engineWrite, "for _, launch := range b.launches {", "for _, launch := range b.launches[:0] {"}},
+	"what is handed out is begun before it is stored": {
+		{engineWrite, "\tl.adrift = false\n", "\tl.adrift = false\n\tfor _, launch := range b.launches {\n\t\tl.e.stats.running.Add(1)\n\t\tl.start(launch)\n\t}\n\tb.launches = nil\n"},
+	},
+	"a request is answered before it is stored": {
+		{engineLoop, "\t\ts.durable, s.nothing = durable, nothing\n", "\t\ts.durable, s.nothing = durable, nothing\n\t\tfor i, r := range s.requests {\n\t\t\tr.answer(b.replies[i])\n\t\t}\n\t\ts.requests = nil\n"},
+	},
+	"a request is answered well although its commit failed": {{engineLoop, `r.answer(Reply{Err: fmt.Errorf("%s: %w", became, err)})`, "_ = fmt.Sprint(became)\n\t\tr.answer(Reply{})"}},
+	"what waits for a slot never gets one":                  {{engineWrite, "if b.l.stopping || b.l.paused {\n\t\treturn nil\n\t}\n\tnames", "if true {\n\t\treturn nil\n\t}\n\tnames"}},
+	"slots are not given back":                              {{engineOutbox, "\tl.vacate(x.queue)\n\tl.e.stats", "\tl.e.stats"}},
+	"what the lost one had in hand is not taken back":       {{engineRecover, "for _, o := range orphans {", "for _, o := range orphans[:0] {"}},
+	"a batch is decided on top of two":                      {{engineStaged, "return l.flight != nil && (l.ahead != nil || l.adrift || l.lastErr != nil)", "return false"}},
+	"the batch behind the sync is forgotten":                {{engineStaged, "\tif l.ahead != nil {\n\t\tl.takeOff(l.ahead)\n\t}\n", "\tl.ahead = nil\n"}},
+	"an attempt is carried out twice":                       {{"shell/engine/execution.go", "\t\terr := x.attempt()\n", "\t\t_, _ = x.p.Call(x.ctx)\n\t\terr := x.attempt()\n"}},
+	"one attempt more than the policy has":                  {{"core/action_retry.go", "a.Attempt >= a.Policy.MaxAttempts || e.Permanent", "a.Attempt > a.Policy.MaxAttempts || e.Permanent"}},
+	"what was interrupted is retried always":                {{coreAction, "a.Policy.OnInterrupt != InterruptRetry || a.Attempt >= a.Policy.MaxAttempts {", "false {"}},
+	"what was interrupted is never ended":                   {{coreAction, "\t\teffs := a.finish(Status{Type: StatusFailed, Reason: reason}, c)\n\t\tif a.Policy", "\t\teffs := []effects.Effect(nil)\n\t\tif a.Policy"}},
+	"a lock's token starts anew":                            {{"core/lock.go", "\t\tToken: l.Token, CreatedAt", "\t\tToken: l.Token % 2, CreatedAt"}},
+}
+
+// inner has the test binary that was built of a broken source look for it.
+const inner = "ORRERY_SIM_BROKEN"
+
+const withinSeeds = 300
+
+// TestSeedsOfABrokenSource is run by the tests below, in a copy.
+func TestSeedsOfABrokenSource(t *testing.T) {
+	if os.Getenv(inner) == "" {
+		t.Skip("of the tests of a broken source alone")
+	}
+	for seed := uint64(1); seed <= withinSeeds; seed++ {
+		o := options(seed)
+		o.Losses, o.MaxSteps = false, 3000
+		rep, err := sim.Run(seed, o)
+		require.NoError(t, err, "seed %d", seed)
+		require.False(t, rep.Failed(), "%s", rep)
+	}
+}
+
+// seedsOf builds the test of a broken source, and runs it: it gives what was found, if anything was.
+func seedsOf(t *testing.T, edits []edit) (found string) {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	texts, replace, dir := map[string]string{}, map[string]string{}, t.TempDir()
+	for _, e := range edits {
+		name := filepath.Join(root, e.file)
+		if _, ok := texts[name]; !ok {
+			b, err := os.ReadFile(name)
+			require.NoError(t, err)
+			texts[name] = string(b)
+		}
+		require.Equal(t, 1, strings.Count(texts[name], e.is), "%s has once: %s", e.file, e.is)
+		texts[name] = strings.Replace(texts[name], e.is, e.becomes, 1)
+	}
+	for name, text := range texts {
+		replace[name] = filepath.Join(dir, fmt.Sprintf("%d.go", len(replace)))
+		require.NoError(t, os.WriteFile(replace[name], []byte(text), 0o600))
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	require.NoError(t, err)
+	list, bin := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "sim.test")
+	require.NoError(t, os.WriteFile(list, overlay, 0o600))
+	out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", list, "-o", bin, ".").CombinedOutput() //nolint:gosec // of this table
+	require.NoError(t, err, "it must compile: %s", out)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // one that hangs is found, too
+	defer cancel()
+	cmd := exec.CommandContext(ctx, bin, "-test.run", "^TestSeedsOfABrokenSource$", "-test.timeout", "4m") //nolint:gosec // built above
+	cmd.Env = append(os.Environ(), inner+"=1")
+	if out, err = cmd.CombinedOutput(); err == nil {
+		return ""
+	}
+	if line := regexp.MustCompile(`(?s)seed \d+:.*?\n.*?\n|panic: [^\n]*`).Find(out); line != nil {
+		return string(line)
+	}
+	return string(out)
+}
+
+// few of the defects are tried each time, since each is a build; all of them where there is time, as in a soak.
+func few(t *testing.T, all map[string][]edit, always ...string) []string {
+	t.Helper()
+	raced.Skip(t)
+	if testing.Short() {
+		t.Skip("each is a build")
+	}
+	if os.Getenv("RAPID_CHECKS") != "" {
+		return slices.Sorted(maps.Keys(all))
+	}
+	return always
+}
+
+func TestWhatIsWrongInTheSourceIsFound(t *testing.T) {
+	for _, name := range few(t, wrong, "nothing keeps out who was replaced", "what is handed out is begun before it is stored") {
+		t.Run(name, func(t *testing.T) {
+			found := seedsOf(t, wrong[name])
+			assert.NotEmpty(t, found, "it is not found within %d seeds", withinSeeds)
+			t.Log(found)
+		})
+	}
+}
+
+func TestWhatAnotherThingGuardsIsNotSeen(t *testing.T) {
+	for _, name := range few(t, guarded) {
+		t.Run(name, func(t *testing.T) {
+			assert.Empty(t, seedsOf(t, guarded[name]), "then it is a defect that is found: put it there")
+		})
+	}
+}
