@@ -84,6 +84,7 @@ type Batch struct {
 	queue    []delivery
 	hops     int         // of the delivery that is being made
 	serving  effects.Ref // its receiver
+	of       sphere      // in which it is, and what it sets off
 	undo     []undone
 	waking   map[effects.Ref]bool      // machines whose wake is on its way
 	lists    map[listKeyOf]*windowList // of queues, as far as they were looked at
@@ -125,6 +126,7 @@ type delivery struct {
 	event Event
 	hops  int  // how many times in a row the bus has routed to come here
 	asked bool // the sender has got an event from outside, of which this comes
+	of    sphere
 }
 
 type undone struct {
@@ -269,7 +271,7 @@ func (t *Batch) run(in Input) (res Result, err error) {
 }
 
 func (t *Batch) deliver(d delivery, res *Result) error {
-	t.hops, t.serving, t.asking = d.hops, d.to, d.from.IsZero()
+	t.hops, t.serving, t.asking, t.of = d.hops, d.to, d.from.IsZero(), d.of
 	if isWake(d.event) {
 		delete(t.waking, d.to)
 	}
@@ -277,7 +279,10 @@ func (t *Batch) deliver(d delivery, res *Result) error {
 	if err != nil {
 		return err
 	}
-	state := s.now
+	state, abroad := s.now, t.abroad(d, s.now)
+	if abroad {
+		state = nil // whoever asks learns nothing of it
+	}
 	if state == nil {
 		if state = zero(d.to.Kind); state == nil {
 			return fmt.Errorf("kind %q is unknown", clip(string(d.to.Kind)))
@@ -289,6 +294,9 @@ func (t *Batch) deliver(d delivery, res *Result) error {
 		return err
 	}
 	r := refusal(effs)
+	if r == nil && (abroad || t.abroad(d, next)) {
+		r = t.refuseAbroad(d)
+	}
 	if r == nil {
 		r = t.beyond(d, s, next)
 	}
@@ -301,11 +309,13 @@ func (t *Batch) deliver(d delivery, res *Result) error {
 		t.rollback(mark)
 		t.order = order
 		r.To = d.to // a machine that does not exist cannot say its id
+		t.of = d.by()
 		return t.refused(d, r, res)
 	}
 	if made := next.Ref(); !made.IsZero() && made != d.to {
 		return fmt.Errorf("event %q to %s would make %s", d.event.EventType(), d.to, made)
 	}
+	t.settle(d, s.now, next)
 	t.change(s, next)
 	res.Changed = true
 	for _, e := range effs {
@@ -373,7 +383,7 @@ func (t *Batch) send(from, to effects.Ref, e Event) {
 		}
 		t.waking[to] = true
 	}
-	t.queue = append(t.queue, delivery{from: from, to: to, event: e, hops: t.hops, asked: t.asking})
+	t.queue = append(t.queue, delivery{from: from, to: to, event: e, hops: t.hops, asked: t.asking, of: t.of})
 }
 
 // isWake reports whether an event only tells a machine to look around.

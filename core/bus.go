@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -63,11 +64,14 @@ type (
 		Name string `json:"name"`
 	}
 	// BusPublish announces an event of a runbook's own (003 Custom). Its category
-	// must not be a reserved one ([effects.ReservedCategory]).
+	// must not be a reserved one ([effects.ReservedCategory]). Subscribers that act in its tenant hear
+	// it; without namespace and tenant, those of all.
 	BusPublish struct {
-		Kind   effects.EventKind   `json:"kind"`
-		Source effects.EventSource `json:"source"`
-		Data   json.RawMessage     `json:"data,omitempty"`
+		Namespace string              `json:"namespace,omitempty"`
+		Tenant    string              `json:"tenant,omitempty"`
+		Kind      effects.EventKind   `json:"kind"`
+		Source    effects.EventSource `json:"source"`
+		Data      json.RawMessage     `json:"data,omitempty"`
 	}
 )
 
@@ -81,7 +85,10 @@ func (BusUnsubscribe) EventType() string { return "unsubscribe" }
 func (BusPublish) EventType() string     { return "publish" }
 
 func (e BusSubscribe) stored() Event { return BusSubscribe{e.Subscriber.normalised()} }
-func (e BusPublish) stored() Event   { return BusPublish{e.Kind, e.Source, storedResult(e.Data)} }
+func (e BusPublish) stored() Event {
+	e.Data = storedResult(e.Data)
+	return e
+}
 
 // Apply carries out one transition.
 func (s Bus) Apply(e BusEvent, c Clock) (Bus, []effects.Effect) {
@@ -167,7 +174,7 @@ func (e BusPublish) validate(c Clock) error {
 	if effects.ReservedCategory(e.Kind.Category) && !free {
 		return fmt.Errorf("kind.category: %q is reserved for what the machines announce: use one of your own", e.Kind.Category)
 	}
-	if err := checkName("source.component", e.Source.Component, true); err != nil {
+	if err := cmp.Or(checkTenant("", e.Namespace, e.Tenant), checkName("source.component", e.Source.Component, true)); err != nil {
 		return err
 	}
 	if len(trimJSON(e.Data)) == 0 {
@@ -178,7 +185,7 @@ func (e BusPublish) validate(c Clock) error {
 
 // Route gives what the subscribers make of an event, in the order of their
 // subscription (003 EventBus), but for those of the program, whose code a bus does not
-// have. It is pure: the effects are carried out by whoever asked. What the bus itself
+// have. Of which tenant the event is, is not asked: a [Batch] routes it to those alone that act there. It is pure: the effects are carried out by whoever asked. What the bus itself
 // announces concerns nobody.
 func (s Bus) Route(e effects.Event) []effects.Effect {
 	if len(s.Subscribers) == 0 || e.Source.ID == s.ID {

@@ -22,6 +22,12 @@ func (t *Batch) announceRefused(d delivery, r *effects.Refused, res *Result) err
 	return t.emit(ev, res)
 }
 
+// routed is what one subscriber makes of an event, and in which tenant it acts.
+type routed struct {
+	effs []effects.Effect
+	of   sphere
+}
+
 // emit gives an announcement its id and time, and routes it on the bus (003).
 func (t *Batch) emit(ev effects.Event, res *Result) error {
 	ev = t.announce(ev)
@@ -33,27 +39,59 @@ func (t *Batch) emit(ev effects.Event, res *Result) error {
 	if !ok {
 		return nil
 	}
-	routed := bus.Route(ev)
+	all := t.route(bus, ev)
 	if len(bus.Program) > 0 {
 		more, err := t.routeToProgram(bus, ev)
 		if err != nil {
 			return err
 		}
-		routed = append(routed, more...)
+		if len(more) > 0 {
+			all = append(all, routed{more, t.of})
+		}
 	}
-	if len(routed) == 0 {
+	if len(all) == 0 {
 		return nil
 	}
 	if t.hops == MaxRoutings {
 		t.announce(bus.escalate(ev))
 		return nil
 	}
+	of := t.of
 	t.hops++
-	defer func() { t.hops-- }()
-	for _, e := range routed {
-		if err := t.carry(BusRef(), e, res); err != nil {
-			return err
+	defer func() { t.hops, t.of = t.hops-1, of }()
+	for _, one := range all {
+		t.of = one.of
+		for _, e := range one.effs {
+			if err := t.carry(BusRef(), e, res); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// route asks the subscribers that the bus keeps: those that act in the tenant of the event, or all if it is of none. By
+// earlier rules each of them hears all.
+func (t *Batch) route(bus Bus, ev effects.Event) (all []routed) {
+	if ev.Source.ID == bus.ID {
+		return nil
+	}
+	view := seen{Event: ev}
+	for i := range bus.Subscribers {
+		s := &bus.Subscribers[i]
+		if !s.Match.matches(&view) {
+			continue
+		}
+		acts := t.of
+		if t.keepsTenantsApart() {
+			if acts = s.acts(); !acts.hears(t.of) {
+				continue
+			}
+			acts = acts.or(t.of)
+		}
+		if effs := s.Handle(ev); len(effs) > 0 {
+			all = append(all, routed{effs, acts})
+		}
+	}
+	return all
 }

@@ -55,6 +55,6 @@ func TestAMachineWhoseRequestIsRefusedIsToldSo(t *testing.T) {
 		require.NoError(t, err)
 		require.NotNil(t, res.Refused)
 		require.Len(t, batch.queue, 2)
-		assert.Equal(t, delivery{from: in.To, to: owner.Ref, event: ChildEnded{Child: in.To, N: 7, Outcome: ChildRefused, Reason: res.Refused.Reason}, asked: true}, batch.queue[1])
+		assert.Equal(t, delivery{from: in.To, to: owner.Ref, event: ChildEnded{Child: in.To, N: 7, Outcome: ChildRefused, Reason: res.Refused.Reason}, asked: true, of: ofTenant(Scope{})}, batch.queue[1])
 	}
 }

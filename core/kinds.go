@@ -81,6 +81,7 @@ type kind struct {
 	bounded   bool                               // see [Bounded]
 	shared    bool                               // see [Shared]
 	passesOn  bool                               // what it makes on a word from outside was asked for there
+	servesAll bool                               // it has to do with machines of all tenants, see [sphere]
 }
 
 // machine completes the entry of a kind whose state is S, and whose events are the E;
@@ -149,7 +150,7 @@ var kindTable = []kind{ // read-only: a table
 	}),
 	machine[Dedup, DedupEvent]("a dedup key", kind{name: KindDedup, events: dedupEvents, passesOn: true}),
 	machine[Job, JobEvent]("a job", kind{name: KindJob, events: jobEvents, due: JobDue{}, statuses: enabledTerms}),
-	machine[Scheduler, SchedulerEvent]("a scheduler", kind{name: KindScheduler, events: schedulerEvents, due: SchedulerDue{}}),
+	machine[Scheduler, SchedulerEvent]("a scheduler", kind{name: KindScheduler, events: schedulerEvents, due: SchedulerDue{}, servesAll: true}),
 	machine[Worker, WorkerEvent]("a worker", kind{name: KindWorker, events: workerEvents, due: WorkerDue{}, statuses: statusTerms("idle", "busy", "paused", "draining")}),
 	machine[Lock, LockEvent]("a lock", kind{
 		name: KindLock, events: lockEvents, due: LockDue{}, statuses: heldTerms,

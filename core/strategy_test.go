@@ -93,6 +93,7 @@ func TestAChildThatIsRefusedIsAFailureOfItsApproach(t *testing.T) {
 	w.apply(t, 1, core.Input{To: ref, Event: core.StrategyCreate{Spec: spec}}, clock)
 	squatter := goldenActionSpec()
 	squatter.ID, squatter.DedupKey = core.ChildID(spec.ID, "action", stepOf(2, 0), 1), ""
+	squatter.Namespace, squatter.Tenant = spec.Namespace, spec.Tenant
 	w[effects.Ref{Kind: core.KindAction, ID: squatter.ID}] = encoded(core.Action{ActionSpec: squatter})
 
 	res := w.apply(t, 2, core.Input{To: ref, Event: core.StrategyDue{}}, clock)

@@ -94,7 +94,7 @@ func (s *Server) publishEvent(w http.ResponseWriter, r *http.Request, c *call) e
 		}
 		source = effects.EventSource{Component: body.Source.Component, ID: id}
 	}
-	if _, err := s.engine.Subscribers().Send(r.Context(), core.BusPublish{Kind: body.Kind, Source: source, Data: body.Data}); err != nil {
+	if _, err := s.engine.Subscribers().Send(r.Context(), core.BusPublish{Namespace: body.Namespace, Tenant: body.Tenant, Kind: body.Kind, Source: source, Data: body.Data}); err != nil {
 		return err
 	}
 	return writeJSON(w, http.StatusAccepted, wire.EventAccepted{Kind: body.Kind, Source: source})

@@ -94,7 +94,7 @@ var fieldRules = []struct{ rule, fields string }{
 		EventMatch.source_id SignalReaction.pipeline SignalReaction.name Source.component Source.id
 		MachineName.name MachineName.namespace MachineName.tenant
 		PipelineReaction.context PipelineReaction.namespace PipelineReaction.tenant
-		EventKind.action EventKind.category EventMatch.action EventMatch.category EventMatch.component EventMatch.data Event.data`},
+		EventKind.action EventKind.category EventMatch.action EventMatch.category EventMatch.component EventMatch.data Event.data Event.namespace Event.tenant`},
 	{"a channel of the configuration, for an admin", `
 		NotifyTest.channel`},
 	{"a schedule that the caller could trigger: backfillOf", `

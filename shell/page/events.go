@@ -159,6 +159,7 @@ func eventActs() []act {
 			says: "Announces an event of your own, to whoever listens and to the subscribers.",
 			fields: []field{
 				{Name: "kind.category", Label: "Category", Required: true}, {Name: "kind.action", Label: "Action", Required: true},
+				{Name: "namespace", Label: "Namespace", Help: "Left out with the tenant: the subscribers of all tenants hear it."}, {Name: "tenant", Label: "Tenant"},
 				{Name: "data", Label: "Data", Type: fieldJSON, Help: "A JSON object."},
 			},
 		},

@@ -23,9 +23,12 @@ type SubscriberRequest struct {
 
 // EventRequest is the body of POST /v1/events: an event of a runbook's own.
 type EventRequest struct {
-	Kind   effects.EventKind `json:"kind"`
-	Source *SourceRequest    `json:"source,omitempty"`
-	Data   json.RawMessage   `json:"data,omitempty"`
+	// Of which tenant it is: subscribers that act there hear it. Without both it is of none, and all hear it.
+	Namespace string            `json:"namespace,omitempty"`
+	Tenant    string            `json:"tenant,omitempty"`
+	Kind      effects.EventKind `json:"kind"`
+	Source    *SourceRequest    `json:"source,omitempty"`
+	Data      json.RawMessage   `json:"data,omitempty"`
 }
 
 // SourceRequest says who announces an event.

@@ -33,10 +33,10 @@ import (
 )
 
 // Namespace and Tenant are where the queues of channels are, each under the channel's name. What
-// they hold is of all tenants: no token of a tenant should be of this one.
+// they hold is of all tenants, and subscribers that push there hear those of all: no token of a tenant should be of this one.
 const (
-	Namespace = "orrery"
-	Tenant    = "notify"
+	Namespace = core.NotifyNamespace
+	Tenant    = core.NotifyTenant
 )
 
 // Channel is a channel and the events that it tells.

@@ -116,6 +116,7 @@ func (a *app) printEvent(name, data string) error {
 
 func (a *app) eventsPublish() *cobra.Command {
 	data := jsonField("data", "`JSON` that it carries; @FILE or - for stdin")
+	of := []field{textField("namespace", "`namespace` whose subscribers hear it; without it and --tenant all hear it"), textField("tenant", "`tenant` whose subscribers hear it")}
 	cmd := &cobra.Command{
 		Use: "publish CATEGORY ACTION", Short: "Announce an event of a runbook's own",
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -125,7 +126,7 @@ func (a *app) eventsPublish() *cobra.Command {
 			return nil
 		},
 		RunE: a.withClient(func(ctx context.Context, c *client, args []string) error {
-			body, err := a.bodyOf([]field{constant("kind", effects.EventKind{Category: args[0], Action: args[1]}), data}, args)
+			body, err := a.bodyOf([]field{constant("kind", effects.EventKind{Category: args[0], Action: args[1]}), of[0], of[1], data}, args)
 			if err != nil {
 				return err
 			}
@@ -136,6 +137,8 @@ func (a *app) eventsPublish() *cobra.Command {
 			return a.printLine(raw, fmt.Sprintf("announced %s:%s", text.Clean(args[0]), text.Clean(args[1])))
 		}),
 	}
-	data.add(cmd)
+	for _, f := range append(of, data) {
+		f.add(cmd)
+	}
 	return cmd
 }
