@@ -136,7 +136,7 @@ func (s *Subscription) acts() sphere {
 	return sphere{} // a signal acts where its pipeline is
 }
 
-// hears reports whether a subscriber hears what is announced in a tenant, or by nobody.
-func (acts sphere) hears(of sphere) bool {
-	return !acts.apart(of) || acts.Scope == Scope{NotifyNamespace, NotifyTenant}
+// hears reports whether a subscriber that acts in s hears what is announced in a tenant, or by nobody.
+func (s sphere) hears(of sphere) bool {
+	return !s.apart(of) || s.Scope == Scope{NotifyNamespace, NotifyTenant}
 }

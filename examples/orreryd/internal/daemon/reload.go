@@ -86,9 +86,10 @@ func (r *reloads) first(ctx context.Context, what string, reload func(context.Co
 	r.read(ctx, l, false)
 }
 
-// read reads something, says what became of it, and counts it. again: it was read before.
+// read reads something, counts it, and then says what became of it. again: it was read before.
 func (r *reloads) read(ctx context.Context, l reloader, again bool) {
 	says, err := l.reload(ctx)
+	r.note(l.what, err == nil)
 	attrs := []slog.Attr{slog.String("what", l.what)}
 	if err != nil {
 		attrs = append(attrs, slog.Any("error", err))
@@ -104,7 +105,6 @@ func (r *reloads) read(ctx context.Context, l reloader, again bool) {
 	default:
 		r.log.LogAttrs(ctx, slog.LevelInfo, "read", attrs...)
 	}
-	r.note(l.what, err == nil)
 }
 
 func (r *reloads) note(what string, succeeded bool) {
