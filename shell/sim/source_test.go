@@ -31,7 +31,6 @@ const (
 	engineStaged  = "shell/engine/staged.go"
 	engineOutbox  = "shell/engine/outbox.go"
 	engineLoop    = "shell/engine/loop.go"
-	engineOnce    = "shell/engine/once.go"
 	coreAction    = "core/action.go"
 )
 
@@ -61,11 +60,10 @@ var (
 
 // guarded are defects that no run shows alone, by design.
 var guarded = map[string][]edit{
-	"no claim is looked at":                            noClaim,
-	"no version is looked at":                          noVersion,
-	"what runs goes on after a claim was taken over":   {{"shell/engine/claim.go", "\tl.dropAll()\n\tl.cache.init()", "\tl.cache.init()"}},
-	"what runs goes on after the store was taken over": {{"shell/engine/lost.go", "\tl.dropAll()\n\tif !l.stopping", "\tif !l.stopping"}},
-	"a result is told twice":                           {{engineBatch, "for _, o := range b.l.outcomes {", "for _, o := range slices.Concat(b.l.outcomes, b.l.outcomes) {"}},
+	"no claim is looked at":                          noClaim,
+	"no version is looked at":                        noVersion,
+	"what runs goes on after a claim was taken over": {{"shell/engine/claim.go", "\tl.dropAll()\n\tl.cache.init()", "\tl.cache.init()"}},
+	"a result is told twice":                         {{engineBatch, "for _, o := range b.l.outcomes {", "for _, o := range slices.Concat(b.l.outcomes, b.l.outcomes) {"}},
 }
 
 // wrong are defects of the source, each of which the simulation finds.
@@ -82,7 +80,6 @@ var wrong = map[string][]edit{
 	"what a tool gave is not told":          {{engineBatch, "for _, o := range b.l.outcomes {", "for _, o := range b.l.outcomes[:0] {"}},
 	"what was answered stays in the outbox": {{engineBatch, "\terr := b.tx.DeleteOutbox(key)\n\tif err == nil {", "\terr := error(nil)\n\tif err == nil {"}},
 	"a key is not looked up":                {{engineBatch, "rep; before {", "rep; before && false {"}},
-	"answers are forgotten at once":         {{engineOnce, "if kept.At.Before(b.now.Add(-AnswersKept)) {", "if true {"}},
 	"an answer is not kept":                 {{engineWrite, "if err := b.keepAnswer(r, b.replies[i]); err != nil {", "if err := error(nil); err != nil {"}},
 	"the journal lacks some inputs":         {{engineBatch, "if res.Changed {\n\t\tb.entry.Inputs", "if res.Changed && len(b.entry.Inputs)%4 < 3 {\n\t\tb.entry.Inputs"}},
 	"the journal has what was refused":      {{engineBatch, "if res.Changed {\n\t\tb.entry.Inputs", "if true {\n\t\tb.entry.Inputs"}},
