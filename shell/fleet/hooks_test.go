@@ -187,6 +187,9 @@ func TestAMemberTellsOfWhatGoesWrongOnce(t *testing.T) {
 		for _, k := range events.kinds() {
 			counts[k]++
 		}
+		// A sign of life that was on its way when the process froze meets the end of its time or the new owner, whichever it sees first.
+		assert.LessOrEqual(t, counts[fleet.EventUnrenewed], 1)
+		delete(counts, fleet.EventUnrenewed)
 		assert.Equal(t, map[fleet.EventKind]int{
 			fleet.EventOwns: 1, fleet.EventLost: 1, fleet.EventStandsBy: 1, fleet.EventAway: 1, fleet.EventUnlisted: 1, fleet.EventBack: 1,
 		}, counts)
