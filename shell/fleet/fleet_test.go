@@ -356,7 +356,9 @@ func TestWorkKeepsThePartitionUntilItHasReturned(t *testing.T) {
 func TestInstancesTellWhoIsAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, book := memory.NewCluster(), &ledger{}
-		a, b, d := start(c, "a", book, nil), start(c, "b", book, nil), start(c, "d", book, nil)
+		a := start(c, "a", book, nil)
+		pass(0) // it is the one that works
+		b, d := start(c, "b", book, nil), start(c, "d", book, nil)
 		pass(lease)
 		b.Freeze()
 		require.NoError(t, d.end())
