@@ -18,6 +18,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -36,6 +37,7 @@ var kinds = map[metav1.TypeMeta]func() metav1.Object{
 	{APIVersion: "v1", Kind: "PersistentVolumeClaim"}:                      func() metav1.Object { return &corev1.PersistentVolumeClaim{} },
 	{APIVersion: "v1", Kind: "Service"}:                                    func() metav1.Object { return &corev1.Service{} },
 	{APIVersion: "apps/v1", Kind: "Deployment"}:                            func() metav1.Object { return &appsv1.Deployment{} },
+	{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"}:                 func() metav1.Object { return &policyv1.PodDisruptionBudget{} },
 	{APIVersion: "batch/v1", Kind: "Job"}:                                  func() metav1.Object { return &batchv1.Job{} },
 	{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "Role"}:             func() metav1.Object { return &rbacv1.Role{} },
 	{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "RoleBinding"}:      func() metav1.Object { return &rbacv1.RoleBinding{} },
@@ -45,6 +47,12 @@ var kinds = map[metav1.TypeMeta]func() metav1.Object{
 // readManifests reads all manifests strictly, by the name of their kind and their
 // own.
 func readManifests(t *testing.T) map[string]metav1.Object {
+	t.Helper()
+	return manifestsIn(t, manifests)
+}
+
+// manifestsIn reads those of a folder.
+func manifestsIn(t *testing.T, manifests string) map[string]metav1.Object {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, manifests, "*.yaml"))
 	require.NoError(t, err)
@@ -140,6 +148,50 @@ func TestTheConfigurationOfTheManifestsIsRight(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "orrery.toml"), []byte(text), 0o600))
 	out, code := orreryd(t, dir, env, "config", "check", "orrery.toml")
 	assert.Zero(t, code, out)
+}
+
+// The three daemons on PostgreSQL are the one of the folder above, but for what makes them three.
+func TestTheManifestsOfThreeDaemonsFitTogether(t *testing.T) {
+	one, all := readManifests(t), manifestsIn(t, manifests+"/postgres")
+	d, alone := get[*appsv1.Deployment](t, all, "Deployment orrery"), get[*appsv1.Deployment](t, one, "Deployment orrery")
+	assert.EqualValues(t, 3, *d.Spec.Replicas)
+	for _, o := range all {
+		assert.Equal(t, alone.Namespace, o.GetNamespace(), o.GetName())
+	}
+	budget := get[*policyv1.PodDisruptionBudget](t, all, "PodDisruptionBudget orrery").Spec
+	assert.EqualValues(t, 1, budget.MaxUnavailable.IntValue(), "of three")
+	assert.Subset(t, d.Spec.Template.Labels, budget.Selector.MatchLabels)
+	assert.Subset(t, d.Spec.Template.Labels, d.Spec.Selector.MatchLabels)
+	assert.Equal(t, get[*corev1.Service](t, one, "Service orrery").Spec, get[*corev1.Service](t, all, "Service orrery").Spec)
+
+	pod, was := d.Spec.Template.Spec, alone.Spec.Template.Spec
+	for _, spread := range pod.TopologySpreadConstraints {
+		assert.Subset(t, d.Spec.Template.Labels, spread.LabelSelector.MatchLabels)
+	}
+	env := map[string]corev1.EnvVar{}
+	for _, v := range pod.Containers[0].Env {
+		env[v.Name] = v
+	}
+	assert.Equal(t, "status.podIP", env["POD_IP"].ValueFrom.FieldRef.FieldPath)
+	assert.Equal(t, "http://$(POD_IP):7460", env["ORRERY_CLUSTER_ADDRESS"].Value, "they reach one another where each listens")
+	assert.EqualValues(t, 7460, pod.Containers[0].Ports[0].ContainerPort)
+	key := env["ORRERY_DATABASE"].ValueFrom.SecretKeyRef
+	assert.Contains(t, readFile(t, manifests+"/README.md"), "create secret generic "+key.Name+" --from-literal=admin-token=\"$(openssl rand -hex 32)\" \\\n  --from-literal="+key.Key+"=")
+	require.NotNil(t, pod.Volumes[0].EmptyDir, "what stands beside the database is each pod's")
+	pod.Volumes[0], pod.TopologySpreadConstraints, pod.Containers[0].Env = was.Volumes[0], nil, nil
+	assert.Equal(t, was, pod)
+
+	config := func(all map[string]metav1.Object) string {
+		text := get[*corev1.ConfigMap](t, all, "ConfigMap orrery").Data["orrery.toml"]
+		return regexp.MustCompile(`(?m) *#.*$`).ReplaceAllString(text, "")
+	}
+	assert.Equal(t, config(one), config(all))
+	var kustomization struct{ Resources []string }
+	require.NoError(t, yaml.Unmarshal([]byte(readFile(t, manifests+"/postgres/kustomization.yaml")), &kustomization))
+	assert.Len(t, kustomization.Resources, len(all))
+	for _, r := range kustomization.Resources {
+		readFile(t, manifests+"/postgres/"+r)
+	}
 }
 
 func TestTheDaemonMayDoWhatItsRunnerNeedsAndNothingElse(t *testing.T) {

@@ -3,6 +3,7 @@ package kubetest_test
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -23,7 +24,7 @@ const manifests = "../../../examples/kubernetes/"
 // resourceOf is where the API has the objects of a kind.
 var resourceOf = map[string]string{
 	"Namespace": "namespaces", "ServiceAccount": "serviceaccounts", "ConfigMap": "configmaps", "PersistentVolumeClaim": "persistentvolumeclaims",
-	"Service": "services", "Deployment": "deployments", "Role": "roles", "RoleBinding": "rolebindings",
+	"Service": "services", "PodDisruptionBudget": "poddisruptionbudgets", "Deployment": "deployments", "Role": "roles", "RoleBinding": "rolebindings",
 }
 
 // create sends a manifest to the server as kubectl apply does: no field may be
@@ -75,6 +76,19 @@ func TestTheManifestsAreTakenByTheServerInTheOrderOfTheKustomization(t *testing.
 				daemon = o.Spec.Template
 			}
 			require.NoError(t, create(t, client, []byte(document), o.Kind == "Deployment"), "%s: %s", file, document)
+		}
+	}
+
+	// Those of three daemons, on the namespaces of before.
+	more, err := filepath.Glob(manifests + "postgres/*.yaml")
+	require.NoError(t, err)
+	for _, file := range more {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		var typ metav1.TypeMeta
+		require.NoError(t, yaml.Unmarshal(text, &typ))
+		if typ.Kind != "Kustomization" {
+			require.NoError(t, create(t, client, text, true), file)
 		}
 	}
 
