@@ -42,7 +42,8 @@ With --database everything is in a PostgreSQL database. Of several daemons on it
 others stand by: they pass requests on, and one of them takes the database over once the one that
 works has stopped, or has given no sign of life for ten seconds (cluster.lease_seconds).
 
-Settings come from flags, else from the environment (ORRERY_DB, ORRERY_DATABASE, ORRERY_CLUSTER_ADDRESS, ORRERY_LISTEN,
+Settings come from flags, else from the environment (ORRERY_DB, ORRERY_DATABASE, ORRERY_CLUSTER_NAME,
+ORRERY_CLUSTER_ADDRESS, ORRERY_LISTEN,
 ORRERY_TICK_RATE, ORRERY_STRICT_TICK, ORRERY_LOG_LEVEL, ORRERY_LOG_FORMAT,
 ORRERY_WORKSPACE, ORRERY_APPLY, ORRERY_START_PAUSED, ORRERY_CONFIG), else from the configuration file, else they have their defaults.
 Show them with: orreryd config show

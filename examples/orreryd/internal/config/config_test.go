@@ -54,14 +54,14 @@ func TestTheDefaultsAreThoseOfTheSources(t *testing.T) {
 }
 
 func TestFlagsWinOverTheEnvironmentOverTheFileOverTheDefaults(t *testing.T) {
-	file := "db = 'file.db'\ntick_rate_seconds = 1\nlisten = '127.0.0.1:1'\nstrict_tick = true\nlog_level = 'error'\nlog_format = 'json'\n[cluster]\naddress = 'http://file:1'"
+	file := "db = 'file.db'\ntick_rate_seconds = 1\nlisten = '127.0.0.1:1'\nstrict_tick = true\nlog_level = 'error'\nlog_format = 'json'\n[cluster]\naddress = 'http://file:1'\nname = 'file'"
 	env := map[string]string{
 		"ORRERY_DB": "env.db", "ORRERY_TICK_RATE": "2", "ORRERY_LISTEN": "127.0.0.1:2", "ORRERY_STRICT_TICK": "false",
-		"ORRERY_LOG_LEVEL": "debug", "ORRERY_LOG_FORMAT": "text", "ORRERY_CLUSTER_ADDRESS": "http://env:1",
+		"ORRERY_LOG_LEVEL": "debug", "ORRERY_LOG_FORMAT": "text", "ORRERY_CLUSTER_ADDRESS": "http://env:1", "ORRERY_CLUSTER_NAME": "env",
 	}
-	flags := []string{"--db", "flag.db", "--tick-rate", "500ms", "--listen", "127.0.0.1:3", "--strict-tick", "--log-level", "warn", "--log-format", "json", "--cluster-address", "http://flag:1"}
+	flags := []string{"--db", "flag.db", "--tick-rate", "500ms", "--listen", "127.0.0.1:3", "--strict-tick", "--log-level", "warn", "--log-format", "json", "--cluster-address", "http://flag:1", "--cluster-name", "flag"}
 	seen := func(c Config) []any {
-		return []any{c.DB, c.TickRateSeconds, c.Listen, c.StrictTick, c.LogLevel, c.LogFormat, c.Cluster.Address}
+		return []any{c.DB, c.TickRateSeconds, c.Listen, c.StrictTick, c.LogLevel, c.LogFormat, c.Cluster.Address, c.Cluster.Name}
 	}
 	for _, row := range []struct {
 		name string
@@ -70,13 +70,13 @@ func TestFlagsWinOverTheEnvironmentOverTheFileOverTheDefaults(t *testing.T) {
 		args []string
 		want []any
 	}{
-		{"nothing is given", "", nil, nil, []any{"orrery.db", 60.0, "127.0.0.1:7460", false, "info", "text", ""}},
-		{"a file", file, nil, nil, []any{"file.db", 1.0, "127.0.0.1:1", true, "error", "json", "http://file:1"}},
-		{"the environment", "", env, nil, []any{"env.db", 2.0, "127.0.0.1:2", false, "debug", "text", "http://env:1"}},
-		{"file and environment", file, env, nil, []any{"env.db", 2.0, "127.0.0.1:2", false, "debug", "text", "http://env:1"}},
-		{"all three", file, env, flags, []any{"flag.db", 0.5, "127.0.0.1:3", true, "warn", "json", "http://flag:1"}},
-		{"one flag", file, env, []string{"--db", "flag.db"}, []any{"flag.db", 2.0, "127.0.0.1:2", false, "debug", "text", "http://env:1"}},
-		{"an empty variable says nothing", file, map[string]string{"ORRERY_DB": ""}, nil, []any{"file.db", 1.0, "127.0.0.1:1", true, "error", "json", "http://file:1"}},
+		{"nothing is given", "", nil, nil, []any{"orrery.db", 60.0, "127.0.0.1:7460", false, "info", "text", "", ""}},
+		{"a file", file, nil, nil, []any{"file.db", 1.0, "127.0.0.1:1", true, "error", "json", "http://file:1", "file"}},
+		{"the environment", "", env, nil, []any{"env.db", 2.0, "127.0.0.1:2", false, "debug", "text", "http://env:1", "env"}},
+		{"file and environment", file, env, nil, []any{"env.db", 2.0, "127.0.0.1:2", false, "debug", "text", "http://env:1", "env"}},
+		{"all three", file, env, flags, []any{"flag.db", 0.5, "127.0.0.1:3", true, "warn", "json", "http://flag:1", "flag"}},
+		{"one flag", file, env, []string{"--db", "flag.db"}, []any{"flag.db", 2.0, "127.0.0.1:2", false, "debug", "text", "http://env:1", "env"}},
+		{"an empty variable says nothing", file, map[string]string{"ORRERY_DB": ""}, nil, []any{"file.db", 1.0, "127.0.0.1:1", true, "error", "json", "http://file:1", "file"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			c, err := load(t, row.file, row.env, row.args...)

@@ -1,0 +1,83 @@
+package docs_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/store/postgres/postgrestest"
+)
+
+const clusterPage = "docs/cluster.md"
+
+// freePorts gives ports that were free a moment ago, all at the same time.
+func freePorts(t *testing.T, n int) (ports []int) {
+	t.Helper()
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, l.Close()) }()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port) //nolint:forcetypeassert // of tcp
+	}
+	return ports
+}
+
+// TestThreeDaemonsOfThePageSurviveTheLossOfOne types the page's commands in an empty folder, on a real database, and looks at what they print: with other ports.
+func TestThreeDaemonsOfThePageSurviveTheLossOfOne(t *testing.T) {
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skipf("the page's commands need sh: %v", err)
+	}
+	database := postgrestest.Database(t)
+	ports := freePorts(t, 3)
+	here := func(script string) string {
+		for n, port := range ports {
+			script = strings.ReplaceAll(script, fmt.Sprintf("127.0.0.1:746%d", n+1), fmt.Sprintf("127.0.0.1:%d", port))
+		}
+		// In the loop the port is the number's.
+		choose := fmt.Sprintf("$(case $n in 1) echo %d;; 2) echo %d;; *) echo %d;; esac)", ports[0], ports[1], ports[2])
+		return strings.ReplaceAll(script, "127.0.0.1:746$n", "127.0.0.1:"+choose)
+	}
+	const between = "=====\n"
+	var script strings.Builder
+	script.WriteString("trap 'code=$?; for p in daemon-*.pid; do kill -9 \"$(cat \"$p\")\" 2>/dev/null || true; done; exit $code' EXIT\n")
+	_, fences := splitMarkdown(readFile(t, clusterPage))
+	for _, f := range fences {
+		if f.before == markTyped {
+			script.WriteString(here(f.text) + "\necho =====\n")
+		}
+	}
+	dir := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), "sh", "-euc", script.String())
+	cmd.Dir = dir
+	cmd.Env = plainEnv("PATH="+filepath.Dir(daemonBinary(t))+string(os.PathListSeparator)+os.Getenv("PATH"), "NO_PROXY=*", "ORRERY_DATABASE="+database)
+	out, err := cmd.CombinedOutput()
+	t.Cleanup(func() {
+		for n := range ports {
+			if said, err := os.ReadFile(filepath.Join(dir, fmt.Sprintf("daemon-%d.log", n+1))); t.Failed() {
+				t.Logf("daemon-%d (%v): %s", n+1, err, said)
+			}
+		}
+	})
+	require.NoError(t, err, "%s", out)
+	parts := strings.Split(string(out), between)
+	require.Len(t, parts, 5, "%s", out)
+
+	assert.Empty(t, parts[0])
+	assert.Regexp(t, `partition 0 +daemon-1 works, at http://127.0.0.1:\d+, with token 1`, parts[1])
+	for _, name := range []string{"daemon-2", "daemon-3"} {
+		assert.Regexp(t, name+` +stands by`, parts[1])
+		assert.NotRegexp(t, name+" +silent", parts[2])
+	}
+	assert.Regexp(t, `partition 0 +daemon-[23] works, at http://127.0.0.1:\d+, with token 2`, parts[2])
+	assert.Regexp(t, `daemon-1 +silent for \d+ s`, parts[2])
+	assert.Len(t, regexp.MustCompile(anyID).FindAllString(strings.SplitAfterN(parts[2], "\n", 2)[1], -1), 2, "both items are there: %s", parts[2])
+	assert.Regexp(t, `items +2 ready`, parts[3], "and a clean stop of the two that were left loses none")
+}
