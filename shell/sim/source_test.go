@@ -175,6 +175,9 @@ func few(t *testing.T, all map[string][]edit, always ...string) []string {
 	if os.Getenv("RAPID_CHECKS") != "" {
 		return slices.Sorted(maps.Keys(all))
 	}
+	if len(always) == 0 {
+		t.Skip("in a soak")
+	}
 	return always
 }
 
