@@ -21,11 +21,15 @@ const clusterPage = "docs/cluster.md"
 // freePorts gives ports that were free a moment ago, all at the same time.
 func freePorts(t *testing.T, n int) (ports []int) {
 	t.Helper()
+	var all []net.Listener
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
-		defer func() { assert.NoError(t, l.Close()) }()
+		all = append(all, l)
 		ports = append(ports, l.Addr().(*net.TCPAddr).Port) //nolint:forcetypeassert // of tcp
+	}
+	for _, l := range all {
+		require.NoError(t, l.Close())
 	}
 	return ports
 }

@@ -159,7 +159,7 @@ func TestTheManifestsOfThreeDaemonsFitTogether(t *testing.T) {
 		assert.Equal(t, alone.Namespace, o.GetNamespace(), o.GetName())
 	}
 	budget := get[*policyv1.PodDisruptionBudget](t, all, "PodDisruptionBudget orrery").Spec
-	assert.EqualValues(t, 1, budget.MaxUnavailable.IntValue(), "of three")
+	assert.Equal(t, 1, budget.MaxUnavailable.IntValue(), "of three")
 	assert.Subset(t, d.Spec.Template.Labels, budget.Selector.MatchLabels)
 	assert.Subset(t, d.Spec.Template.Labels, d.Spec.Selector.MatchLabels)
 	assert.Equal(t, get[*corev1.Service](t, one, "Service orrery").Spec, get[*corev1.Service](t, all, "Service orrery").Spec)
