@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -188,17 +189,26 @@ func (e BusPublish) validate(c Clock) error {
 // have. Of which tenant the event is, is not asked: a [Batch] routes it to those alone that act there. It is pure: the effects are carried out by whoever asked. What the bus itself
 // announces concerns nobody.
 func (s Bus) Route(e effects.Event) []effects.Effect {
-	if len(s.Subscribers) == 0 || e.Source.ID == s.ID {
-		return nil
-	}
 	var effs []effects.Effect
-	view := seen{Event: e}
-	for i := range s.Subscribers {
-		if s.Subscribers[i].Match.matches(&view) {
-			effs = append(effs, s.Subscribers[i].Handle(e)...)
-		}
+	for sub := range s.matching(e) {
+		effs = append(effs, sub.Handle(e)...)
 	}
 	return effs
+}
+
+// matching gives the subscribers that the bus keeps and that want an event, in their order.
+func (s Bus) matching(e effects.Event) iter.Seq[*Subscription] {
+	return func(yield func(*Subscription) bool) {
+		if len(s.Subscribers) == 0 || e.Source.ID == s.ID {
+			return
+		}
+		view := seen{Event: e}
+		for i := range s.Subscribers {
+			if sub := &s.Subscribers[i]; sub.Match.matches(&view) && !yield(sub) {
+				return
+			}
+		}
+	}
 }
 
 // escalate is what the bus announces of an event that it routes no further.

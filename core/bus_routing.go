@@ -73,15 +73,7 @@ func (t *Batch) emit(ev effects.Event, res *Result) error {
 // route asks the subscribers that the bus keeps: those that act in the tenant of the event, or all if it is of none. By
 // earlier rules each of them hears all.
 func (t *Batch) route(bus Bus, ev effects.Event) (all []routed) {
-	if ev.Source.ID == bus.ID {
-		return nil
-	}
-	view := seen{Event: ev}
-	for i := range bus.Subscribers {
-		s := &bus.Subscribers[i]
-		if !s.Match.matches(&view) {
-			continue
-		}
+	for s := range bus.matching(ev) {
 		acts := t.of
 		if t.keepsTenantsApart() {
 			if acts = s.acts(); !acts.hears(t.of) {

@@ -96,11 +96,7 @@ func (t *Batch) settle(d delivery, before, next State) {
 		t.of = sphere{}
 		return
 	}
-	t.of = sphereOf(next)
-	if !t.of.bound && before != nil { // it is gone, or has no tenant
-		t.of = sphereOf(before)
-	}
-	t.of = t.of.or(d.by())
+	t.of = sphereOf(next).or(sphereOf(before)).or(d.by()) // what is gone was its tenant's
 }
 
 func (e ActionCreate) ofTenant() sphere       { return ofTenant(e.Spec.scope()) }
