@@ -22,7 +22,7 @@ import (
 var allowed = map[string][]string{
 	"core": {
 		// what any machine is
-		"State", "Event", "Input", "Result", "Change", "Clock", "Cursor", "Version", "DecodeState", "DecodeStateOf", "EncodeAnswer", "DecodeAnswer", "EndedAt", "MustBeKept", "CheckRevision", "TermAll", "TermEnded", "TermWithin", "TenantOfTerm", "IndexVersion", "ReindexedKinds", "FormerTerms", "Scope", "ScopeOf", "StoredScope",
+		"State", "Event", "Input", "Result", "Change", "Clock", "Cursor", "Version", "DecodeState", "DecodeStateOf", "EncodeAnswer", "DecodeAnswer", "EndedAt", "MustBeKept", "CheckRevision", "AppendEvent", "DecodeEvent", "TermAll", "TermEnded", "TermWithin", "TenantOfTerm", "IndexVersion", "ReindexedKinds", "FormerTerms", "Scope", "ScopeOf", "StoredScope",
 		// batches and their journal
 		"Batch", "NewBatch", "Entry", "Absence", "AbsenceCause", "AbsentStopped", "AbsentKilled", "AbsentSuspended", "AbsentClockSet", "AbsentJump", "AbsentOff", "AbsentPaused", "Informs", "Informed", "NewEntry", "Given", "Allowance", "Full", "Subscriber", "CheckPartition",
 		// by kind

@@ -277,6 +277,8 @@ func (l *loop) carryOver(b *batch) *stagedBatch {
 	b.outcomes = append(b.outcomes, l.outcomes...)
 	clear(l.outcomes)
 	l.outcomes = l.outcomes[:0]
+	b.arrived = append(b.arrived, l.formers.arrived...)
+	l.formers.arrived = l.formers.arrived[:0]
 	return s
 }
 
@@ -300,6 +302,7 @@ func (l *loop) letGo(s *stagedBatch) {
 	e.aside.forget(b.changes)
 	e.aside.add(b.aside...)
 	l.cancelSome(b)
+	l.formers.letGo(b)
 	for _, launch := range b.launches {
 		e.stats.running.Add(1)
 		l.start(launch)
@@ -328,6 +331,8 @@ func (l *loop) cancelSome(b *batch) {
 		if r, ok := l.running[key]; ok {
 			r.dropped = true
 			r.cancel(why)
+		} else {
+			l.formers.stop(key, errors.Is(why, ErrKilled))
 		}
 	}
 	for _, w := range b.fold.Withdrawn() {
@@ -343,6 +348,8 @@ func (l *loop) cancelSome(b *batch) {
 	for _, key := range b.stops {
 		if r, ok := l.running[key]; ok {
 			r.cancel(ErrCancelled)
+		} else {
+			l.formers.stop(key, false)
 		}
 	}
 }

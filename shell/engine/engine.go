@@ -84,7 +84,8 @@ func New(o Options) (*Engine, error) {
 // Run works until ctx ends, then stops cleanly: it takes nothing new, waits up
 // to Options.StopTimeout for what runs, cancels the rest and has each machine
 // decide what that means. It returns nil after a clean stop, and an error that is a [store.ErrFenced] once another
-// process has opened the store: then all that runs is told to end at once, and nothing of it is stored. An engine runs once.
+// process has opened the store: then all that runs is told to end at once, and nothing of it is stored. With Options.Handover it may
+// give the store back at once, and goes on with what runs: see [Handover]. An engine runs once.
 func (e *Engine) Run(ctx context.Context) error {
 	if !e.started.CompareAndSwap(false, true) {
 		return errors.New("shell: Run was called before: make a new engine with New")
@@ -125,7 +126,12 @@ func (e *Engine) Run(ctx context.Context) error {
 	l.run(ctx)
 	end() // it has ended by itself if the store is lost
 	beside.Wait()
-	err = l.release()
+	if l.former != nil {
+		err = l.former.part()
+		l.former.serve()
+	} else {
+		err = l.release()
+	}
 	e.log.Info("engine stopped", "instance", e.name)
 	return err
 }
@@ -209,6 +215,8 @@ type Write struct {
 	Check func(core.State) error // whether it may be stored for the machine in that state; nil: it does not exist
 	Put   func(store.Tx) error   // stores it
 	Size  int                    // its bytes
+	// Sent gives what [Hooks.ReadWrite] makes it of, where another process stores it; nil: no other one can.
+	Sent func() []byte
 	// Done is told that the engine is done with it: it is durable, or will not be. It is called by
 	// the loop, and must be quick; nil: nobody asks.
 	Done func()

@@ -60,6 +60,10 @@ type Options struct {
 	// Partition is the number of this one, see [core.Batch.Partition] (default 0).
 	Partition int
 
+	// Handover, if there is one, lets Run give the store to another process while outer effects go on here, and has it take what the former
+	// owners of the store report. It is for a store that one process at a time owns.
+	Handover *Handover
+
 	MaxBatch int // bounds the inputs of one transaction (default 1024)
 
 	Instance  string    // names this instance among all that share the store (default: a random UUID)
@@ -97,6 +101,9 @@ type Hooks struct {
 	// ReadWebhook turns a raw webhook into an input. The error says why it is set
 	// aside.
 	ReadWebhook func(store.Webhook) (core.Input, error)
+	// ReadWrite makes anew what a former owner of the store would have stored with an answer, from [Write.Sent]. It is called by the
+	// loop, and must be quick; nil: nothing is stored.
+	ReadWrite func(of effects.Ref, sent []byte) (*Write, error)
 	// Mend lists what is to be told if a record was set aside as unreadable: to who
 	// counts on the machine.
 	Mend func(Damaged, Mending) ([]core.Input, error)
@@ -174,6 +181,11 @@ func (o *Options) Fill() (errs []error) {
 		if n < 1 {
 			errs = append(errs, fmt.Errorf("shell: Options.Limits: the weight of %q is %d: it must be at least 1", of, n))
 		}
+	}
+	if o.Handover != nil {
+		h := *o.Handover
+		errs = append(errs, h.fill(o.Store)...)
+		o.Handover = &h
 	}
 	o.Clock = cmp.Or[Clock](o.Clock, SystemClock{})
 	o.Logger = cmp.Or(o.Logger, slog.Default())

@@ -24,7 +24,9 @@ type Cluster struct {
 	mu         sync.Mutex
 	partitions map[int]*partition
 	instances  map[string]store.Instance
-	away       error // nil: the database answers
+	formers    map[formerKey]*former
+	results    map[formerKey][]byte // of former owners
+	away       error                // nil: the database answers
 }
 
 // partition is one, as the database has it.
@@ -36,7 +38,10 @@ type partition struct {
 
 // NewCluster makes an empty one.
 func NewCluster() *Cluster {
-	return &Cluster{partitions: make(map[int]*partition), instances: make(map[string]store.Instance)}
+	return &Cluster{
+		partitions: make(map[int]*partition), instances: make(map[string]store.Instance),
+		formers: make(map[formerKey]*former), results: make(map[formerKey][]byte),
+	}
 }
 
 // SetAway makes everything that a process asks of the database fail with err, as in an outage, and change nothing; nil ends it.

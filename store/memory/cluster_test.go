@@ -136,3 +136,10 @@ func TestInstancesOfAClusterInMemory(t *testing.T) {
 	require.NoError(t, p.Leave(ctx, two))
 	require.ErrorIs(t, p.Renew(ctx, two), store.ErrFenced)
 }
+
+func TestAClusterKeepsWhatAHandoverIsPromised(t *testing.T) {
+	storetest.RunHandover(t, func(*testing.T) (former, owner store.Handover) {
+		c := memory.NewCluster()
+		return c.Process(), c.Process()
+	})
+}
