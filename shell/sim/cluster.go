@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/fleet"
 	"github.com/orrery-go/orrery/store"
@@ -96,7 +97,8 @@ func (c *cluster) Register(_ context.Context, i store.Instance) error {
 	if err := c.ask("registers"); err != nil {
 		return err
 	}
-	i.Beat = c.listed[i.Name].Beat + 1
+	was := c.listed[i.Name]
+	i.Beat, i.Draining = was.Beat+1, was.Draining && was.Session == i.Session
 	c.listed[i.Name] = i
 	return nil
 }
@@ -135,6 +137,33 @@ func (c *cluster) Instances(context.Context) (all []store.Instance, err error) {
 		all = append(all, c.listed[name])
 	}
 	return all, nil
+}
+
+// Drain implements [store.Cluster].
+func (c *cluster) Drain(_ context.Context, name string, on bool) error {
+	if err := c.ask("drains " + name); err != nil {
+		return err
+	}
+	i, ok := c.listed[name]
+	if !ok {
+		return store.ErrNotFound
+	}
+	i.Draining = on
+	c.listed[name] = i
+	return nil
+}
+
+// Layout implements [store.Cluster]: it is one partition.
+func (c *cluster) Layout(context.Context) (store.Layout, error) {
+	if err := c.ask("reads the layout"); err != nil {
+		return store.Layout{}, err
+	}
+	return store.Layout{}, store.ErrNotFound
+}
+
+// SetLayout implements [store.Cluster]: it stays one partition.
+func (c *cluster) SetLayout(_ context.Context, l store.Layout) error {
+	return l.CanSet(&store.Layout{Partitions: 1, Rule: core.PartitionRule}, nil)
 }
 
 // Token implements [store.Claimed].

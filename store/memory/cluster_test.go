@@ -30,6 +30,10 @@ func TestAPartitionKeepsWhatTheInterfacePromises(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) store.Store { return claim(t, memory.NewCluster().Process(), "a") })
 }
 
+func TestAClusterInMemoryKeepsWhatTheInterfacePromises(t *testing.T) {
+	storetest.RunCluster(t, func(*testing.T) store.Cluster { return memory.NewCluster().Process() })
+}
+
 func TestAPartitionIsClaimedOnlyAsItWasSeen(t *testing.T) {
 	c := memory.NewCluster()
 	a, b := c.Process(), c.Process()
