@@ -33,4 +33,9 @@
 // was silent, or frozen: the store does, since it refuses whatever an owner commits that was replaced. As soon as the owner learns
 // that, or its store fails in another way, the context of the function ends with the reason as its cause, and once the function has
 // returned the process stands by again. When the context of Run ends, the partition is given back after the function has returned.
+//
+// # Handover
+//
+// An engine that is given [Term.Handover] gives the partition back as soon as it is told to stop and nothing but tools runs, if another process is alive. The tools
+// go on in this process, which stays in the list of instances until they have ended, and count at the next owner.
 package fleet

@@ -79,10 +79,14 @@ type Term struct {
 	Store store.Owned
 	// Clock is [Member.Clock], for the engine.
 	Clock engine.Clock
+	// Handover is for the engine, too: with it the engine gives the partition back as soon as it is told to stop, if another process is alive, and work returns once the tools have
+	// ended that ran, whose results count at that other process. Whoever uses the store beside the engine has its GiveBack preceded by
+	// what ends that. Nil: the database keeps nothing for that ([store.Handover]).
+	Handover *engine.Handover
 }
 
 // Work is what a process does while it owns a partition. Its context ends when the process is told to stop, or when it has lost the
-// partition; then the cause is the store's [store.Failing] Failure. With [ErrMoved] it ends because another process should have the partition. Until Work returns the partition is this process's, if nobody takes it over.
+// partition; then the cause is the store's [store.Failing] Failure. With [ErrMoved] it ends because another process should have the partition. Until Work returns, or its engine has handed the partition over, that is this process's, if nobody takes it over.
 type Work func(ctx context.Context, t Term) error
 
 // Run makes a [Member] and runs it.
@@ -285,17 +289,24 @@ func (m *Member) term(ctx context.Context, st store.Owned, work Work) (again boo
 	if err := m.followClock(living); err != nil {
 		m.tell(EventUntimed, err)
 	}
-	err = work(living, Term{Partition: m.partition, Store: st, Clock: m.clock})
-	stop()
+	lost := error(nil)
+	giveBack := sync.OnceValue(func() error {
+		stop()
+		beside.wait()
+		if f := st.Failure(); f != nil {
+			lost = f
+		}
+		m.parts(ctx)
+		closed := st.Close()
+		m.ended(st, lost)
+		return closed
+	})
+	err = work(living, Term{Partition: m.partition, Store: st, Clock: m.clock, Handover: m.handover(giveBack)})
 	end(nil)
-	beside.wait()
-	lost := st.Failure()
-	if lost == nil && errors.Is(err, store.ErrFenced) {
+	if errors.Is(err, store.ErrFenced) {
 		lost = err
 	}
-	m.parts(ctx)
-	closed := st.Close()
-	m.ended(st, lost)
+	closed := giveBack() // unless work did
 	switch {
 	case lost == nil:
 		return false, errors.Join(err, closed)
