@@ -221,7 +221,7 @@ func (r *run) join(ctx context.Context, i *incarnation) (func() error, error) {
 	i.member = m
 	return func() error {
 		return m.Run(ctx, func(ctx context.Context, t fleet.Term) error {
-			e, err := r.engine(i, t.Store)
+			e, err := r.engine(i, t.Store, t.Handover)
 			if err != nil {
 				return err
 			}

@@ -25,6 +25,7 @@ type database struct {
 	next    []Fault       // what the next commits meet
 	row     store.Partition
 	listed  map[string]store.Instance // what a cluster has beside the data
+	formers *memory.Process           // likewise, of former owners
 }
 
 var (
@@ -41,7 +42,7 @@ func newDatabase(r *run) *database {
 	if r.o.Shared {
 		session = ""
 	}
-	return &database{run: r, live: memory.NewSession(session), shared: r.o.Shared, listed: map[string]store.Instance{}}
+	return &database{run: r, live: memory.NewSession(session), shared: r.o.Shared, listed: map[string]store.Instance{}, formers: memory.NewCluster().Process()}
 }
 
 // handle is one opening of the database.

@@ -122,7 +122,7 @@ func (r *run) alone(ctx context.Context, i *incarnation) (func() error, error) {
 	if r.stages {
 		st = &stager{handle: i.handle}
 	}
-	e, err := r.engine(i, st)
+	e, err := r.engine(i, st, nil)
 	i.engine = e
 	return func() error { return e.Run(ctx) }, err
 }
@@ -136,10 +136,13 @@ func (r *run) tell(i *incarnation) {
 }
 
 // engine makes one of a process.
-func (r *run) engine(i *incarnation, st store.Store) (*shell.Engine, error) {
+func (r *run) engine(i *incarnation, st store.Store, over *shell.Handover) (*shell.Engine, error) {
 	o := shell.Options{
 		TickRate: 10 * time.Second, DefaultTimeout: time.Minute, AbandonAfter: 5 * time.Second, StopTimeout: 10 * time.Second,
 		LeaseTTL: 30 * time.Second, DefaultConcurrency: r.places, Logger: slog.New(slog.DiscardHandler),
+	}
+	if r.o.Fleet { // tools of which a stop does not wait for the end go on for a while
+		o.StopTimeout, o.Handover = 40*time.Second, over
 	}
 	o.Tools = map[string]shell.Tool{"work": script{}}
 	if r.o.Engine != nil {

@@ -68,6 +68,9 @@ func faults(r *rand.Rand, o Options) (list []Fault) {
 			kinds = append(kinds, Lag, Lag, FailOver, FailOver)
 		}
 	}
+	if o.Fleet {
+		kinds = append(kinds, Stop, Stop)
+	}
 	for range r.IntN(o.Faults + 1) {
 		f := Fault{Kind: kinds[r.IntN(len(kinds))], Step: 10 + r.IntN(max(1, o.Steps*3/4)), N: r.IntN(64), For: time.Duration(1+r.IntN(40)) * time.Second}
 		if f.Kind == Jump {

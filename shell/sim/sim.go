@@ -251,6 +251,12 @@ const (
 	CountForwarded = "a request is passed on"
 )
 
+// What it has of handovers: partitions that were given back while tools ran, and results of those tools that were reported to the next owner.
+const (
+	CountHandedOver = "a partition is handed over while tools run"
+	CountReported   = "a result is reported to the next owner"
+)
+
 // CountLost counts in [Report].Counts the failovers that have lost commits.
 const CountLost = "commits are lost by a failover"
 

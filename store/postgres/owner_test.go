@@ -307,12 +307,12 @@ func TestADividedDatabaseRefusesProgramsThatKnowNoLayout(t *testing.T) {
 	require.Equal(t, 2, least())
 }
 
-func TestADatabaseOfTheFirstFormatIsBroughtToTheSecond(t *testing.T) {
+func TestADatabaseOfTheFirstFormatIsBroughtToThatOfNow(t *testing.T) {
 	url := postgrestest.Database(t)
 	s := open(t, url, postgres.Options{})
 	require.NoError(t, create(s, 0, 3))
 	require.NoError(t, s.Close())
-	exec(t, url, `ALTER TABLE orrery.meta DROP COLUMN partitions, DROP COLUMN rule; ALTER TABLE orrery.instances DROP COLUMN able, DROP COLUMN draining; UPDATE orrery.meta SET format = 1`)
+	exec(t, url, `ALTER TABLE orrery.meta DROP COLUMN partitions, DROP COLUMN rule; ALTER TABLE orrery.instances DROP COLUMN able, DROP COLUMN draining; DROP TABLE orrery.formers, orrery.reported; UPDATE orrery.meta SET format = 1`)
 	c, err := postgres.Connect(ctx, url, postgres.Options{})
 	require.NoError(t, err)
 	defer c.Close()
@@ -425,4 +425,17 @@ func TestTheClockOfTheDatabaseIsComparedWithThisMachines(t *testing.T) {
 	require.NoError(t, err)
 	assert.Positive(t, within)
 	assert.LessOrEqual(t, by.Abs(), within, "it is the same clock")
+}
+
+func TestADatabaseKeepsWhatAHandoverIsPromised(t *testing.T) {
+	storetest.RunHandover(t, func(t *testing.T) (former, owner store.Handover) {
+		url := postgrestest.Database(t)
+		connected := func() store.Handover {
+			c, err := postgres.Connect(ctx, url, postgres.Options{})
+			require.NoError(t, err)
+			t.Cleanup(c.Close)
+			return c
+		}
+		return connected(), connected()
+	})
 }

@@ -127,7 +127,7 @@ var migrations embed.FS
 // format is that of the tables that this program makes, and least the least one that one must know to work
 // with them. Once there are several partitions that is divided.
 const (
-	format  = 2
+	format  = 3
 	least   = 1
 	divided = 2
 )

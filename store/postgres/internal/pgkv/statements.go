@@ -41,6 +41,8 @@ type statements struct {
 
 	layout, setLayout, lockMeta, lockParts, dropParts string
 
+	remain, report, depart, formers, reported, stopFormer, taken string
+
 	emptyEntries, emptyLog, emptyTables, emptied, filled string
 }
 
@@ -107,7 +109,19 @@ func newStatements(schema string) *statements {
 		emptyTables:  `DELETE FROM @.tables WHERE part = $1`,
 		emptied:      `UPDATE @.partitions SET last = 0, checkpoint = 0, target = 0, beat = beat + 1 WHERE part = $1 AND session = $2 RETURNING ` + columns,
 		filled:       `UPDATE @.partitions SET halted = '', beat = beat + 1 WHERE part = $1 AND session = $2`,
-		leave:        `DELETE FROM @.instances WHERE name = $1 AND session = $2`,
+		remain: `INSERT INTO @.formers (part, session, owner, beat, running, stops) VALUES ($1, $2, $3, 1, $4, '')
+			ON CONFLICT (part, session) DO UPDATE SET owner = excluded.owner, beat = @.formers.beat + 1, running = excluded.running, stops = ''`,
+		report: `WITH is_there AS (UPDATE @.formers SET beat = beat + 1, running = $3 WHERE part = $1 AND session = $2 RETURNING stops),
+			put AS (INSERT INTO @.reported (part, session, id, n, data) SELECT $1, $2, x.id, x.n, x.data
+				FROM is_there, unnest($4::bytea[], $5::bigint[], $6::bytea[]) AS x (id, n, data) ON CONFLICT (part, session, id, n) DO NOTHING)
+			SELECT stops FROM is_there`,
+		depart:     `DELETE FROM @.formers WHERE part = $1 AND session = $2`,
+		formers:    `SELECT session, owner, beat, running FROM @.formers WHERE part = $1`,
+		reported:   `SELECT session, id, n, data FROM @.reported WHERE part = $1 LIMIT $2`,
+		stopFormer: `UPDATE @.formers SET stops = $3 WHERE part = $1 AND session = $2`,
+		taken: `DELETE FROM @.reported r USING unnest($2::text[], $3::bytea[], $4::bigint[]) AS x (session, id, n)
+			WHERE r.part = $1 AND r.session = x.session AND r.id = x.id AND r.n = x.n`,
+		leave: `DELETE FROM @.instances WHERE name = $1 AND session = $2`,
 	}
 	name := pgx.Identifier{schema}.Sanitize()
 	for _, sql := range s.all() {
@@ -124,5 +138,6 @@ func (s *statements) all() []*string {
 		&s.emptyEntries, &s.emptyLog, &s.emptyTables, &s.emptied, &s.filled,
 		&s.instance, &s.renewed, &s.instances, &s.leave, &s.partitions,
 		&s.drain, &s.layout, &s.setLayout, &s.lockMeta, &s.lockParts, &s.dropParts,
+		&s.remain, &s.report, &s.depart, &s.formers, &s.reported, &s.stopFormer, &s.taken,
 	}
 }
