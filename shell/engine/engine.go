@@ -44,6 +44,7 @@ type Engine struct {
 	indexed atomic.Bool   // see Indexed
 	rebuild atomic.Bool   // while reindex is at work
 	closing chan struct{} // closed when Run begins to stop
+	decided chan struct{} // closed when the loop takes nothing any more
 	stopped chan struct{} // closed when Run returned
 
 	loop     loop // touched by the loop's goroutine alone
@@ -71,6 +72,7 @@ func New(o Options) (*Engine, error) {
 		resume:  make(chan chan bool),
 		goesOn:  make(chan struct{}),
 		closing: make(chan struct{}),
+		decided: make(chan struct{}),
 		stopped: make(chan struct{}),
 	}
 	e.activity.to = o.Scheduler
@@ -101,7 +103,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	if err != nil {
 		close(e.closing)
-		l.refuseRest()
+		l.endDeciding()
 		if ctx.Err() != nil {
 			return nil // stopped before it began
 		}
@@ -347,7 +349,7 @@ func (e *Engine) Ask(ctx context.Context, req Request) (Reply, error) {
 	r := newRequest(ctx, req)
 	ending := e.closing
 	if r.Late {
-		ending = e.stopped
+		ending = e.decided
 	}
 	select {
 	case <-ending:
@@ -378,7 +380,7 @@ func (e *Engine) Ask(ctx context.Context, req Request) (Reply, error) {
 	case <-ctx.Done():
 		r.wake()
 		return e.lateReply(r)
-	case <-e.stopped:
+	case <-e.decided:
 		r.wake()
 		select { // it may have been answered as the last thing
 		case <-r.done:
@@ -399,7 +401,7 @@ func (e *Engine) lateReply(r *request) (Reply, error) {
 		case <-r.done:
 			return r.reply(), nil
 		case <-timer:
-		case <-e.stopped:
+		case <-e.decided:
 		}
 	}
 	return Reply{}, r.ctx.Err()

@@ -242,7 +242,10 @@ func compareKeys(a, b store.EffectKey) int {
 
 // toDecide reports whether something of former owners waits for a batch.
 func (f *formers) toDecide() bool {
-	if len(f.arrived) > 0 {
+	switch {
+	case f.l.lost != nil:
+		return false
+	case len(f.arrived) > 0:
 		return true
 	}
 	for session, s := range f.seen {

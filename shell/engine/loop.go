@@ -129,7 +129,7 @@ func (l *loop) run(ctx context.Context) {
 		l.step()
 	}
 	l.formers.end()
-	l.refuseRest()
+	l.endDeciding()
 }
 
 // beginOwn has the engine's own inputs told in the next batch.
@@ -512,6 +512,13 @@ func (l *loop) finished() bool {
 // idle reports whether nothing runs, and nothing is left to decide.
 func (l *loop) idle() bool {
 	return len(l.running) == 0 && len(l.outcomes) == 0 && len(l.requests) == 0
+}
+
+// endDeciding has nothing taken any more. Who waits is answered before, since he counts then.
+func (l *loop) endDeciding() {
+	l.refuseRest()
+	close(l.e.decided)
+	l.refuseRest()
 }
 
 // refuseRest answers who came too late.

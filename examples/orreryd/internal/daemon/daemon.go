@@ -55,6 +55,7 @@ type daemon struct {
 	server   *httpapi.Server               // the API; its tokens, and
 	secrets  *secrets.Replaceable          // of tools, are replaced then; nil: there were none at the start
 	hangups  <-chan struct{}               // tells to read all of reloads again; nil: nothing does
+	endJobs  func()                        // ends the service of jobs, and waits for that
 }
 
 // newLogger writes to w as the configuration says; its level may be changed.
@@ -129,7 +130,7 @@ func openDaemon(ctx context.Context, c config.Config, program string, log *slog.
 		Logger:                 log,
 	}
 	if in != nil {
-		o.Clock = in.Clock
+		o.Clock, o.Handover = in.Clock, d.handover(in.Handover)
 	}
 	source, err := c.NamedSecrets()
 	if err != nil {
@@ -177,6 +178,14 @@ func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
 	var engineErr, jobsErr, storeErr, relayErr error
 	served := make([]error, len(d.endpoints()))
 	engineDone := make(chan struct{})
+	// The service of jobs goes on until the engine has stopped, or hands the database over: runs under way need it.
+	jobsCtx, endJobs := context.WithCancel(context.WithoutCancel(ctx))
+	defer endJobs()
+	jobsDone := make(chan struct{})
+	d.endJobs = func() {
+		endJobs()
+		<-jobsDone
+	}
 	relayed.Add(1)
 	engineCtx, stopEngine := stopRelayFirst(ctx, &relayed)
 	defer stopEngine()
@@ -189,11 +198,9 @@ func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
 		defer cancel()
 		storeErr = d.watchStore(ctx)
 	})
-	// The service of jobs goes on until the engine has stopped: runs under way need it.
-	jobsCtx, endJobs := context.WithCancel(context.WithoutCancel(ctx))
-	defer endJobs()
 	wg.Go(func() {
 		defer cancel()
+		defer close(jobsDone)
 		jobsErr = d.watchJobs(jobsCtx)
 	})
 	startErr := d.awaitEngine(ctx)

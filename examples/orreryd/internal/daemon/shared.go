@@ -11,6 +11,7 @@ import (
 	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/version"
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/fleet"
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/postgres"
@@ -114,6 +115,19 @@ func (m *member) listen(ctx context.Context) (url string, err error) {
 		m.page = &front{gate: newGate(d.page.listener), tls: encrypted, isPage: true}
 	}
 	return d.api.url(), nil
+}
+
+// handover is how the daemon gives its database to another one while tools run on: whatever else works on the database has ended before.
+func (d *daemon) handover(h *shell.Handover) *shell.Handover {
+	if h == nil {
+		return nil
+	}
+	mine := *h
+	mine.GiveBack = func() error {
+		d.endJobs()
+		return h.GiveBack()
+	}
+	return &mine
 }
 
 func (m *member) fronts() (all []*front) {
