@@ -165,7 +165,10 @@ func (g *Group) hold(ctx context.Context, s *seat, row store.Partition, work Wor
 	living, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	s.enter(end)
-	lost, err := s.term(living, st, work)
+	lost, err := s.term(living, st, func(ctx context.Context, t Term) error {
+		defer s.worked()
+		return work(ctx, t)
+	})
 	if lost {
 		return
 	}
@@ -227,11 +230,18 @@ func (s *seat) enter(end context.CancelCauseFunc) {
 	s.end = end
 }
 
+// worked notes that work has returned.
+func (s *seat) worked() {
+	s.hold.Lock()
+	defer s.hold.Unlock()
+	s.end = nil
+}
+
 // leave ends to hold it.
 func (s *seat) leave() {
 	s.hold.Lock()
 	defer s.hold.Unlock()
-	s.busy, s.end = false, nil
+	s.busy = false
 }
 
 func (s *seat) isHeld() bool {
@@ -261,5 +271,8 @@ func (s *seat) giveBack(to string) {
 		return
 	}
 	s.to = to
+	if s.o.Scheduler != nil {
+		s.o.Scheduler.Add(1) // for who is told
+	}
 	s.end(ErrMoved)
 }
