@@ -11,7 +11,7 @@ import (
 // meanwhile, and limits itself how long it waits.
 //
 // With a Scheduler work learns from its store alone that this process has lost the partition: its context does not say so. Where a [Group] ends
-// the context of one work, since another instance should have the partition, it counts one for that, which who notices it takes out again.
+// the context of a work, since another instance should have the partition, or another work has failed, it counts one for that, which who notices it takes out again.
 type Scheduler interface {
 	// Add changes the count of what runs. It is called from any goroutine.
 	Add(delta int)
