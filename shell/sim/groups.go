@@ -141,13 +141,15 @@ func (r *run) inPlace() bool {
 	return len(names) == len(r.instances)
 }
 
-// settled reports whether nothing has to move any more.
-func (r *run) settled() bool { return !r.placed.IsZero() }
+// settled reports whether nothing has to move any more, and nothing has moved for a while.
+func (r *run) settled() bool {
+	return r.o.Partitions == 0 || !r.placed.IsZero() && r.now.Sub(r.placed) >= 8*lease
+}
 
 func (r *run) checkPlaces(bad func(rule, format string, args ...any)) {
 	switch {
 	case r.o.Partitions == 0:
-	case r.placed.IsZero():
+	case !r.settled():
 		for n, db := range r.dbs {
 			bad(RulePlace, "partition %d is owned by %q, %s after the last fault", n, db.row.Owner, r.now.Sub(r.drained))
 		}
