@@ -58,5 +58,8 @@
 // An instance that is to be emptied drains ([store.Cluster] Drain): it gives back all that is not bound, if another one can have it, and claims nothing until it is started anew or the
 // drain is taken back. One whose context has ended says so before it gives its partitions back; the others have them within a second.
 //
+// While the instances have engines of different versions ([Options].Core), the greatest one that half of them have counts: the others claim nothing, and give back
+// what those with it should have.
+//
 // [Group.Member] tells who owns a partition, such as for who passes requests on. [Options.Events] is told of each partition by its number, and of the process with -1.
 package fleet
