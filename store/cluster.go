@@ -34,6 +34,7 @@ type Instance struct {
 	Session string // of its registration
 	Address string
 	Version string
+	Core    string // version of the rules by which its engines decide (core.Version); empty: it does not say
 	Able    string // what it can do, such as a hash of its tools, routes and runners; empty: it does not say
 	Beat    uint64 // grows with each [Cluster.Renew]
 	// Draining: it is to give back what it owns, and to claim nothing ([Cluster.Drain]). Register does not set it.

@@ -42,6 +42,10 @@ const (
 	EventDrains EventKind = "drains"
 	// EventUndrained: it claims again.
 	EventUndrained EventKind = "undrained"
+	// EventRefuses: this process claims nothing, since its engines decide by other rules than those of half of the instances; Err says which.
+	EventRefuses EventKind = "refuses"
+	// EventAgrees: it claims again.
+	EventAgrees EventKind = "agrees"
 )
 
 // Event is something that a [Member] tells of, once for each time that it begins.
@@ -99,6 +103,10 @@ func (e Event) log(l *slog.Logger) {
 		l.Info("this process gives back what it owns, and claims nothing")
 	case EventUndrained:
 		l.Info("this process claims partitions again")
+	case EventRefuses:
+		l.Warn("this process claims no partition", "error", e.Err)
+	case EventAgrees:
+		l.Info("this process claims partitions again: it has the core that counts")
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell/engine"
 	"github.com/orrery-go/orrery/store"
 )
@@ -26,6 +27,8 @@ type Options struct {
 	Address, Version string
 	// Abilities is what this process can do, such as a hash of its tools, routes and runners: whoever lists the instances sees which ones differ.
 	Abilities string
+	// Core is the version of the rules by which the engines of this process decide. Empty: [core.Version].
+	Core string
 	// Lease is how long an owner may be silent before another process takes over; all have the same. Zero: 10 seconds.
 	Lease time.Duration
 	// AcceptLoss takes each partition over once that was stopped because its database had lost commits.
@@ -65,6 +68,7 @@ func (o Options) withDefaults() (Options, error) {
 	case o.Lease < minLease:
 		return o, fmt.Errorf("fleet: Lease is %s: want at least %s", o.Lease, minLease)
 	}
+	o.Core = cmp.Or(o.Core, core.Version)
 	if o.Clock == nil {
 		o.Clock = engine.SystemClock{}
 	}

@@ -146,9 +146,16 @@ func (g *Group) part(ctx context.Context) {
 	_ = g.o.Cluster.Drain(limit, g.o.Name, true) // else they wait for a lease
 }
 
-// fail ends Run.
-func (g *Group) fail(err error) {
+// fail ends Run, of whose works ctx is the context.
+func (g *Group) fail(ctx context.Context, err error) {
 	g.failing.Do(func() { g.failed = err })
+	if g.o.Scheduler != nil && ctx.Err() == nil {
+		for _, s := range g.seats {
+			if s.works() {
+				g.o.Scheduler.Add(1) // for who is told
+			}
+		}
+	}
 	g.end()
 }
 
@@ -165,7 +172,10 @@ func (g *Group) hold(ctx context.Context, s *seat, row store.Partition, work Wor
 	living, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	s.enter(end)
-	lost, err := s.term(living, st, work)
+	lost, err := s.term(living, st, func(ctx context.Context, t Term) error {
+		defer s.worked()
+		return work(ctx, t)
+	})
 	if lost {
 		return
 	}
@@ -174,8 +184,16 @@ func (g *Group) hold(ctx context.Context, s *seat, row store.Partition, work Wor
 	case to != "":
 		g.pass(Event{Kind: EventMoved, State: s.State(), To: to, Err: err})
 	case err != nil || ctx.Err() == nil:
-		g.fail(err)
+		g.fail(ctx, err)
 	}
+}
+
+// sleep tells those of a group apart that sleep at the same time.
+func (m *Member) sleep(ctx context.Context, name string, d time.Duration) error {
+	if m.in != nil && m.o.Scheduler != nil {
+		name = fmt.Sprintf("%s for partition %d", name, m.partition)
+	}
+	return m.process.sleep(ctx, name, d)
 }
 
 // seat is one partition in a group.
@@ -227,11 +245,18 @@ func (s *seat) enter(end context.CancelCauseFunc) {
 	s.end = end
 }
 
+// worked notes that work has returned.
+func (s *seat) worked() {
+	s.hold.Lock()
+	defer s.hold.Unlock()
+	s.end = nil
+}
+
 // leave ends to hold it.
 func (s *seat) leave() {
 	s.hold.Lock()
 	defer s.hold.Unlock()
-	s.busy, s.end = false, nil
+	s.busy = false
 }
 
 func (s *seat) isHeld() bool {
@@ -261,5 +286,8 @@ func (s *seat) giveBack(to string) {
 		return
 	}
 	s.to = to
+	if s.o.Scheduler != nil {
+		s.o.Scheduler.Add(1) // for who is told
+	}
 	s.end(ErrMoved)
 }

@@ -240,10 +240,11 @@ func TestAnInstanceThatStopsIsFollowedWithinASecond(t *testing.T) {
 		a, b, d := join(t, c, "a", book), join(t, c, "b", book), join(t, c, "d", book)
 		pass(time.Minute)
 		require.Equal(t, placed("a", "b", "d"), owners(a, b, d))
+		moved := countMoves(a)
 		require.NoError(t, a.end())
 		pass(time.Second)
 		require.Equal(t, placed("b", "d"), owners(b, d))
-		require.Zero(t, countMoves(a), "who ends moves nothing, it gives all back")
+		require.Equal(t, moved, countMoves(a), "who ends moves nothing, it gives all back")
 		list, err := b.Group.Instances(t.Context())
 		require.NoError(t, err)
 		require.Len(t, list, 2)
@@ -384,12 +385,12 @@ func TestAPartitionThatItsInstanceDoesNotTakeIsTakenByTheNextOneALeaseLater(t *t
 		// It is registered, and alive, and takes nothing.
 		ghost := c.Process()
 		name := "g"
-		require.NoError(t, ghost.Register(t.Context(), store.Instance{Name: name, Session: "1"}))
+		require.NoError(t, ghost.Register(t.Context(), store.Instance{Name: name, Session: "1", Core: core.Version}))
 		ctx, stop := context.WithCancel(t.Context())
 		var lives sync.WaitGroup
 		lives.Go(func() {
 			for ctx.Err() == nil {
-				_ = ghost.Renew(ctx, store.Instance{Name: name, Session: "1"})
+				_ = ghost.Renew(ctx, store.Instance{Name: name, Session: "1", Core: core.Version})
 				select {
 				case <-time.After(time.Second):
 				case <-ctx.Done():
@@ -562,6 +563,39 @@ func TestInstancesTellWhoCanDoOtherThings(t *testing.T) {
 		require.Len(t, list, 2)
 		assert.Equal(t, []any{"tools", false, "other tools", true}, []any{list[0].Able, list[0].Differs, list[1].Able, list[1].Differs})
 		require.NoError(t, errors.Join(a.end(), b.end()))
+	})
+}
+
+func TestANewerCoreTakesOverOnceHalfOfTheInstancesHaveIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, book := divided(t), &journal{}
+		core := func(version string) func(*party, *fleet.Options) {
+			return func(_ *party, o *fleet.Options) { o.Core = version }
+		}
+		a, b, d := join(t, c, "a", book, core("9")), join(t, c, "b", book, core("9")), join(t, c, "d", book, core("9"))
+		pass(time.Minute)
+		require.NoError(t, d.end())
+		pass(2 * time.Second)
+		d = join(t, c, "d", book, core("10"))
+		pass(time.Minute)
+		require.Equal(t, placed("a", "b"), owners(a, b, d), "one of three has it")
+		require.EqualError(t, d.told.last(t, fleet.EventRefuses).Err, "its core is 10, and half of the instances or more have 9: want that in all")
+		require.NotContains(t, a.told.kinds(), fleet.EventRefuses)
+
+		require.NoError(t, b.end())
+		b = join(t, c, "b", book, core("10"))
+		pass(time.Minute)
+		require.Equal(t, placed("b", "d"), owners(a, b, d), "two of three have it")
+		require.EqualError(t, a.told.last(t, fleet.EventRefuses).Err, "its core is 9, and half of the instances or more have 10: want that in all")
+		assert.Equal(t, fleet.EventAgrees, d.told.last(t, fleet.EventAgrees).Kind)
+
+		require.NoError(t, errors.Join(b.end(), d.end()))
+		pass(time.Minute)
+		require.Len(t, a.owns(), many, "nobody else is there")
+		list, err := a.Group.Instances(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, "9", list[0].Core)
+		require.NoError(t, a.end())
 	})
 }
 

@@ -27,6 +27,6 @@ func ranked(partition int, instances []string) []string {
 }
 
 func score(partition int, name string) uint64 {
-	sum := sha256.Sum256(append(binary.BigEndian.AppendUint32(nil, uint32(partition)), name...)) //nolint:gosec // below store.MaxPartitions
+	sum := sha256.Sum256(append(binary.BigEndian.AppendUint32(nil, uint32(partition)), name...))
 	return binary.BigEndian.Uint64(sum[:8])
 }

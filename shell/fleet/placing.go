@@ -2,7 +2,9 @@ package fleet
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 type placing struct {
 	away     bool      // the database did not answer last time
 	draining bool      // this process is to own nothing
+	refuses  bool      // its core is not the one that counts
 	able     []string  // who can have partitions
 	sessions string    // and as what they were registered
 	since    time.Time // when that has changed last
@@ -139,32 +142,77 @@ func (g *Group) place(list []Instance, now time.Time, hold func(*seat, store.Par
 	g.giveOneBack(now)
 }
 
-// sees notes who can have partitions: who is alive and does not drain. One that owns a partition without a sign of life, and has itself given none
-// for half a lease, is gone, although its time in the list is not over. It reports whether this process is registered.
+// sees notes who can have partitions: who is alive, does not drain, and has the core that counts. It reports whether this process is registered.
 func (g *Group) sees(list []Instance, now time.Time) (registered bool) {
+	draining := g.draining
+	live := slices.DeleteFunc(g.living(list), func(i Instance) bool { return i.Draining })
+	for _, i := range list {
+		if i.Session == g.self.Session {
+			registered, draining = true, i.Draining
+		}
+	}
+	counts := coreThatCounts(live)
+	var sessions strings.Builder
+	able := g.able[:0:0]
+	for _, i := range live {
+		if coreNumber(i.Core) == counts {
+			able = append(able, i.Name)
+			sessions.WriteString(i.Session + "\n")
+		}
+	}
+	if is := sessions.String(); is != g.sessions || g.since.IsZero() {
+		g.sessions, g.since = is, now
+	}
+	g.able = able
+	g.tellOfSelf(draining, registered && coreNumber(g.o.Core) != counts && len(live) > 0, counts)
+	return registered
+}
+
+// living leaves out who is gone. One that owns a partition without a sign of life, and has itself given none for half a lease, is, although its
+// time in the list is not over.
+func (g *Group) living(list []Instance) (live []Instance) {
 	silent := map[string]bool{}
 	for _, s := range g.seats {
 		if !s.held && s.row.Owned() && s.silent >= g.o.Lease {
 			silent[s.row.Owner] = true
 		}
 	}
-	var sessions strings.Builder
-	able, draining := g.able[:0:0], g.draining
 	for _, i := range list {
-		self := i.Session == g.self.Session
-		if self {
-			registered, draining = true, i.Draining
+		if i.Session == g.self.Session || i.Alive && !(silent[i.Name] && i.Silent >= g.o.Lease/2) {
+			live = append(live, i)
 		}
-		if i.Draining || !self && (!i.Alive || silent[i.Name] && i.Silent >= g.o.Lease/2) {
-			continue
+	}
+	return live
+}
+
+// coreThatCounts is the greatest one that half of the instances have, or a greater one. Who has another one claims nothing: of a newer one too few can take over
+// what it has decided, and an older one would decide by rules that are no longer those of the others.
+func coreThatCounts(live []Instance) (counts int) {
+	for _, i := range live {
+		n, have := coreNumber(i.Core), 0
+		for _, o := range live {
+			if coreNumber(o.Core) >= n {
+				have++
+			}
 		}
-		able = append(able, i.Name)
-		sessions.WriteString(i.Session + "\n")
+		if 2*have >= len(live) {
+			counts = max(counts, n)
+		}
 	}
-	if is := sessions.String(); is != g.sessions || g.since.IsZero() {
-		g.sessions, g.since = is, now
+	return counts
+}
+
+// coreNumber gives the number of a version; 0: it is none.
+func coreNumber(version string) int {
+	n, err := strconv.Atoi(version)
+	if err != nil {
+		return 0
 	}
-	g.able = able
+	return n
+}
+
+// tellOfSelf tells of what has changed for this process.
+func (g *Group) tellOfSelf(draining, refuses bool, counts int) {
 	if draining != g.draining {
 		g.draining = draining
 		kind := EventUndrained
@@ -173,7 +221,14 @@ func (g *Group) sees(list []Instance, now time.Time) (registered bool) {
 		}
 		g.tell(kind, nil)
 	}
-	return registered
+	if refuses = refuses && !draining; refuses != g.refuses {
+		g.refuses = refuses
+		if !refuses {
+			g.tell(EventAgrees, nil)
+			return
+		}
+		g.tell(EventRefuses, fmt.Errorf("its core is %s, and half of the instances or more have %d: want that in all", g.o.Core, counts))
+	}
 }
 
 // giveOneBack ends the work on one partition that another instance should have, once the one before has found its owner. While somebody has come or

@@ -32,7 +32,7 @@ type process struct {
 
 func newProcess(o Options) *process {
 	return &process{
-		o: o, self: store.Instance{Name: o.Name, Session: rand.Text(), Address: o.Address, Version: o.Version, Able: o.Abilities},
+		o: o, self: store.Instance{Name: o.Name, Session: rand.Text(), Address: o.Address, Version: o.Version, Able: o.Abilities, Core: o.Core},
 		roster: roster{seen: make(map[string]sighting)}, clock: &clock{Clock: o.Clock},
 	}
 }

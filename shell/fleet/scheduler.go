@@ -10,7 +10,8 @@ import (
 // member but while it sleeps, and the caller of [Member.Run], whom the simulation counts itself. A [store.Cluster] that waits takes itself out of the count
 // meanwhile, and limits itself how long it waits.
 //
-// With a Scheduler work learns from its store alone that this process has lost the partition: its context does not say so.
+// With a Scheduler work learns from its store alone that this process has lost the partition: its context does not say so. Where a [Group] ends
+// the context of a work, since another instance should have the partition, or another work has failed, it counts one for that, which who notices it takes out again.
 type Scheduler interface {
 	// Add changes the count of what runs. It is called from any goroutine.
 	Add(delta int)

@@ -9,7 +9,8 @@ import (
 var _ store.Handover = (*cluster)(nil)
 
 // does has the database do something for a former owner, or for the owner about one. Its answer may be lost.
-func (c *cluster) does(what string, do func(ctx context.Context) error) error {
+func (c *cluster) does(partition int, what string, do func(ctx context.Context) error) error {
+	what += " of " + c.partition(partition)
 	if err := c.ask(what); err != nil {
 		return err
 	}
@@ -21,17 +22,19 @@ func (c *cluster) does(what string, do func(ctx context.Context) error) error {
 
 // Remain implements [store.Handover].
 func (c *cluster) Remain(_ context.Context, f store.Former) error {
-	return c.does("goes on with what runs", func(ctx context.Context) error {
-		c.counts[CountHandedOver]++
+	return c.does(f.Partition, "goes on with what runs", func(ctx context.Context) error {
+		c.count(CountHandedOver)
 		return c.formers.Remain(ctx, f)
 	})
 }
 
 // Report implements [store.Handover].
 func (c *cluster) Report(_ context.Context, f store.Former, results []store.FormerResult) (stops []store.FormerStop, err error) {
-	err = c.does("reports what ran", func(ctx context.Context) (err error) {
+	err = c.does(f.Partition, "reports what ran", func(ctx context.Context) (err error) {
 		if stops, err = c.formers.Report(ctx, f, results); err == nil {
-			c.counts[CountReported] += len(results)
+			for range results {
+				c.count(CountReported)
+			}
 		}
 		return err
 	})
@@ -40,12 +43,12 @@ func (c *cluster) Report(_ context.Context, f store.Former, results []store.Form
 
 // Depart implements [store.Handover].
 func (c *cluster) Depart(_ context.Context, partition int, session string) error {
-	return c.does("takes out a former owner", func(ctx context.Context) error { return c.formers.Depart(ctx, partition, session) })
+	return c.does(partition, "takes out a former owner", func(ctx context.Context) error { return c.formers.Depart(ctx, partition, session) })
 }
 
 // Formers implements [store.Handover].
 func (c *cluster) Formers(_ context.Context, partition, most int) (all []store.Former, results []store.FormerResult, err error) {
-	err = c.does("lists former owners", func(ctx context.Context) (err error) {
+	err = c.does(partition, "lists former owners", func(ctx context.Context) (err error) {
 		all, results, err = c.formers.Formers(ctx, partition, most)
 		return err
 	})
@@ -54,10 +57,10 @@ func (c *cluster) Formers(_ context.Context, partition, most int) (all []store.F
 
 // Stop implements [store.Handover].
 func (c *cluster) Stop(_ context.Context, partition int, session string, stops []store.FormerStop) error {
-	return c.does("stops what a former owner runs", func(ctx context.Context) error { return c.formers.Stop(ctx, partition, session, stops) })
+	return c.does(partition, "stops what a former owner runs", func(ctx context.Context) error { return c.formers.Stop(ctx, partition, session, stops) })
 }
 
 // Taken implements [store.Handover].
 func (c *cluster) Taken(_ context.Context, partition int, results []store.FormerResult) error {
-	return c.does("deletes what was reported", func(ctx context.Context) error { return c.formers.Taken(ctx, partition, results) })
+	return c.does(partition, "deletes what was reported", func(ctx context.Context) error { return c.formers.Taken(ctx, partition, results) })
 }

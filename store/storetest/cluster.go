@@ -98,7 +98,7 @@ func layoutUnopened(t *testing.T, c store.Cluster) {
 
 func drains(t *testing.T, c store.Cluster) {
 	ctx := t.Context()
-	a := store.Instance{Name: "a", Session: "1", Able: "tools", Draining: true}
+	a := store.Instance{Name: "a", Session: "1", Able: "tools", Core: "14", Draining: true}
 	require.NoError(t, c.Register(ctx, a))
 	is := func(want store.Instance) {
 		t.Helper()

@@ -50,7 +50,7 @@ func (c *Cluster) Rows(ctx context.Context) (all []Row, err error) {
 
 // Register notes an instance.
 func (c *Cluster) Register(ctx context.Context, i store.Instance) error {
-	_, err := c.pool.Exec(ctx, c.s.instance, i.Name, i.Session, i.Address, i.Version, i.Able)
+	_, err := c.pool.Exec(ctx, c.s.instance, i.Name, i.Session, i.Address, i.Version, i.Able, i.Core)
 	return err
 }
 
@@ -146,7 +146,7 @@ func (c *Cluster) Leave(ctx context.Context, name, session string) error {
 func (c *Cluster) Instances(ctx context.Context) (all []store.Instance, err error) {
 	err = each(ctx, c.pool, func(rows pgx.Rows) error {
 		var i store.Instance
-		err := rows.Scan(&i.Name, &i.Session, &i.Address, &i.Version, &i.Able, &i.Draining, &i.Beat)
+		err := rows.Scan(&i.Name, &i.Session, &i.Address, &i.Version, &i.Able, &i.Core, &i.Draining, &i.Beat)
 		all = append(all, i)
 		return err
 	}, c.s.instances)

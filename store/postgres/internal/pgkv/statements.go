@@ -98,12 +98,12 @@ func newStatements(schema string) *statements {
 			CROSS JOIN LATERAL (SELECT x.k, x.v FROM @.entries x WHERE x.part = $1 AND x.tab = t.id ORDER BY x.k LIMIT $2) e WHERE t.part = $1`,
 		warmLast: `SELECT t.id, e.k, e.v FROM @.tables t
 			CROSS JOIN LATERAL (SELECT x.k, x.v FROM @.entries x WHERE x.part = $1 AND x.tab = t.id ORDER BY x.k DESC LIMIT $2) e WHERE t.part = $1`,
-		instance: `INSERT INTO @.instances (name, session, address, version, able, beat) VALUES ($1, $2, $3, $4, $5, 1)
-			ON CONFLICT (name) DO UPDATE SET session = excluded.session, address = excluded.address, version = excluded.version, able = excluded.able,
+		instance: `INSERT INTO @.instances (name, session, address, version, able, core, beat) VALUES ($1, $2, $3, $4, $5, $6, 1)
+			ON CONFLICT (name) DO UPDATE SET session = excluded.session, address = excluded.address, version = excluded.version, able = excluded.able, core = excluded.core,
 			draining = @.instances.draining AND @.instances.session = excluded.session, beat = @.instances.beat + 1`,
 		drain:        `UPDATE @.instances SET draining = $2 WHERE name = $1`,
 		renewed:      `UPDATE @.instances SET beat = beat + 1 WHERE name = $1 AND session = $2`,
-		instances:    `SELECT name, session, address, version, able, draining, beat FROM @.instances`,
+		instances:    `SELECT name, session, address, version, able, core, draining, beat FROM @.instances`,
 		emptyEntries: `DELETE FROM @.entries WHERE part = $1 AND (tab, k) IN (SELECT tab, k FROM @.entries WHERE part = $1 LIMIT $2)`,
 		emptyLog:     `DELETE FROM @.log WHERE part = $1`,
 		emptyTables:  `DELETE FROM @.tables WHERE part = $1`,
