@@ -89,6 +89,7 @@ func (l *loop) handsOver() bool {
 	if err := h.Through.Remain(ctx, f.is); err != nil {
 		l.e.log.Warn("the store cannot be handed over; waiting for what runs", "error", err, "running", len(l.running))
 		l.gives = false
+		f.depart() // it may have been noted
 		return false
 	}
 	l.former = f

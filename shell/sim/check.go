@@ -24,6 +24,7 @@ const (
 	RuleTokens       = "the tokens of locks only grow" //nolint:gosec // no credentials
 	RuleReplay       = "the replay is clean"
 	RuleTold         = "who has lost commits is told"
+	RuleLives        = "what a process runs that lives is taken from nobody"
 	RulePlace        = "each partition is where it should be"
 	RuleOwn          = "the check of who runs the simulation"
 )
@@ -139,6 +140,7 @@ func (r *run) check() (list []Violation) {
 	r.checkTokens(bad)
 	r.checkTold(bad)
 	r.checkPlaces(bad)
+	r.checkFormers(bad)
 	for _, db := range r.dbs {
 		rep, err := replay.Verify(context.Background(), db.live, replay.Options{})
 		if err != nil {

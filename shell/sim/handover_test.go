@@ -13,8 +13,15 @@ import (
 	"github.com/orrery-go/orrery/shell/sim"
 )
 
-// fleetOptions are those of runs in which partitions are handed over: processes that are stopped are started again, and tools of some seconds run.
-func fleetOptions() sim.Options { return sim.Options{Fleet: true, Instances: 3, Faults: 16} }
+// handing gives the options of a run in which partitions are handed over: processes that are stopped are started again, and tools of some seconds run. A third has several partitions, which
+// move although nobody is stopped.
+func handing(seed uint64) sim.Options {
+	o := sim.Options{Fleet: true, Instances: 3, Faults: 16}
+	if seed%3 == 0 {
+		o.Partitions = 4
+	}
+	return o
+}
 
 func TestPartitionsAreHandedOverWhileToolsRunAndTheGuaranteesHold(t *testing.T) {
 	n := uint64(60)
@@ -26,10 +33,10 @@ func TestPartitionsAreHandedOverWhileToolsRunAndTheGuaranteesHold(t *testing.T) 
 	}
 	first, counts := seedtest.Seed(t), map[string]int{}
 	for seed := first; seed < first+n; seed++ {
-		rep, err := sim.Run(seed, fleetOptions())
+		rep, err := sim.Run(seed, handing(seed))
 		require.NoError(t, err, "seed %d", seed)
 		if rep.Failed() {
-			small, err := sim.Shrink(rep, fleetOptions, 100)
+			small, err := sim.Shrink(rep, func() sim.Options { return handing(seed) }, 100)
 			require.NoError(t, err)
 			require.Fail(t, "a guarantee is broken", "%s\nall of it: %s\nrepeat: %s=%d go test ./shell/sim -run '^%s$'", small, rep, seedtest.Env, seed, t.Name())
 		}
@@ -46,9 +53,9 @@ func TestPartitionsAreHandedOverWhileToolsRunAndTheGuaranteesHold(t *testing.T) 
 func TestASeedOfAHandoverIsARunByteForByte(t *testing.T) {
 	first := seedtest.Seed(t)
 	for seed := first; seed < first+10; seed++ {
-		was, err := sim.Run(seed, fleetOptions())
+		was, err := sim.Run(seed, handing(seed))
 		require.NoError(t, err)
-		is, err := sim.Run(seed, fleetOptions())
+		is, err := sim.Run(seed, handing(seed))
 		require.NoError(t, err)
 		require.Equal(t, was.Trace, is.Trace, "seed %d", seed)
 	}

@@ -123,6 +123,7 @@ type run struct {
 	meeting    []Fault                   // what the next commits meet
 	listed     map[string]store.Instance // what a cluster has beside the data
 	formers    *memory.Process           // likewise, of former owners
+	carried    map[formerKey]*carried    // what is known of each that there was
 	drained    time.Time                 // when draining began: no fault happens any more
 	placed     time.Time                 // since when each partition is where it should be; zero: not all are
 	instances  []*instance
@@ -187,7 +188,7 @@ func Run(seed uint64, o Options) (*Report, error) {
 }
 
 func newRun(seed uint64, o Options) *run {
-	r := &run{world: newWorld(seed), o: o, counts: map[string]int{}, listed: map[string]store.Instance{}, formers: memory.NewCluster().Process()}
+	r := &run{world: newWorld(seed), o: o, counts: map[string]int{}, listed: map[string]store.Instance{}, formers: memory.NewCluster().Process(), carried: map[formerKey]*carried{}}
 	draw := rand.New(rand.NewPCG(seed, 1<<63)) //nolint:gosec // a seed is a run
 	n := 1 + draw.IntN(3)
 	r.places = []int{1, 2, 64}[draw.IntN(3)]

@@ -25,15 +25,17 @@ import (
 type edit struct{ file, is, becomes string }
 
 const (
-	engineBatch   = "shell/engine/batch.go"
-	engineWrite   = "shell/engine/batch_write.go"
-	engineRecover = "shell/engine/batch_recover.go"
-	engineStaged  = "shell/engine/staged.go"
-	engineOutbox  = "shell/engine/outbox.go"
-	engineLoop    = "shell/engine/loop.go"
-	coreAction    = "core/action.go"
-	fleetGroup    = "shell/fleet/group.go"
-	fleetPlacing  = "shell/fleet/placing.go"
+	engineBatch    = "shell/engine/batch.go"
+	engineWrite    = "shell/engine/batch_write.go"
+	engineRecover  = "shell/engine/batch_recover.go"
+	engineStaged   = "shell/engine/staged.go"
+	engineOutbox   = "shell/engine/outbox.go"
+	engineLoop     = "shell/engine/loop.go"
+	engineFormers  = "shell/engine/formers.go"
+	engineHandover = "shell/engine/handover.go"
+	coreAction     = "core/action.go"
+	fleetGroup     = "shell/fleet/group.go"
+	fleetPlacing   = "shell/fleet/placing.go"
 )
 
 // What keeps an owner out that was replaced, each by itself. Where the claim or the version goes alone, what it keeps out another one does.
@@ -78,6 +80,10 @@ var wrong = map[string][]edit{
 	"a staged commit is written although another one owns the store": {
 		{"shell/sim/staging.go", "if err := s.usable(); err != nil || n <= s.upTo {", "if err := error(nil); n <= s.upTo {"},
 	},
+	"what a former owner runs is taken from it":        {{engineFormers, "return f.seen[c.Session] != nil && !f.gone[c.Session]", "return false"}},
+	"what was read first is what there is":             {{engineFormers, "f.l, f.known = l, l.e.o.Handover == nil\n\tif f.known {", "f.l, f.known = l, true\n\tif l.e.o.Handover == nil {"}, {engineFormers, "\tif !f.known {\n\t\tf.next = now", "\tif f.told != nil {\n\t\tf.next = now"}},
+	"a former owner departs before it has told all":    {{engineHandover, "if len(l.running) == 0 && len(f.owed) == 0 {", "if len(l.running) == 0 {"}},
+	"what former owners report is deleted unread":      {{engineFormers, "for _, r := range b.l.formers.arrived {", "for _, r := range b.l.formers.arrived[:0] {"}},
 	"nobody takes over from who is silent":             {{"shell/fleet/fleet.go", "row.Session == mine || silent >= m.o.Lease", "row.Session == mine || silent < 0"}},
 	"nobody takes a partition over from who is silent": {{fleetPlacing, "s.left() || s.silent >= s.o.Lease)", "s.left())"}},
 	"a partition stays where it is":                    {{fleetPlacing, "if to == g.o.Name || !s.works()", "if true || !s.works()"}},
@@ -134,6 +140,13 @@ func TestSeedsOfABrokenSource(t *testing.T) {
 		rep, err := sim.Run(seed, o)
 		require.NoError(t, err, "seed %d", seed)
 		require.False(t, rep.Failed(), "%s", rep)
+		if seed%3 == 0 {
+			o = handing(seed)
+			o.MaxSteps = 15_000
+			rep, err = sim.Run(seed, o)
+			require.NoError(t, err, "seed %d", seed)
+			require.False(t, rep.Failed(), "handing over: %s", rep)
+		}
 	}
 }
 
