@@ -275,6 +275,42 @@ func TestWhatAFrozenInstanceHadIsTakenOverByWhoShouldHaveIt(t *testing.T) {
 	})
 }
 
+func TestWhoStopsKeepsNothingFromOthersWhileItsLastWorkEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, book := divided(t), &journal{}
+		a, b := join(t, c, "a", book), join(t, c, "b", book)
+		pass(time.Minute)
+		last := a.owns()[0]
+		a.mu.Lock()
+		a.linger[last] = 3 * lease
+		a.mu.Unlock()
+		a.stop()
+		pass(time.Second)
+		require.Equal(t, []int{last}, a.owns())
+		require.Len(t, b.owns(), many-1, "they are not left to it, although it is alive")
+		require.NoError(t, a.end())
+		pass(time.Second)
+		require.Len(t, b.owns(), many)
+		require.NoError(t, b.end())
+	})
+}
+
+func TestWhatASilentOwnerHadDoesNotWaitForItToLeaveTheList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, book := divided(t), &journal{}
+		b := join(t, c, "b", book)
+		pass(100 * time.Millisecond)
+		a := join(t, c, "a", book)
+		pass(time.Minute)
+		require.NotEmpty(t, a.owns())
+		pass(100 * time.Millisecond) // it has just given a sign of life, which b finds in the list two seconds later
+		a.Freeze()
+		pass(lease + 1300*time.Millisecond)
+		require.Len(t, b.owns(), many)
+		require.NoError(t, errors.Join(a.end(), b.end()))
+	})
+}
+
 func TestAnOutageMovesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, book := divided(t), &journal{}
@@ -294,6 +330,29 @@ func TestAnOutageMovesNothing(t *testing.T) {
 		}
 		assert.Equal(t, []int{1, 1, 0}, []int{counts[fleet.EventAway], counts[fleet.EventBack], counts[fleet.EventLost]}, "told once, not for each partition")
 		assert.Equal(t, -1, a.told.last(t, fleet.EventAway).State.Partition)
+		require.NoError(t, errors.Join(a.end(), b.end()))
+	})
+}
+
+func TestAfterAnOutageNobodyCountsAsGoneBeforeALeaseHasPassed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, book := divided(t), &journal{}
+		a, b := join(t, c, "a", book), join(t, c, "b", book)
+		pass(time.Minute)
+		b.Freeze()
+		c.SetAway(errAway)
+		pass(5 * lease)
+		c.SetAway(nil)
+		alive := func() bool {
+			list, err := a.Group.Instances(t.Context())
+			require.NoError(t, err)
+			return list[1].Alive
+		}
+		require.True(t, alive(), "it may just not have come to say so")
+		pass(lease - time.Second)
+		require.True(t, alive())
+		pass(time.Second)
+		require.False(t, alive())
 		require.NoError(t, errors.Join(a.end(), b.end()))
 	})
 }

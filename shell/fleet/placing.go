@@ -178,7 +178,7 @@ func (g *Group) living(list []Instance) (live []Instance) {
 		}
 	}
 	for _, i := range list {
-		if i.Session == g.self.Session || i.Alive && !(silent[i.Name] && i.Silent >= g.o.Lease/2) {
+		if i.Session == g.self.Session || i.Alive && (!silent[i.Name] || i.Silent < g.o.Lease/2) {
 			live = append(live, i)
 		}
 	}
