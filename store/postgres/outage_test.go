@@ -60,6 +60,7 @@ func TestAServerThatIsKilledLosesNothingAndTheStoreGoesOnWhenItIsBack(t *testing
 	s := open(t, url, postgres.Options{Checkpoint: time.Hour})
 	require.NoError(t, create(s, 0, 100))
 	server.Kill(t)
+	require.ErrorIs(t, s.View(ctx, func(store.ReadTx) error { return nil }), store.ErrUnreachable, "who reads is told at once")
 	var later error
 	var commit sync.WaitGroup
 	began := make(chan struct{})
@@ -226,4 +227,19 @@ func TestManyOpenANewDatabaseAtTheSameTime(t *testing.T) {
 	for n := range 6 {
 		requireCount(t, open(t, url, postgres.Options{Partition: n}), 3)
 	}
+}
+
+func TestAViewWhoseConnectionIsLostMidwaySaysThatTheDatabaseDoesNotAnswer(t *testing.T) {
+	server := postgrestest.Start(t, postgrestest.Options{NoFsync: true})
+	s := open(t, server.Database(t), postgres.Options{LogBytes: 1, Checkpoint: time.Millisecond, CacheBytes: 1})
+	require.NoError(t, create(s, 0, 20))
+	waitForCheckpoint(t, s)
+	err := s.View(ctx, func(tx store.ReadTx) error {
+		server.Kill(t)
+		_, _, _, err := counts(tx)
+		return err
+	})
+	require.ErrorIs(t, err, store.ErrUnreachable)
+	server.Start(t)
+	requireCount(t, s, 20)
 }
