@@ -97,6 +97,21 @@ func TestACommitIsUnconfirmedOnceTheServerIsAwayForTooLong(t *testing.T) {
 	requireCount(t, next, 1)
 }
 
+func TestWhoHasWrittenNothingIsToldThatTheDatabaseDoesNotAnswer(t *testing.T) {
+	server := postgrestest.Start(t, postgrestest.Options{NoFsync: true})
+	s := open(t, server.Database(t), postgres.Options{Checkpoint: time.Hour})
+	refuse := func() error { return s.Update(ctx, func(store.Tx) error { return nil }) }
+	require.NoError(t, create(s, 0, 1))
+	require.NoError(t, refuse())
+	server.Kill(t)
+	err := refuse()
+	require.ErrorIs(t, err, store.ErrUnreachable)
+	require.NotErrorIs(t, err, store.ErrUnconfirmed)
+	server.Start(t)
+	require.NoError(t, create(s, 1, 1))
+	require.NoError(t, refuse())
+}
+
 func TestAnOwnerWhoseProcessWasKilledLeavesAllThatItHasAcknowledged(t *testing.T) {
 	url := postgrestest.Database(t)
 	killed := open(t, url, postgres.Options{Checkpoint: time.Hour})
