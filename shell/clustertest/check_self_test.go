@@ -179,6 +179,7 @@ func TestTheCheckerKnowsThatEachTimeHasOneVerdict(t *testing.T) {
 		"one has two":        {[]verdict{at(4, 4, 1), at(2, 3, 2), at(3, 3, 1), at(-15, 1, 17)}, 1},
 		"fewer than it says": {[]verdict{at(-15, 4, 3)}, 1},
 		"it ends too early":  {[]verdict{at(-15, -5, 11)}, 1},
+		"it runs ahead":      {[]verdict{at(-15, 15, 31)}, 1},
 		"it begins too late": {[]verdict{at(-5, 4, 10)}, 1},
 	} {
 		f := &findings{}

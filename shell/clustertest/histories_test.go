@@ -46,7 +46,9 @@ func TestWhatClientsOfThreeDaemonsSeeWhileThingsFailIsWhatOneDaemonThatNeverFail
 	rng := newRand(seed)
 	faults := plan(rng, faultsAsked(t))
 	minutes := func() time.Duration { return time.Duration(rng.IntN(600)-300) * time.Second }
-	c := newCluster(t, [daemons]time.Duration{0, minutes(), minutes()})
+	ahead := [daemons]time.Duration{0, minutes(), minutes()}
+	t.Logf("the clocks are ahead by %v", ahead)
+	c := newCluster(t, ahead)
 	h := newHistory()
 	f := &findings{}
 	ctx, cancel := context.WithCancel(t.Context())
