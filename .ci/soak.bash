@@ -11,7 +11,7 @@
 #
 # Environment:
 #   SOAK_CHECKS     draws for each property (default 500; the gate has 100)
-#   ORRERY_FAULTS   faults for the daemons of shell/clustertest (default 24)
+#   ORRERY_FAULTS   steps with faults for the daemons of shell/clustertest (default 24)
 #   SOAK_FUZZTIME   time for each fuzz target in its turn (default 30s)
 
 SOAK_CHECKS=${SOAK_CHECKS:-500}

@@ -68,15 +68,16 @@ func benchFar(b *testing.B, server *postgrestest.Server, delay time.Duration, ca
 	far := postgrestest.TCPURL(proxy.Listen, strings.TrimPrefix(database.Path, "/"))
 	counted := &trips{}
 	var engines []*shell.Engine
+	var ends []func()
 	for n := range partitions {
 		st, err := postgres.Open(bg(), far, postgres.Options{Partition: n, Configure: func(c *pgxpool.Config) { c.ConnConfig.Tracer = counted }})
 		require.NoError(b, err)
 		e, stop := start(b, shell.Options{Store: st, Partition: n, Tools: tools(noop), DefaultConcurrency: 1024, MaxBatch: maxBatch})
 		engines = append(engines, e)
-		defer func() {
+		ends = append(ends, func() {
 			require.NoError(b, stop())
 			require.NoError(b, st.Close())
-		}()
+		})
 	}
 	trips, cpu := counted.n.Load(), cpuTime()
 	var turn atomic.Int64
@@ -94,4 +95,7 @@ func benchFar(b *testing.B, server *postgrestest.Server, delay time.Duration, ca
 	}
 	b.ReportMetric(inputs/batches, "inputs/batch")
 	b.ReportMetric(batches/float64(b.N), "batches/op")
+	for _, end := range ends {
+		end()
+	}
 }

@@ -24,7 +24,7 @@
 // Environment:
 //
 //	ORRERY_SLOW=1     the schedule of the gate instead of a short one
-//	ORRERY_FAULTS=n   a schedule of n faults; `.ci/run soak` sets it
+//	ORRERY_FAULTS=n   a schedule of n steps, of one fault or two each; `.ci/run soak` sets it
 //	ORRERY_SEED=n     the seed of schedule and clients, 1 if it is not set; `.ci/run soak` sets fresh ones
 //
 // A seed fixes what is asked and which faults happen in which order, not what the machine's

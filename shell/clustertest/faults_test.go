@@ -5,6 +5,8 @@ package clustertest
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -61,20 +63,44 @@ func (f fault) String() string {
 	return fmt.Sprintf("%s%s, %s", f.kind, who, f.length)
 }
 
-// plan draws a schedule. As long as there are enough faults, each kind is in it.
-func plan(rng *rand.Rand, n int) (all []fault) {
+// lasts reports whether a fault goes on until it is healed: another one may happen meanwhile.
+func (k kind) lasts() bool { return k != killedBriefly && k != stopped }
+
+// step is a fault, or two of which the second one begins while the first one goes on.
+type step struct {
+	first  fault
+	second *fault
+}
+
+func (s step) String() string {
+	if s.second == nil {
+		return s.first.String()
+	}
+	return fmt.Sprintf("%s; meanwhile %s", s.first, s.second)
+}
+
+// plan draws a schedule. As long as there are enough steps, each kind is in it.
+func plan(rng *rand.Rand, n int) (all []step) {
+	draw := func(k kind) fault {
+		f := fault{kind: k, who: -1}
+		if rng.IntN(3) == 0 {
+			f.who = rng.IntN(daemons)
+		}
+		// Some are over within a lease, most are not.
+		f.length = time.Duration(rng.IntN(int(3*lease/time.Millisecond))) * time.Millisecond
+		if f.kind == frozen || f.kind == killed {
+			f.length += lease
+		}
+		return f
+	}
 	for len(all) < n {
 		for _, k := range rng.Perm(int(kinds)) {
-			f := fault{kind: kind(k), who: -1}
-			if rng.IntN(3) == 0 {
-				f.who = rng.IntN(daemons)
+			s := step{first: draw(kind(k))}
+			if other := kind(rng.IntN(int(kinds))); rng.IntN(3) == 0 && s.first.kind.lasts() && other.lasts() && !(other.ofDatabase() && s.first.kind.ofDatabase()) {
+				second := draw(other)
+				s.second = &second
 			}
-			// Some are over within a lease, most are not.
-			f.length = time.Duration(rng.IntN(int(3*lease/time.Millisecond))) * time.Millisecond
-			if f.kind == frozen || f.kind == killed {
-				f.length += lease
-			}
-			all = append(all, f)
+			all = append(all, s)
 		}
 	}
 	return all[:n]
@@ -87,85 +113,107 @@ func wait(d time.Duration) {
 	<-t.C
 }
 
-// suffer has a fault happen, and waits for its end.
-func (c *cluster) suffer(t *testing.T, f fault) {
+// suffer has the faults of a step happen, and waits for their end.
+func (c *cluster) suffer(t *testing.T, s step) {
 	t.Helper()
-	if f.kind.ofDatabase() {
-		c.sufferInDatabase(t, f)
+	heal, who := c.begin(t, s.first, nil)
+	if s.second == nil {
+		wait(s.first.length)
+		heal()
 		return
 	}
-	m := c.working()
-	if f.who >= 0 {
-		m = c.members[f.who]
+	wait(s.first.length / 2)
+	healSecond, _ := c.begin(t, *s.second, who)
+	wait(s.first.length / 2)
+	heal()
+	wait(s.second.length)
+	healSecond()
+}
+
+// begin has a fault happen to a daemon other than that one, and gives what ends it.
+func (c *cluster) begin(t *testing.T, f fault, not *member) (heal func(), who *member) {
+	t.Helper()
+	if f.kind.ofDatabase() {
+		t.Logf("PostgreSQL: %s", f)
+		return c.beginInDatabase(t, f.kind), nil
+	}
+	m := c.members[max(f.who, 0)]
+	if f.who < 0 {
+		m = c.working()
+	}
+	if m == not {
+		m = c.members[(slices.Index(c.members, m)+1)%daemons]
 	}
 	t.Logf("%s: %s", m.name, f)
-	var heal []func()
+	both := func(a, b func()) func() { return func() { a(); b() } }
 	switch f.kind {
 	case killed:
 		m.kill()
-		heal = append(heal, m.start)
+		return m.start, m
 	case killedBriefly:
 		m.kill()
 		m.start()
-		return
+		return func() {}, m
 	case stopped:
 		require.NoError(t, m.stop(), "%s stops", m.name)
 		m.start()
-		return
+		return func() {}, m
 	case frozen:
 		m.signal(syscall.SIGSTOP)
-		heal = append(heal, func() { m.signal(syscall.SIGCONT) })
+		return func() { m.signal(syscall.SIGCONT) }, m
 	case cutFromDatabase:
-		heal = append(heal, silence(t, m.toDatabase, "upstream"), silence(t, m.toDatabase, "downstream"))
+		return both(silence(t, m.toDatabase, "upstream"), silence(t, m.toDatabase, "downstream")), m
 	case answersLost:
-		heal = append(heal, silence(t, m.toDatabase, "downstream"))
+		return silence(t, m.toDatabase, "downstream"), m
 	case connectionsLost:
 		m.toDatabase.Stop()
-		heal = append(heal, func() { require.NoError(t, m.toDatabase.Start()) })
+		return func() {
+			if !m.toDatabase.Enabled { // a failover starts it, too
+				require.NoError(t, m.toDatabase.Start())
+			}
+		}, m
 	case cutFromOthers:
-		heal = append(heal, silence(t, m.fromOthers, "upstream"), silence(t, m.fromOthers, "downstream"))
+		return both(silence(t, m.fromOthers, "upstream"), silence(t, m.fromOthers, "downstream")), m
 	case repliesLost:
-		heal = append(heal, silence(t, m.fromOthers, "downstream"))
-	default:
-		panic("no such fault")
+		return silence(t, m.fromOthers, "downstream"), m
 	}
-	wait(f.length)
-	for _, h := range heal {
-		h()
-	}
+	panic("no such fault of a daemon")
 }
 
-func (c *cluster) sufferInDatabase(t *testing.T, f fault) {
+func (c *cluster) beginInDatabase(t *testing.T, k kind) (heal func()) {
 	t.Helper()
-	t.Logf("PostgreSQL: %s", f)
-	switch f.kind {
+	server := c.server
+	switch k {
 	case restarted:
-		c.server.Stop(t)
-		wait(f.length)
-		c.server.Start(t)
+		server.Stop(t)
 	case crashed:
-		c.server.Kill(t)
-		wait(f.length)
-		c.server.Start(t)
+		server.Kill(t)
 	case failedOver:
-		standby := c.server.Standby(t, postgrestest.Synchronous)
-		c.server.Kill(t)
-		wait(f.length)
-		standby.Promote(t)
-		c.lead(standby)
+		standby := server.Standby(t, postgrestest.Synchronous)
+		server.Kill(t)
+		return func() {
+			standby.Promote(t)
+			c.lead(standby)
+		}
 	default:
-		panic("no such fault")
+		panic("no such fault of the database")
 	}
+	return func() { server.Start(t) }
 }
 
-// revive starts daemons that have ended by themselves, and says which: none has a reason to.
+// revive starts daemons that have ended by themselves, as a supervisor does, and says which had no reason to: one that finds no
+// database at its start says so, and ends.
 func (c *cluster) revive() (ended []string) {
 	for _, m := range c.members {
-		if m.ended() {
-			ended = append(ended, fmt.Sprintf("%s ended by itself: %v", m.name, m.err))
-			m.cmd = nil
-			m.start()
+		if !m.ended() {
+			continue
 		}
+		lines := strings.Split(strings.TrimSpace(m.logged()), "\n")
+		if last := lines[len(lines)-1]; !strings.Contains(last, "connect to the database") {
+			ended = append(ended, fmt.Sprintf("%s ended by itself: %v: %s", m.name, m.err, last))
+		}
+		m.cmd = nil
+		m.start()
 	}
 	return ended
 }

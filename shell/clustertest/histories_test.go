@@ -27,8 +27,8 @@ import (
 
 const clients = 6
 
-// faultsAsked gives how many faults there are to be.
-func faultsAsked(t *testing.T) int {
+// stepsAsked gives how many steps the schedule is to have.
+func stepsAsked(t *testing.T) int {
 	t.Helper()
 	if v := os.Getenv("ORRERY_FAULTS"); v != "" {
 		n, err := strconv.Atoi(v)
@@ -44,7 +44,7 @@ func faultsAsked(t *testing.T) int {
 func TestWhatClientsOfThreeDaemonsSeeWhileThingsFailIsWhatOneDaemonThatNeverFailsCouldShow(t *testing.T) {
 	seed := seedtest.Seed(t)
 	rng := newRand(seed)
-	faults := plan(rng, faultsAsked(t))
+	steps := plan(rng, stepsAsked(t))
 	minutes := func() time.Duration { return time.Duration(rng.IntN(600)-300) * time.Second }
 	ahead := [daemons]time.Duration{0, minutes(), minutes()}
 	t.Logf("the clocks are ahead by %v", ahead)
@@ -62,11 +62,11 @@ func TestWhatClientsOfThreeDaemonsSeeWhileThingsFailIsWhatOneDaemonThatNeverFail
 	for n := 1; n <= clients; n++ {
 		working.Go(func() { newClient(n, seed, h, c).work(ctx, stop) })
 	}
-	for _, fault := range faults {
-		assert.NoError(t, h.progress(50), "before: %s", fault)
+	for _, s := range steps {
+		assert.NoError(t, h.progress(50), "before: %s", s)
 		began := time.Now()
-		c.suffer(t, fault)
-		assert.NoError(t, h.progress(1), "after: %s", fault)
+		c.suffer(t, s)
+		assert.NoError(t, h.progress(1), "after: %s", s)
 		t.Logf("  at work again %s after its begin", time.Since(began).Round(time.Millisecond))
 		f.list = append(f.list, c.revive()...)
 	}
@@ -82,7 +82,7 @@ func TestWhatClientsOfThreeDaemonsSeeWhileThingsFailIsWhatOneDaemonThatNeverFail
 	}
 	t.Logf("%s", h.summary())
 	if t.Failed() {
-		t.Logf("the schedule:\n%s", described(faults))
+		t.Logf("the schedule:\n%s", described(steps))
 		h.keep(t, c.dir)
 	}
 }
@@ -90,11 +90,11 @@ func TestWhatClientsOfThreeDaemonsSeeWhileThingsFailIsWhatOneDaemonThatNeverFail
 // newRand draws what happens to the daemons; clients draw by themselves.
 func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
 
-// described is a schedule, one fault in a line.
-func described(faults []fault) string {
+// described is a schedule, one step in a line.
+func described(steps []step) string {
 	var b strings.Builder
-	for _, f := range faults {
-		b.WriteString("  " + f.String() + "\n")
+	for _, s := range steps {
+		b.WriteString("  " + s.String() + "\n")
 	}
 	return b.String()
 }
