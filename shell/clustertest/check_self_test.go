@@ -183,7 +183,11 @@ func TestTheCheckerKnowsThatEachTimeHasOneVerdict(t *testing.T) {
 		"it begins too late": {[]verdict{at(-5, 4, 10)}, 1},
 	} {
 		f := &findings{}
-		checkVerdicts(f, test.all, begin.Add(-16*time.Second), begin.Add(5*time.Second))
+		at := func(seconds int) span {
+			t := begin.Add(time.Duration(seconds) * time.Second)
+			return span{t, t.Add(time.Second)}
+		}
+		checkVerdicts(f, test.all, at(-16), at(5))
 		assert.Len(t, f.list, test.want, "%s: %v", name, f.list)
 	}
 }

@@ -189,8 +189,16 @@ type verdict struct {
 	ActionID  uuid.UUID `json:"action_id"`
 }
 
+// span is when something happened: between asking for it and the answer.
+type span struct{ asked, answered time.Time }
+
+// near reports whether a time is in the span, or next to it.
+func (s span) near(t time.Time) bool {
+	return !t.Before(s.asked.Add(-verdictMargin)) && !t.After(s.answered.Add(verdictMargin))
+}
+
 // checkVerdicts: each second from when the action was made until it was paused has one verdict, and none is left out.
-func checkVerdicts(f *findings, all []verdict, made, paused time.Time) {
+func checkVerdicts(f *findings, all []verdict, made, paused span) {
 	has := make(map[int64]int)
 	for _, v := range all {
 		first, last := v.DueAt.Unix(), v.LastDueAt.Unix()
@@ -206,11 +214,11 @@ func checkVerdicts(f *findings, all []verdict, made, paused time.Time) {
 		return
 	}
 	seconds := slices.Sorted(maps.Keys(has))
-	if late := time.Unix(seconds[0], 0); late.After(made.Add(verdictMargin)) {
-		f.add("the recurring action: it was made at %s, and its first verdict is of %s", made.UTC(), late.UTC())
+	if first := time.Unix(seconds[0], 0); !made.near(first) {
+		f.add("the recurring action: it was made at %s, and its first verdict is of %s", made.answered.UTC(), first.UTC())
 	}
-	if last := time.Unix(seconds[len(seconds)-1], 0); paused.Sub(last).Abs() > verdictMargin { // later: somebody goes by a clock that is ahead
-		f.add("the recurring action: it was paused at %s, and its last verdict is of %s", paused.UTC(), last.UTC())
+	if last := time.Unix(seconds[len(seconds)-1], 0); !paused.near(last) { // later: somebody goes by a clock that is ahead
+		f.add("the recurring action: it was paused at %s, and its last verdict is of %s", paused.asked.UTC(), last.UTC())
 	}
 	for n, s := range seconds {
 		if has[s] > 1 {

@@ -55,7 +55,7 @@ func TestWhatClientsOfThreeDaemonsSeeWhileThingsFailIsWhatOneDaemonThatNeverFail
 	defer cancel()
 	chief := newClient(0, seed, h, c)
 	defer chief.http.CloseIdleConnections()
-	recurring := prepare(ctx, t, chief)
+	recurring, made := prepare(ctx, t, chief)
 
 	stop := make(chan struct{})
 	var working sync.WaitGroup
@@ -76,7 +76,7 @@ func TestWhatClientsOfThreeDaemonsSeeWhileThingsFailIsWhatOneDaemonThatNeverFail
 	working.Wait()
 	late.Stop()
 
-	end(ctx, t, f, c, h, chief, recurring)
+	end(ctx, t, f, c, h, chief, recurring, made)
 	for _, bad := range f.list {
 		t.Error(bad)
 	}
@@ -100,7 +100,7 @@ func described(steps []step) string {
 }
 
 // prepare declares the queues, and an action that recurs each second.
-func prepare(ctx context.Context, t *testing.T, chief *client) uuid.UUID {
+func prepare(ctx context.Context, t *testing.T, chief *client) (recurring uuid.UUID, at span) {
 	t.Helper()
 	scope := "?namespace=" + scopeName + "&tenant=" + scopeName
 	for q := range queues {
@@ -112,23 +112,26 @@ func prepare(ctx context.Context, t *testing.T, chief *client) uuid.UUID {
 	var made struct {
 		ID uuid.UUID `json:"recurring_id"`
 	}
+	at.asked = time.Now()
 	a := chief.do(ctx, http.MethodPost, "/v1/recurring", map[string]any{
 		"namespace": scopeName, "tenant": scopeName, "cron_expr": "* * * * * *", "provider": "line", "action_type": recurringType,
 		"payload": toolInput(chief.effects, "0", "0", "recurring", "fail"), "missed": "all",
 	})
 	require.True(t, chief.into(a, &made), "%d %s", a.status, a.body)
-	return made.ID
+	at.answered = time.Now()
+	return made.ID, at
 }
 
 // end waits until all that was begun has ended, stops the daemons, and holds everything together.
-func end(ctx context.Context, t *testing.T, f *findings, c *cluster, h *history, chief *client, recurring uuid.UUID) {
+func end(ctx context.Context, t *testing.T, f *findings, c *cluster, h *history, chief *client, recurring uuid.UUID, made span) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	scope := "?namespace=" + scopeName + "&tenant=" + scopeName
-	paused := time.Now()
+	paused := span{asked: time.Now()}
 	a := chief.do(ctx, http.MethodPost, "/v1/recurring/"+recurring.String()+"/pause"+scope, map[string]any{"reason": "the test ends"})
 	assert.True(t, a.ok(), "%d %s", a.status, a.body)
+	paused.answered = time.Now()
 	r := reader{chief}
 	var actions map[uuid.UUID]core.Action
 	assert.NoError(t, poll(patience, func() (err error) {
@@ -167,7 +170,7 @@ func end(ctx context.Context, t *testing.T, f *findings, c *cluster, h *history,
 	checkActions(f, h, actions)
 	checkEffects(f, lines, actions)
 	checkPipelines(f, h, pipelines)
-	checkVerdicts(f, verdicts, h.begin, paused)
+	checkVerdicts(f, verdicts, made, paused)
 	t.Logf("%d actions, %d lines of tools, %d pipelines, %d entries of the recurring action", len(actions), len(lines), len(pipelines), len(verdicts))
 }
 
