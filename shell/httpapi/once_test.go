@@ -50,7 +50,7 @@ func TestEveryOperationIsCarriedOutOnceUnderAKey(t *testing.T) {
 			for _, then := range []string{now, later, others, deleted} {
 				t.Run(o.name()+of+" "+then, func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
-						w := newSweepWorld(t, o.kind())
+						w := newSweepWorld(t, o.kind(), 1)
 						defer w.stop()
 						th := maps.Clone(w.things[at])
 						th["mine"] = "a"

@@ -47,6 +47,7 @@ type call struct {
 	read   [sha256.Size]byte // the hash of its body, once that is read
 	once   *shell.Once       // nil: it has no key
 	server *Server           // that has got the request
+	part   partKind          // whether it is a part of a request to a router
 	// For the log of requests: see audit.go.
 	of      *shell.Scope // what the request is about, once that is known
 	made    string       // the path of what it made, if no header names it
@@ -103,7 +104,7 @@ func (s *Server) routes() []route {
 			{"GET", "/v1/notify/channels", adminToken, noQuery(s.listChannels)},
 			{"POST", "/v1/notify/test", adminToken, noQuery(s.testNotify)},
 			{"GET", "/v1/info", anyToken, noQuery(s.info)},
-			{"GET", "/v1/backup", adminToken | streams, noQuery(s.streamBackup)},
+			{"GET", "/v1/backup", adminToken | streams, s.streamBackup},
 			{"GET", "/healthz", anyone, s.healthz},
 			{"GET", "/readyz", anyone, s.readyz},
 			{"GET", "/metrics", metricsToken, s.serveMetrics},
@@ -171,8 +172,9 @@ func (s *Server) endpoint(rt route) http.Handler {
 		if c.token != nil {
 			defer s.conns.work(r, true)()
 		}
+		c.part = s.partOf(r)
 		var leave func()
-		if err == nil {
+		if err == nil && (c.part == whole || c.part == otherPart && s.parts.counts(c.token, s.o.Partitions)) {
 			err = s.charge(w.Header(), rt.access, c.token, r.ContentLength)
 		}
 		if err == nil {
