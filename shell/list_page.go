@@ -109,7 +109,7 @@ func readChunk[S core.State](ctx context.Context, st store.Store, of *index, fro
 // mark gives where a cursor of the index stands.
 func (x *index) mark(c store.Cursor) Mark {
 	m := Mark{Token: x.token(c)}
-	binary.BigEndian.PutUint64(m.Order[:8], uint64(c.At)^1<<63) //nolint:gosec // so that what is before 1970 is less
+	binary.BigEndian.PutUint64(m.Order[:8], uint64(c.At)^1<<63) // so that what is before 1970 is less
 	copy(m.Order[8:], c.ID[:])
 	if x.newest {
 		for i := range m.Order {

@@ -36,12 +36,14 @@ type api struct {
 	engine *shell.Engine
 	server *httpapi.Server
 	// Of several partitions: engine and server are those of the first.
-	engines []*shell.Engine
-	router  *httpapi.Router
-	header  http.Header // sent with every request
-	logs    *locked.Buffer
-	stop    func() // stops the engine and waits for it; also called at the test's end
-	hold    chan struct{}
+	engines       []*shell.Engine
+	router        *httpapi.Router // who is asked
+	routerOptions httpapi.RouterOptions
+	processes     []*process
+	header        http.Header // sent with every request
+	logs          *locked.Buffer
+	stop          func() // stops the engine and waits for it; also called at the test's end
+	hold          chan struct{}
 }
 
 type setup struct {

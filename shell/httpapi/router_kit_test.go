@@ -49,17 +49,21 @@ func (a *api) divide(partitions int, eo shell.Options, ho httpapi.Options) {
 	for i, in := range of {
 		api := ho
 		api.Shared = in.shared
-		var err error
-		in.router, err = httpapi.NewRouter(httpapi.RouterOptions{
+		o := httpapi.RouterOptions{
 			API: api, Name: []string{"mine", "other"}[i], Partitions: partitions, Webhooks: hooks,
 			Local: func(p int) (*httpapi.Server, bool) { s, ok := in.servers[p]; return s, ok },
 			Remote: func(int) http.Handler {
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { passedOn(of[1-i].router, w, r) })
 			},
-		})
+		}
+		var err error
+		in.router, err = httpapi.NewRouter(o)
 		require.NoError(a.t, err)
+		if i == 0 {
+			a.routerOptions = o
+		}
 	}
-	a.router = mine.router
+	a.router, a.processes = mine.router, of
 }
 
 // passedOn gives a request to another process, which sees nothing of it but what is sent.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -232,10 +233,7 @@ func (p *listPart) close() {
 // open asks the partition for a page.
 func (p *listPart) open() error {
 	p.rounds++
-	query := url.Values{}
-	for name, values := range p.m.query {
-		query[name] = values
-	}
+	query := maps.Clone(p.m.query)
 	query.Del("page_token")
 	if n, err := strconv.Atoi(query.Get("limit")); query.Has("limit") && (err != nil || n < 1 || n > shell.MaxPage) {
 		p.m.limit = 0 // which the partition refuses

@@ -203,7 +203,7 @@ func (a *relayed) relay(w http.ResponseWriter) {
 		}
 	}
 	w.WriteHeader(a.status)
-	_, _ = w.Write(a.body)
+	_, _ = w.Write(a.body) //nolint:gosec // what a server of the API has answered, with its type and nosniff
 }
 
 // changesPath begins the paths of the changes of machines of all kinds.

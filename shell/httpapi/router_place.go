@@ -46,7 +46,7 @@ type placing struct {
 
 // tellsTenant reports whether a request of the route says whose it is.
 func (rt *Router) tellsTenant(of *routed) bool {
-	switch of.how {
+	switch of.how { //nolint:exhaustive // the others do not
 	case ofName, ofBody, ofEntries, ofHook, ofTenant, ofPlan, ofEvent:
 		return true
 	}
@@ -56,7 +56,7 @@ func (rt *Router) tellsTenant(of *routed) bool {
 // place finds out where a request goes. What the partition would refuse, whichever it is, goes anywhere, and is refused there.
 func (rt *Router) place(w http.ResponseWriter, d *decision) {
 	q := d.r.URL.Query()
-	switch d.of.how {
+	switch d.of.how { //nolint:exhaustive // the others have no place: they are merged
 	case anywhere:
 		d.anywhere = true
 	case ofName:
@@ -178,7 +178,7 @@ func (rt *Router) placeByBody(w http.ResponseWriter, d *decision) {
 	if in.tenant == nil {
 		in.tenant = optional(q, "tenant")
 	}
-	switch d.of.how {
+	switch d.of.how { //nolint:exhaustive // of those that have a body
 	case ofBackfill:
 		if id, named := of["recurring_id"]; named && string(id) != "null" {
 			var text string

@@ -251,8 +251,14 @@ func (s *story) advance(t *testing.T, d *datadriven.TestData) string {
 	var until string
 	d.MaybeScanArgs(t, "until", &until)
 	announced := make(chan effects.Event, 1)
+	var subs []*shell.Subscription
+	defer func() {
+		for _, sub := range subs {
+			sub.Close()
+		}
+	}()
 	for _, e := range s.api.engines {
-		sub := e.Subscribe(func(e effects.Event) bool {
+		subs = append(subs, e.Subscribe(func(e effects.Event) bool {
 			if e.Kind.String() == until {
 				select {
 				case announced <- e:
@@ -260,8 +266,7 @@ func (s *story) advance(t *testing.T, d *datadriven.TestData) string {
 				}
 			}
 			return false
-		}, 1)
-		defer sub.Close()
+		}, 1))
 	}
 	s.clock.advance(by)
 	s.api.wake()
