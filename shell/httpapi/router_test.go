@@ -21,6 +21,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/httpapi"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 // Whoever plays the stories does not see that there are three partitions.
@@ -310,6 +311,55 @@ func TestAllOrNothingHoldsWithinAPartition(t *testing.T) {
 	got = a.do("POST", "/v1/sets/s", `{"entries":[]}`)
 	require.Equal(t, http.StatusOK, got.status, got.body)
 	assert.Contains(t, got.body, `"name":"x"`, "it is asked where the set is")
+}
+
+func TestABulkActReachesThingsOfAllPartitionsInTheOrderOfItsIDs(t *testing.T) {
+	a := divided(t, nil)
+	var ids []string
+	for n := range 3 {
+		for p := range 3 {
+			ids = append(ids, a.madeLater(tenantIn(p, n)).String())
+		}
+	}
+	gone := uuid.NewString()
+	asked := append(append([]string{}, ids[:5]...), gone, "x")
+	body, err := json.Marshal(map[string]any{"act": "cancel", "ids": asked, "body": map[string]string{"reason": "no more"}})
+	require.NoError(t, err)
+	var first answer
+	for i := range 2 { // the second time it is answered as before
+		got := a.do("POST", "/v1/actions/bulk", string(body), key("bulk-1"))
+		require.Equal(t, http.StatusOK, got.status, got.body)
+		var list wire.Bulk
+		require.NoError(t, json.Unmarshal([]byte(got.body), &list))
+		require.Len(t, list.Results, len(asked))
+		for j, res := range list.Results {
+			assert.Equal(t, asked[j], res.ID)
+			want := http.StatusOK
+			switch res.ID {
+			case gone:
+				want = http.StatusNotFound
+			case "x":
+				want = http.StatusBadRequest
+			}
+			assert.Equal(t, want, res.Status, "%s: %s", res.ID, res.Error)
+		}
+		if i == 0 {
+			first = got
+		}
+		assert.Equal(t, first.body, got.body)
+	}
+	for i, id := range ids {
+		assert.Equal(t, i < 5, strings.Contains(a.do("GET", "/v1/actions/"+id, nil).body, `"cancelled"`))
+	}
+	got := a.do("POST", "/v1/actions/bulk", `{"act":"cancel","ids":["`+ids[6]+`","`+ids[6]+`"]}`)
+	assert.Equal(t, http.StatusBadRequest, got.status)
+	assert.Contains(t, got.errorText(), "name each once")
+	twice := uuid.New()
+	for _, p := range []int{0, 1} {
+		require.Equal(t, http.StatusCreated, a.do("POST", "/v1/actions", dueLate(tenantIn(p, 0), twice)).status)
+	}
+	got = a.do("POST", "/v1/actions/bulk", `{"act":"cancel","ids":["`+twice.String()+`"]}`)
+	assert.Equal(t, http.StatusConflict, got.results()[0].Status, got.body)
 }
 
 // broken has the partitions of the other process unreachable.
