@@ -136,6 +136,9 @@ type Options struct {
 	Cluster func(context.Context) (wire.Cluster, error)
 	// Metrics are the program's own, which are served with those of the API and the engine. Names that collide are an error.
 	Metrics []prometheus.Collector
+	// PageKey gives the key, of 32 bytes, that seals page tokens, and the sessions of the page. Servers and routers of several processes need the same, so that
+	// a session that one has made is good with all. Nil: one that is made once and kept in the engine's store; of a router one of its own.
+	PageKey func(context.Context) ([]byte, error)
 	// Partitions is how many partitions there are, of which the engine has one (default 1): see [Router].
 	Partitions int
 	// Shared is what the server has in common with the others of its process, of which each has an engine: see [Router]. The bounds above
@@ -163,6 +166,7 @@ type Server struct {
 	backup                chan struct{} // holds one element while no backup runs
 
 	singles    map[string]route // by method and path
+	locals     func() []*Server // of a router's: those of the partitions of this process; nil: it has an engine
 	pageTokens pageTokens
 	recent     recentEvents
 	*shared

@@ -69,6 +69,8 @@ type Router struct {
 	front *Server // answers in the router's name; it has no engine
 	mux   *http.ServeMux
 	found found
+
+	unknown http.Handler // answers for paths that there are not
 }
 
 // NewRouter checks the options and makes one.
@@ -82,6 +84,8 @@ func NewRouter(o RouterOptions) (*Router, error) {
 	o.Remembered = cmp.Or(o.Remembered, defaultRemembered)
 	rt := &Router{o: o, front: &Server{o: o.API, log: o.API.Logger, backup: make(chan struct{}, 1)}, mux: http.NewServeMux()}
 	rt.front.pageTokens.asking = make(chan struct{}, 1)
+	rt.front.locals = rt.locals
+	rt.front.singles = make(map[string]route)
 	rt.front.shared = rt.front.share()
 	rt.front.initAPIMetrics()
 	rt.found.most = o.Remembered
@@ -93,6 +97,21 @@ func NewRouter(o RouterOptions) (*Router, error) {
 
 // SetTokens is [Server.SetTokens] for all that have the options' Shared.
 func (rt *Router) SetTokens(list []Token) (TokenChanges, error) { return rt.front.SetTokens(list) }
+
+// API gives the router as a server, for the web page, whose visitors sign in there. What a visitor of the page asks of other processes they
+// find good if all have the same [Options.PageKey]. The page is told at once of what changes in the partitions of this process, and asks for
+// the rest every five seconds; it shows the events of these partitions.
+func (rt *Router) API() *Server { return rt.front }
+
+// locals gives the servers of this process.
+func (rt *Router) locals() (all []*Server) {
+	for p := range rt.o.Partitions {
+		if s, ok := rt.o.Local(p); ok {
+			all = append(all, s)
+		}
+	}
+	return all
+}
 
 // HTTPServer gives an [http.Server] for the router with the bounds of [Server.HTTPServer].
 func (rt *Router) HTTPServer(addr string) *http.Server {
@@ -114,6 +133,7 @@ func (rt *Router) fill() error {
 		if !ok {
 			return fmt.Errorf("httpapi: the router does not know where %s %s goes", r.method, r.path)
 		}
+		rt.front.singles[r.method+" "+r.path] = r
 		of := &routed{route: r, placing: p}
 		if p.how == here && p.merge == nil {
 			of.merge = func(_ *Router, w http.ResponseWriter, req *http.Request, c *call) error { return r.serve(w, req, c) }
@@ -142,15 +162,16 @@ func (rt *Router) fill() error {
 			other.ServeHTTP(w, r)
 		})
 	}
-	rt.front.handler = rt.front.middleware(rt.front.endpoint(route{path: "/", access: anyone, serve: unknownPath}))
-	rt.mux.Handle("/", rt.front.handler)
+	rt.unknown = rt.front.middleware(rt.front.endpoint(route{path: "/", access: anyone, serve: unknownPath}))
+	rt.mux.Handle("/", rt.unknown)
+	rt.front.handler = rt
 	return nil
 }
 
 // ServeHTTP implements [http.Handler].
 func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if p := r.URL.EscapedPath(); p == "" || p[0] != '/' || p != "/" && path.Clean(p) != p { // see [Server.admit]
-		rt.front.handler.ServeHTTP(w, r)
+		rt.unknown.ServeHTTP(w, r)
 		return
 	}
 	rt.mux.ServeHTTP(w, r)
@@ -247,9 +268,16 @@ func (rt *Router) pass(w http.ResponseWriter, r *http.Request, partition int, bo
 	rt.o.Remote(partition).ServeHTTP(w, rt.named(r, partition))
 }
 
+// headerSession is the session of a visitor of the page, for whom a request is passed on: see [Server.Serve].
+const headerSession = "Orrery-Session"
+
 // named gives the request as it is passed on.
 func (rt *Router) named(r *http.Request, partition int) *http.Request {
 	out := r.Clone(r.Context())
+	if v, ok := r.Context().Value(visitorKey{}).(*Visitor); ok && v.sealed != "" {
+		out.Header.Del("Authorization")
+		out.Header.Set(headerSession, v.sealed)
+	}
 	out.Header.Set(HeaderPartition, strconv.Itoa(partition))
 	return out
 }

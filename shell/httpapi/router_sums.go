@@ -443,6 +443,20 @@ func (m *mergedEvents) countDropped(partition int, text string) string {
 	return fmt.Sprintf("event: dropped\ndata: {\"dropped\":%d}\n\n", sum)
 }
 
+// mergeSubscribers shows those of all partitions; those of the program are the same in each.
+func mergeSubscribers(rt *Router, w http.ResponseWriter, r *http.Request, _ *call) error {
+	all, err := gather[wire.SubscriberList](rt, r, http.MethodGet, r.URL.Query())
+	if err != nil {
+		return err
+	}
+	out := wire.SubscriberList{Subscribers: []core.Subscription{}, Program: all[0].Program}
+	for _, of := range all {
+		out.Subscribers = append(out.Subscribers, of.Subscribers...)
+	}
+	slices.SortStableFunc(out.Subscribers, func(a, b core.Subscription) int { return cmp.Compare(a.Name, b.Name) })
+	return writeJSON(w, http.StatusOK, out)
+}
+
 // relayedOr answers with what a partition has answered, if the error is that.
 func relayedOr(w http.ResponseWriter, err error) error {
 	if of, ok := errors.AsType[*relayed](err); ok {

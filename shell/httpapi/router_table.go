@@ -26,7 +26,7 @@ var placings = map[string]placing{
 	"GET /v1/backfills":                                   {how: ofTenant, merge: mergeList("backfills", shell.DefaultPage, false)},
 	"GET /v1/backfills/{id}":                              {how: ofID, kind: "/v1/backfills/"},
 	"POST /v1/backfills/{id}/cancel":                      {how: ofID, kind: "/v1/backfills/"},
-	"GET /v1/subscribers":                                 {how: ofAll},
+	"GET /v1/subscribers":                                 {how: ofAll, merge: mergeSubscribers},
 	"GET /v1/subscribers/{name}":                          {how: ofAll},
 	"PUT /v1/subscribers/{name}":                          {how: ofAll},
 	"DELETE /v1/subscribers/{name}":                       {how: ofAll},

@@ -512,10 +512,16 @@ func TestABackupIsOfThePartitionThatIsNamed(t *testing.T) {
 
 func TestWhatIsNotMadeOfSeveralAnswersYetSaysSo(t *testing.T) {
 	a := divided(t, nil)
-	got := a.do("GET", "/v1/subscribers", nil)
+	got := a.do("GET", "/v1/subscribers/x", nil)
 	assert.Equal(t, http.StatusNotImplemented, got.status)
-	assert.Equal(t, "partitions: GET /v1/subscribers is not made of the answers of several partitions yet: name one with the header Orrery-Partition: 0 to 2", got.errorText())
-	assert.Equal(t, http.StatusOK, a.do("GET", "/v1/subscribers", nil, with(httpapi.HeaderPartition, "0")).status)
+	assert.Equal(t, "partitions: GET /v1/subscribers/{name} is not made of the answers of several partitions yet: name one with the header Orrery-Partition: 0 to 2", got.errorText())
+	assert.Equal(t, http.StatusNotFound, a.do("GET", "/v1/subscribers/x", nil, with(httpapi.HeaderPartition, "0")).status)
+	for _, p := range []int{0, 2} {
+		got := a.do("PUT", fmt.Sprintf("/v1/subscribers/s%d", 2-p), fmt.Sprintf(`{"match":{"category":"deploys"},"do":{"push":{"namespace":"ns","tenant":%q,"name":"q"}}}`, tenantIn(p, 0)),
+			with(httpapi.HeaderPartition, fmt.Sprint(p)))
+		require.Equal(t, http.StatusOK, got.status, got.body)
+	}
+	assert.Regexp(t, `"s0".*"s2"`, a.do("GET", "/v1/subscribers", nil).body)
 }
 
 // The other process is reached over HTTP.
