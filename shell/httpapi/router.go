@@ -197,6 +197,10 @@ func (rt *Router) serve(w http.ResponseWriter, r *http.Request, of *routed) {
 		rt.serveOne(w, d, named)
 		return
 	}
+	if r.Header.Get(headerPart) != "" { // a part names its partition
+		d.r = r.Clone(r.Context())
+		d.r.Header.Del(headerPart)
+	}
 	rt.place(w, d)
 	rt.carryOut(w, d)
 }

@@ -68,6 +68,14 @@ func (p *parts) counts(t *Token, n int) bool {
 	return true
 }
 
+// charges reports whether a request counts against the rates of its token. Of parts that change something each does, since whoever says so of
+// a request would send more than others.
+func (s *Server) charges(r *http.Request, c *call) bool {
+	return c.part == whole || c.part == otherPart && (!reads(r) || s.parts.counts(c.token, s.o.Partitions))
+}
+
+func reads(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
+
 // enterPart admits a part of a request, beside the requests that are under way: for each of a token's lists there are
 // as many as partitions.
 func (s *Server) enterPart(c *call) (leave func(), err error) {
@@ -230,23 +238,25 @@ func (rt *Router) findMachine(d *decision, kind, id string, namespace, tenant *s
 	}
 	defer slots.leave()
 	statuses := rt.whoHas(d.r, kind+id, namespace, tenant)
-	var has, absent []int
+	var has, absent, odd []int
 	for p, status := range statuses {
 		switch {
+		case status < http.StatusBadRequest:
+			has = append(has, p)
 		case status == http.StatusNotFound:
 			absent = append(absent, p)
 		case status < http.StatusInternalServerError && status != http.StatusTooManyRequests:
-			has = append(has, p) // also one that says what is wrong with the question
+			odd = append(odd, p) // it says what is wrong with the question, or that the record cannot be read
 		}
 	}
 	switch {
-	case len(has) > 1 && statuses[has[0]] < http.StatusBadRequest:
+	case len(has) > 1:
 		d.refuse(failf(http.StatusConflict, "id: %s is there in %d partitions, %v: name namespace and tenant, or a partition with the header %s", clip(id), len(has), has, HeaderPartition))
 	case len(has) > 0:
 		d.to, d.known = has[0], true
-		if statuses[has[0]] < http.StatusBadRequest {
-			rt.found.put(name, d.to)
-		}
+		rt.found.put(name, d.to)
+	case len(odd) > 0:
+		d.to, d.known = odd[0], true
 	case len(absent) == len(statuses):
 		rt.nowhere(d)
 	default:
@@ -370,7 +380,6 @@ func (rt *Router) passEverywhere(w http.ResponseWriter, d *decision) {
 			kept = &keptBody{ReadCloser: body, most: kept.most}
 			r.Body = kept
 		}
-		r.Header.Set(headerPart, "1") // of all partitions one counts it
 		if p == rt.o.Partitions-1 {
 			rt.pass(w, r, p, &d.body)
 			return

@@ -417,6 +417,25 @@ func TestAListOfSeveralPartitionsCountsAsOneRequest(t *testing.T) {
 	assert.Equal(t, http.StatusNotFound, a.do("GET", "/v1/queues/q?namespace=ns&tenant="+tenantIn(1, 0), nil).status, "another process counts for itself: two parts of three lists each, of which every third counts")
 }
 
+func TestWhoeverSaysThatARequestIsAPartSendsNoMoreThanOthers(t *testing.T) {
+	c := newClock()
+	a := start(t, setup{partitions: 3, engine: func(o *shell.Options) { o.Clock = c }, api: func(o *httpapi.Options) {
+		o.Clock = c
+		o.Tokens = []httpapi.Token{{Name: "any", SHA256: httpapi.HashToken("any-secret")}}
+		o.Limits.Default = httpapi.TenantLimits{RequestsPerSecond: 0.001, RequestBurst: 2}
+	}})
+	a.header = http.Header{"Authorization": {"Bearer any-secret"}, "Orrery-Part": {"1"}}
+	push := func(opts ...func(*http.Request)) int {
+		return a.do("PUT", "/v1/queues/q?namespace=ns&tenant="+tenantIn(0, 0), `{}`, opts...).status
+	}
+	assert.Equal(t, http.StatusOK, push())
+	assert.Equal(t, http.StatusOK, push(with(httpapi.HeaderPartition, "0")))
+	for range 3 {
+		assert.Equal(t, http.StatusTooManyRequests, push())
+		assert.Equal(t, http.StatusTooManyRequests, push(with(httpapi.HeaderPartition, "0")))
+	}
+}
+
 func TestTokensAreReplacedForAllServersOfAProcess(t *testing.T) {
 	a := divided(t, func(o *httpapi.Options) {
 		o.Tokens = []httpapi.Token{{Name: "old", SHA256: httpapi.HashToken("old-secret"), Admin: true}}

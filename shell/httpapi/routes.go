@@ -174,7 +174,7 @@ func (s *Server) endpoint(rt route) http.Handler {
 		}
 		c.part = s.partOf(r)
 		var leave func()
-		if err == nil && (c.part == whole || c.part == otherPart && s.parts.counts(c.token, s.o.Partitions)) {
+		if err == nil && s.charges(r, c) {
 			err = s.charge(w.Header(), rt.access, c.token, r.ContentLength)
 		}
 		if err == nil {
