@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/orrery-go/orrery/shell"
 )
@@ -94,7 +95,10 @@ func mergeList(field string, def int, short bool) func(*Router, http.ResponseWri
 		if wantsLines(r) && field == "occurrences" {
 			out.lines()
 		}
-		out.damaged = func() int { return m.damaged }
+		if n, err := strconv.Atoi(v.Get("limit")); v.Has("limit") && (err != nil || n < 1 || n > shell.MaxPage) {
+			m.malformed = true
+		}
+		out.damaged = func() int { return int(m.damaged.Load()) }
 		if err := m.run(r.Context(), out); err != nil {
 			return err
 		}
@@ -112,7 +116,9 @@ type merging struct {
 
 	parts   []*listPart
 	group   sync.WaitGroup
-	damaged int
+	damaged atomic.Int64
+
+	malformed bool // the limit, which the partitions refuse
 }
 
 // listPart is the list of one partition, as far as it is read.
@@ -235,9 +241,7 @@ func (p *listPart) open() error {
 	p.rounds++
 	query := maps.Clone(p.m.query)
 	query.Del("page_token")
-	if n, err := strconv.Atoi(query.Get("limit")); query.Has("limit") && (err != nil || n < 1 || n > shell.MaxPage) {
-		p.m.limit = 0 // which the partition refuses
-	} else if each := max(minPart, 2*p.m.limit/len(p.m.at)); each < p.m.limit {
+	if each := max(minPart, 2*p.m.limit/len(p.m.at)); each < p.m.limit && !p.m.malformed {
 		query.Set("limit", strconv.Itoa(each))
 	}
 	if p.from != "" {
@@ -281,7 +285,7 @@ func (p *listPart) next() error {
 		if err := json.Unmarshal(raw[2], &damaged); err != nil {
 			return p.broken(err)
 		}
-		p.m.damaged += damaged
+		p.m.damaged.Add(int64(damaged))
 		p.close()
 		if p.from = e.token; p.from == "" || p.rounds >= maxPartRounds {
 			return nil
