@@ -157,6 +157,10 @@ func (b *batch) Scan(kind effects.Kind, term string, after core.Cursor, limit in
 	for i, c := range found {
 		out[i] = core.Cursor(c)
 	}
+	if err := b.fetchListed(kind, out); err != nil {
+		b.broken = err
+		return nil, err
+	}
 	return out, nil
 }
 

@@ -28,7 +28,10 @@ type listing[S, Out any] struct {
 	scope func(S) (namespace, tenant string)
 	sees  func(context.Context, *Token, S) bool // nil: who sees its tenant
 	out   func(context.Context, S) (Out, error)
-	size  func(S) int // about how many bytes a record takes
+	each  func(S) []Out // instead of out, where one record shows several elements: a page ends with a record
+	size  func(S) int   // about how many bytes a record takes
+	// also gives a member of the answer beside the list; without a name: none. nil: there is none.
+	also func(context.Context, *call) (name string, v any, err error)
 	// short leaves next_page_token out at the end.
 	short  bool
 	lines  bool // it may be asked for as one element a line
@@ -194,6 +197,15 @@ func (l listing[S, Out]) answer(s *Server, w http.ResponseWriter, r *http.Reques
 	if l.lines && wantsLines(r) {
 		out.lines()
 	}
+	if l.also != nil {
+		name, v, err := l.also(r.Context(), c)
+		if err != nil {
+			return err
+		}
+		if err := out.beside(name, v); err != nil {
+			return err
+		}
+	}
 	ctx, damaged := shell.CountDamaged(r.Context())
 	out.damaged = damaged
 	read := 0
@@ -256,6 +268,14 @@ func ordered(q query, p *shell.Page) (err error) {
 func (l listing[S, Out]) add(ctx context.Context, out *pageWriter, v S, asked include) error {
 	if l.omit != nil {
 		v = l.omit(v, asked)
+	}
+	if l.each != nil {
+		for _, shown := range l.each(v) {
+			if err := out.add(shown); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	shown, err := l.out(ctx, v)
 	if err != nil {

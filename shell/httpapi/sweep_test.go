@@ -137,8 +137,6 @@ func (o sweepOperation) view(th thing) string {
 	switch {
 	case len(parts) < 2 || !strings.HasPrefix(parts[1], "{"), o.kind() == "webhooks":
 		return ""
-	case o.kind() == "subscribers":
-		return "/v1/subscribers"
 	case o.kind() == "sets":
 		return th.fill("/v1/sets?set={name}")
 	}

@@ -230,7 +230,7 @@ var sweepMakers = map[string]func(*sweepWorld, thing){
 		th["id"] = w.must(th, "POST /v1/backfills", sweepBodies["createBackfill"], "id")
 	},
 	"subscribers": func(w *sweepWorld, th thing) {
-		w.must(th, "PUT /v1/subscribers/{name}", sweepBodies["putSubscriber"], "")
+		w.must(th, "PUT /v1/subscribers/{name}"+inTenant, sweepBodies["putSubscriber"], "")
 	},
 	"jobs": (*sweepWorld).makeJob,
 	"runs": func(w *sweepWorld, th thing) {
@@ -309,7 +309,7 @@ var sweepBodies = map[string]string{
 	"renewSemaphore":     `{"holder":"{secret}","token":{token}}`,
 	"releaseSemaphore":   `{"holder":"{secret}","token":{token}}`,
 	"breakSemaphore":     `{"token":{token}}`,
-	"putSubscriber":      `{"match":{"category":"x"},"do":{"push":{"namespace":"ns","tenant":"{tenant}","name":"{secret}"}}}`,
+	"putSubscriber":      `{"match":{"category":"x"},"do":{"push":{"name":"{secret}"}}}`,
 	"publishEvent":       `{"kind":{"category":"deploys","action":"wanted"},"data":1}`,
 	"putJob":             `{"name":"{secret}","schedule":"0 3 * * *","alerts":{"failing":3,"channel":"{secret}"},"pod_spec":{"containers":[{"name":"{secret}"}]}}`,
 }

@@ -263,7 +263,7 @@ var states = []any{
 	core.RetryConfig{}, core.RunCleanup{}, core.RunLogs{}, core.RunPolicy{}, core.Semaphore{}, core.SemaphoreHolder{},
 	core.SemaphorePhase{}, core.SemaphoreWaiter{}, core.SetPhase{}, core.Signal{}, core.SignalPhase{},
 	core.SignalReaction{}, core.Status{}, core.Strategy{}, core.StrategyPhase{}, core.StuckReason{},
-	core.Subscription{}, core.Task{}, core.TaskConfig{}, core.TaskResult{}, core.TaskState{}, core.ToolRun{},
+	core.Task{}, core.TaskConfig{}, core.TaskResult{}, core.TaskState{}, core.ToolRun{},
 	core.UnlockPhase{}, core.WaitPhase{}, core.Waiting{}, core.WakePhase{}, core.When{}, core.Worker{},
 	core.WorkerDo{}, core.WorkerJob{}, core.WorktreePhase{},
 }
@@ -284,7 +284,7 @@ var bodies = []any{
 	wire.Declared{}, wire.DeclaredBy{}, wire.DeclaredList{}, wire.SemaphoreDetail{}, wire.SubscriberDetail{}, wire.WorkerDetail{}, wire.SetChange{}, wire.SetEntry{}, wire.SetField{}, wire.SetJob{}, wire.SetQueue{}, wire.SetRefused{}, wire.SetRequest{}, wire.SetResult{}, wire.SetSemaphore{}, wire.SetSubscriber{}, wire.SetWorker{},
 	wire.Change{}, wire.ChangeSet{}, wire.System{}, wire.Cluster{}, wire.ClusterPartition{}, wire.ClusterInstance{}, wire.Instance{}, wire.SetAside{}, wire.ChangedField{}, wire.ChangeInput{}, wire.ChangeEffect{}, wire.ChangeList{}, wire.RecurringState{}, wire.RecurringSummary{}, wire.RecurringTrigger{}, wire.RedriveRequest{}, wire.ReleaseRequest{}, wire.RunList{}, wire.Runner{}, wire.RunnerList{},
 	wire.RunSummary{}, wire.SemaphoreList{}, wire.SignalRequest{}, wire.SlotsRequest{}, wire.SourceRequest{},
-	wire.StrategyList{}, wire.StrategyRequest{}, wire.StrategySummary{}, wire.SubscriberList{},
+	wire.StrategyList{}, wire.StrategyRequest{}, wire.StrategySummary{}, wire.Subscriber{}, wire.SubscriberList{},
 	wire.SubscriberRequest{}, wire.TakeRequest{}, wire.UpcomingList{}, wire.UpcomingSchedule{}, wire.Taken{}, wire.TaskCompleteRequest{}, wire.TaskFailRequest{},
 	wire.TaskList{}, wire.TaskRequest{}, wire.TaskScreen{}, wire.TaskSummary{}, wire.TenantBounds{}, wire.TenantLimits{}, wire.TenantUsage{}, wire.TriggerRequest{}, wire.WebhookAccepted{}, wire.WebhookIgnored{}, wire.WebhookMatch{}, wire.WebhookRoute{}, wire.WebhookRouteList{},
 	wire.WorkerDeleteRequest{}, wire.WorkerList{}, wire.WorkerRequest{},
