@@ -214,6 +214,9 @@ func (l listing[S, Out]) answer(s *Server, w http.ResponseWriter, r *http.Reques
 		if !l.small {
 			p.Limit, p.MaxBytes = min(p.Limit, pageChunk), pageChunkBytes
 		}
+		if l.each != nil { // how many elements it has, only the record says
+			p.Limit = 1
+		}
 		list, next, err := readChunk(ctx, s, from.next, p)
 		if err != nil {
 			return err
