@@ -11,6 +11,7 @@
 #
 # Environment:
 #   SOAK_CHECKS     draws for each property (default 500; the gate has 100)
+#   ORRERY_FAULTS   steps with faults for the daemons of shell/clustertest (default 24)
 #   SOAK_FUZZTIME   time for each fuzz target in its turn (default 30s)
 
 SOAK_CHECKS=${SOAK_CHECKS:-500}
@@ -59,7 +60,7 @@ draw_until() {
         continue
       fi
       failed=$(sed -n 's/^--- FAIL: \(Test[A-Za-z0-9_]*\).*/\1/p' "$log" | sort -u | paste -sd '|')
-      repeat="ORRERY_SEED=$seed RAPID_CHECKS=$SOAK_CHECKS go test $(race_of "$package") -count=1 -shuffle=$order -run '^(${failed:-$tests})\$' $package"
+      repeat="ORRERY_SEED=$seed RAPID_CHECKS=$SOAK_CHECKS ORRERY_FAULTS=$ORRERY_FAULTS go test $(race_of "$package") -count=1 -shuffle=$order -run '^(${failed:-$tests})\$' $package"
       printf 'FAIL\t%s\t%ds\tseed %s\n' "$package" $((SECONDS - begun)) "$seed"
       finding "$log" "$repeat"
     done <"$soak_dir/drawing"
@@ -90,6 +91,7 @@ fuzz_until() {
 soak() {
   local length end package
   length=$(seconds_of "${1:-1h}") || return
+  export ORRERY_FAULTS=${ORRERY_FAULTS:-24}
   export ORRERY_KUBE=build # one of its suites draws, too; without a cluster it is skipped
   soak_dir=$(mktemp -d "${TMPDIR:-/tmp}/orrery-soak-XXXXXX")
   mkdir "$soak_dir/bin"

@@ -90,6 +90,10 @@ type Batch struct {
 	lists    map[listKeyOf]*windowList // of queues, as far as they were looked at
 	taken    uint64                    // inputs that have changed something: those that are journaled
 	bounds   bounds
+
+	busesBefore []Cursor // those of before the batch, once they are read: see [Batch.buses]
+	busesRead   bool
+
 	asking   bool         // the delivery that is being made comes from outside
 	by       *Declaration // where the input comes from that is being applied
 	together bool         // the input is one of several that count as one: see ApplyAll

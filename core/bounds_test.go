@@ -238,7 +238,7 @@ func TestPipelinesForWhichNobodyWaitsAreAnnouncedIfALimitRefusesThem(t *testing.
 func TestAPipelineThatASubscriberWouldStartBeyondALimitIsAnnouncedAndFeedsNoSubscriber(t *testing.T) {
 	w, seq := world{}, new(uint64)
 	for name, match := range map[string]core.EventMatch{"first": {Category: "deploy"}, "again": {Category: "pipeline", Action: "refused"}} {
-		w.made(t, seq, core.BusRef(), core.BusSubscribe{Subscriber: core.Subscription{
+		w.made(t, seq, core.BusOf("n", "t"), core.BusSubscribe{Namespace: "n", Tenant: "t", Subscriber: core.Subscription{
 			Name: name, Match: match,
 			Do: core.Reaction{StartPipeline: &core.PipelineReaction{Namespace: "n", Tenant: "t", Definition: manualDef()}},
 		}})
@@ -254,7 +254,7 @@ func TestAnItemWhoseChildIsBeyondALimitGoesBackAndIsTakenLater(t *testing.T) {
 	spec := workerSpec()
 	spec.Namespace, spec.Tenant = "n", "t"
 	queue, ref := core.QueueRef("n", "t", spec.Queue), core.WorkerRef("n", "t", spec.Name)
-	w.made(t, seq, core.BusRef(), core.BusSubscribe{Subscriber: core.WorkerWakeSubscriber{
+	w.made(t, seq, core.BusOf("n", "t"), core.BusSubscribe{Namespace: "n", Tenant: "t", Subscriber: core.WorkerWakeSubscriber{
 		Match: core.EventMatch{Category: "queue"}, Worker: core.MachineName{Namespace: "n", Tenant: "t", Name: spec.Name},
 	}.Subscription("wake")})
 	push := core.QueuePush{Namespace: "n", Tenant: "t", Name: spec.Queue, Data: json.RawMessage(`{"branch":"b"}`)}
@@ -293,7 +293,7 @@ func TestWorkersOfAFullTenantDoNotHandAnItemRoundAmongThemselves(t *testing.T) {
 	for i := range workers {
 		spec := workerSpec()
 		spec.Namespace, spec.Tenant, spec.Name = "n", "t", fmt.Sprintf("w%d", i)
-		w.made(t, seq, core.BusRef(), core.BusSubscribe{Subscriber: core.WorkerWakeSubscriber{
+		w.made(t, seq, core.BusOf("n", "t"), core.BusSubscribe{Namespace: "n", Tenant: "t", Subscriber: core.WorkerWakeSubscriber{
 			Match: core.EventMatch{Category: "queue"}, Worker: core.MachineName{Namespace: "n", Tenant: "t", Name: spec.Name},
 		}.Subscription("wake" + spec.Name)})
 		w.made(t, seq, core.WorkerRef("n", "t", spec.Name), core.WorkerConfigure{Spec: spec})

@@ -43,7 +43,9 @@ func drawSubscription(t *rapid.T) core.Subscription {
 }
 
 func drawBusEvent(t *rapid.T, _ core.State, _ core.Clock) core.Event {
-	switch rapid.IntRange(0, 7).Draw(t, "event") {
+	switch rapid.IntRange(0, 8).Draw(t, "event") {
+	case 8:
+		return core.BusDivide{}
 	case 6:
 		return core.BusHeartbeat{Instance: drawID(t, "instance"), EveryMS: rapid.SampledFrom([]int64{60_000, 1, 0, -1, 1 << 40}).Draw(t, "every")}
 	case 7:
@@ -57,7 +59,9 @@ func drawBusEvent(t *rapid.T, _ core.State, _ core.Clock) core.Event {
 			Data:   drawJSON(t, "data"),
 		}
 	}
-	return core.BusSubscribe{Subscriber: drawSubscription(t)}
+	subscribe := core.BusSubscribe{Subscriber: drawSubscription(t)}
+	subscribe.Tenant = rapid.SampledFrom([]string{"", "", "", "t", "\xff"}).Draw(t, "tenant")
+	return subscribe
 }
 
 func hostileBus(t *rapid.T) core.State {
@@ -73,7 +77,7 @@ func goldenSubscriptions() []core.Subscription {
 	merge := core.EventMatch{Category: "pipeline", Action: "phase", Data: map[string]string{"phase": "merge", "n": "<3>"}}
 	return []core.Subscription{
 		core.WorkerWakeSubscriber{Match: merge, Worker: core.MachineName{Namespace: "dev", Tenant: "tenant-1", Name: "merge"}}.Subscription("wake"),
-		{Name: "push", Match: core.EventMatch{Component: "task*"}, Do: core.Reaction{Push: &core.PushReaction{MachineName: core.MachineName{Name: "review"}, Priority: -1}}},
+		{Name: "push", Match: core.EventMatch{Component: "task*"}, Do: core.Reaction{Push: &core.PushReaction{MachineName: core.MachineName{Name: "review"}, Priority: -1}}}, // in the bus's tenant
 		{Name: "signal", Match: core.EventMatch{SourceID: id(2)}, Do: core.Reaction{Signal: &core.SignalReaction{Pipeline: id(3), Name: "go"}}},
 		{Name: "start", Match: core.EventMatch{Category: "deploy"}, Do: core.Reaction{StartPipeline: &core.PipelineReaction{
 			Namespace: "dev", Tenant: "tenant-1", Definition: onePhase("roll out"), Context: map[string]json.RawMessage{"b": json.RawMessage(`"<b>"`), "a": json.RawMessage(` {"n" : 1.50} `)},
@@ -84,17 +88,19 @@ func goldenSubscriptions() []core.Subscription {
 func busStates() []core.State {
 	bus := core.Bus{}
 	for _, s := range goldenSubscriptions() {
-		bus, _ = bus.Apply(core.BusSubscribe{Subscriber: s}, core.Clock{Now: start})
+		bus, _ = bus.Apply(core.BusSubscribe{Namespace: "dev", Tenant: "tenant-1", Subscriber: s}, core.Clock{Now: start})
 	}
-	return []core.State{bus}
+	common, _ := core.Bus{}.Apply(core.BusRegister{Names: []string{"billing"}}, core.Clock{Now: start})
+	common, _ = common.Apply(core.BusSubscribe{Subscriber: goldenSubscriptions()[1]}, core.Clock{Now: start})
+	return []core.State{common, bus}
 }
 
 func busEvents() []core.Event {
 	var out []core.Event
 	for _, s := range goldenSubscriptions() {
-		out = append(out, core.BusSubscribe{Subscriber: s})
+		out = append(out, core.BusSubscribe{Namespace: "dev", Tenant: "tenant-1", Subscriber: s})
 	}
-	return append(out, core.BusUnsubscribe{Name: "wake"},
+	return append(out, core.BusSubscribe{Subscriber: goldenSubscriptions()[1]}, core.BusDivide{}, core.BusUnsubscribe{Name: "wake"},
 		core.BusPublish{Kind: effects.Custom("deploy", "done"), Source: effects.EventSource{Component: "ci", ID: id(1)}, Data: json.RawMessage(` {"version": "<1>"} `)},
 		core.BusPublish{Kind: effects.Custom("deploy", "done"), Source: effects.EventSource{Component: "ci"}},
 		core.BusRegister{Names: []string{"billing", "<audit>"}}, core.BusRegister{},
@@ -114,10 +120,11 @@ var _ = register(core.KindBus, kit{
 	made: func() core.State { return busStates()[0] }, hostile: hostileBus, draw: drawBusEvent, own: core.BusUnsubscribe{},
 	states: busStates, events: busEvents, phase: func(core.State) string { return "listening" }, phases: []string{"absent", "listening"},
 	invariants: []invariant{
-		on("Each subscriber has a name of its own, and is one that would be accepted.", func(_ step, _, a core.Bus) string {
+		on("Each subscriber has a name of its own, acts in the tenant of the bus, and is one that would be accepted.", func(_ step, _, a core.Bus) string {
 			seen := map[string]bool{}
 			for _, sub := range a.Subscribers {
-				if err := sub.Validate(); err != nil || seen[sub.Name] {
+				of, says := sub.Acts()
+				if err := sub.Validate(); err != nil || seen[sub.Name] || says && of != core.ScopeOf(a) {
 					return fmt.Sprintf("%s: %v", sub.Name, err)
 				}
 				seen[sub.Name] = true

@@ -33,6 +33,9 @@ func (BusHeartbeat) EventType() string { return "heartbeat" }
 
 // register: → listening, or empty.
 func (s Bus) register(e BusRegister, c Clock) (Bus, []effects.Effect) {
+	if err := s.checkCommon(); err != nil {
+		return s, refused(s.Ref(), e, effects.CodeInvalid, "%s", err)
+	}
 	names := slices.Compact(slices.Sorted(slices.Values(e.Names)))
 	if len(names) > MaxSubscribers {
 		return s, refused(s.Ref(), e, effects.CodeInvalid, "names: %d subscribers of the program are more than %d", len(names), MaxSubscribers)
@@ -46,7 +49,7 @@ func (s Bus) register(e BusRegister, c Clock) (Bus, []effects.Effect) {
 		return s, refused(s.Ref(), e, effects.CodeExists, "these subscribers of the program are registered already")
 	}
 	if s.ID == uuid.Nil {
-		s.ID, s.CreatedAt = BusRef().ID, c.Now
+		s.ID, s.CreatedAt = commonBus.ID, c.Now
 	}
 	if s.Program = names; len(names) == 0 {
 		s.Program = nil
@@ -64,6 +67,9 @@ func (s Bus) orNone() Bus {
 
 // heartbeat announces that an instance is at work.
 func (s Bus) heartbeat(e BusHeartbeat) (Bus, []effects.Effect) {
+	if err := s.checkCommon(); err != nil {
+		return s, refused(s.Ref(), e, effects.CodeInvalid, "%s", err)
+	}
 	if err := checkBetween("every_ms", e.EveryMS, 1, 24*60*60*1000); err != nil {
 		return s, refused(s.Ref(), e, effects.CodeInvalid, "%s", err)
 	}

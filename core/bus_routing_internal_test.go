@@ -18,7 +18,9 @@ func (l busLoader) Load(ref effects.Ref) (State, error) {
 	return nil, nil
 }
 
-func (busLoader) Scan(effects.Kind, string, Cursor, int) ([]Cursor, error) { return nil, nil }
+func (l busLoader) Scan(effects.Kind, string, Cursor, int) ([]Cursor, error) {
+	return []Cursor{{At: l.bus.CreatedAt, ID: BusRef().ID}}, nil
+}
 
 // Each routing is one hop further, and what arises from too many in a row is
 // announced, but reaches no subscriber; the bus says so.

@@ -43,7 +43,7 @@ type MachineName struct {
 
 // Subscription is a [Subscriber] that the bus keeps.
 type Subscription struct {
-	Name  string     `json:"name"` // unique
+	Name  string     `json:"name"` // unique within its tenant
 	Match EventMatch `json:"match"`
 	Do    Reaction   `json:"do"`
 }
@@ -102,7 +102,10 @@ func (s WorkerWakeSubscriber) Subscription(name string) Subscription {
 func (s Subscription) Matches(e effects.Event) bool { return s.Match.Matches(e) }
 
 // Handle gives what the event leads to.
-func (s Subscription) Handle(e effects.Event) []effects.Effect {
+func (s Subscription) Handle(e effects.Event) []effects.Effect { return s.handle(e, e.ID) }
+
+// handle is Handle, where the id of a pipeline that it starts is derived from that one.
+func (s *Subscription) handle(e effects.Event, cause uuid.UUID) []effects.Effect {
 	switch {
 	case s.Do.WakeWorker != nil:
 		return WorkerWakeSubscriber{Match: s.Match, Worker: *s.Do.WakeWorker}.Handle(e)
@@ -114,7 +117,7 @@ func (s Subscription) Handle(e effects.Event) []effects.Effect {
 	case s.Do.Signal != nil:
 		return sends(effects.Ref{Kind: KindPipeline, ID: s.Do.Signal.Pipeline}, PipelineSignal{Name: s.Do.Signal.Name, Payload: eventJSON(e)})
 	case s.Do.StartPipeline != nil:
-		return s.Do.StartPipeline.handle(s.Name, e)
+		return s.Do.StartPipeline.handle(s.Name, e, cause)
 	}
 	return nil
 }
@@ -125,10 +128,10 @@ func sends(to effects.Ref, e Event) []effects.Effect {
 
 // handle starts a pipeline whose id is derived from the event and the subscriber,
 // so that it is the same one in a replay.
-func (p PipelineReaction) handle(name string, e effects.Event) []effects.Effect {
+func (p PipelineReaction) handle(name string, e effects.Event, cause uuid.UUID) []effects.Effect {
 	context := map[string]json.RawMessage{"event": eventJSON(e)}
 	maps.Copy(context, p.Context)
-	id := ChildID(e.ID, "subscriber/"+name, 0, 0)
+	id := ChildID(cause, "subscriber/"+name, 0, 0)
 	return sends(effects.Ref{Kind: KindPipeline, ID: id}, PipelineCreate{Spec: PipelineSpec{
 		ID: id, Namespace: p.Namespace, Tenant: p.Tenant, Definition: p.Definition, Context: context,
 	}})
@@ -238,11 +241,43 @@ func (s Subscription) normalised() Subscription {
 	return s
 }
 
-// Limits of the bus.
+// Within gives a subscription as the bus of a tenant keeps it: where what it does names no tenant, it is in that one.
+func (s Subscription) Within(of Scope) Subscription {
+	acts := s.acts()
+	if !acts.bound || acts.Scope != (Scope{}) {
+		return s
+	}
+	switch do := &s.Do; {
+	case do.WakeWorker != nil:
+		own := *do.WakeWorker
+		own.Namespace, own.Tenant = of.Namespace, of.Tenant
+		do.WakeWorker = &own
+	case do.Push != nil:
+		own := *do.Push
+		own.Namespace, own.Tenant = of.Namespace, of.Tenant
+		do.Push = &own
+	case do.StartPipeline != nil:
+		own := *do.StartPipeline
+		own.Namespace, own.Tenant = of.Namespace, of.Tenant
+		do.StartPipeline = &own
+	}
+	return s
+}
+
+// Acts gives the tenant in which a subscriber acts, as far as it says so: one that signals a pipeline does not.
+func (s Subscription) Acts() (of Scope, says bool) {
+	acts := s.acts()
+	return acts.Scope, acts.bound
+}
+
+// Limits of the bus of a tenant.
 const (
-	MaxSubscribers      = 1000
-	MaxSubscriberBytes  = 64 << 10 // one subscriber as JSON
-	MaxBusBytes         = 2 << 20  // all of them
+	MaxSubscribers     = 1000
+	MaxSubscriberBytes = 64 << 10 // one subscriber as JSON
+	MaxBusBytes        = 2 << 20  // all of them
+	// MaxReactions bounds what subscribers make of an event that is of no tenant, which those of all tenants hear.
+	// Those who come later do not hear it, and an escalation says so.
+	MaxReactions        = MaxDeliveries / 2
 	MaxPublishDataBytes = 64 << 10 // the data of a custom event
 )
 

@@ -29,9 +29,10 @@ var (
 func busOf(t tb, subs ...core.Subscription) core.Bus {
 	t.Helper()
 	bus := core.Bus{}
+	of, _ := subs[0].Acts()
 	for _, s := range subs {
 		var effs []effects.Effect
-		bus, effs = bus.Apply(core.BusSubscribe{Subscriber: s}, core.Clock{Now: start})
+		bus, effs = bus.Apply(core.BusSubscribe{Namespace: of.Namespace, Tenant: of.Tenant, Subscriber: s}, core.Clock{Now: start})
 		require.Nil(t, refusal(effs))
 	}
 	return bus

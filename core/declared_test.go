@@ -60,7 +60,10 @@ func declarations() []struct {
 			"a semaphore", "s", core.SemaphoreRef("n", "t", "s"), "", core.SemaphoreConfigure{Namespace: "n", Tenant: "t", Name: "s", Slots: 2},
 			core.SemaphoreConfigure{Namespace: "n", Tenant: "t", Name: "s", Slots: 3}, core.SemaphoreConfigure{Namespace: "n", Tenant: "t", Name: "s"}, core.SemaphoreConfigure{Namespace: "n", Tenant: "t", Name: "s", Slots: 4}, nil,
 		},
-		{"a subscriber", "s", core.BusRef(), "s", core.BusSubscribe{Subscriber: subscriber}, core.BusSubscribe{Subscriber: subscriber2}, core.BusUnsubscribe{Name: "s"}, core.BusSubscribe{Subscriber: subscriber}, nil},
+		{
+			"a subscriber", "s", core.BusOf("n", "t"), "s", core.BusSubscribe{Namespace: "n", Tenant: "t", Subscriber: subscriber},
+			core.BusSubscribe{Namespace: "n", Tenant: "t", Subscriber: subscriber2}, core.BusUnsubscribe{Name: "s"}, core.BusSubscribe{Namespace: "n", Tenant: "t", Subscriber: subscriber}, nil,
+		},
 	}
 }
 

@@ -110,8 +110,11 @@ func OuterEffectKinds() []effects.Kind {
 func KeepsLogs(kind effects.Kind) bool { return kinds[kind].keepsLogs }
 
 // Scanned reports whether a batch reads the list indexes of that kind: it does so for
-// what a queue keeps as records of their own.
+// what a queue keeps as records of their own, and for buses.
 func Scanned(kind effects.Kind) bool { return kinds[kind].scanned }
+
+// ScansAll reports whether a batch that reads a list index of that kind needs each record that stands there.
+func ScansAll(kind effects.Kind) bool { return kinds[kind].scansAll }
 
 // Shared reports whether many machines refer to a record of that kind, which never changes:
 // each that is read needs it.

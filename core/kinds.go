@@ -78,6 +78,7 @@ type kind struct {
 	keepsLogs bool                               // see [KeepsLogs]
 	paced     bool                               // see [Paced]
 	scanned   bool                               // see [Scanned]
+	scansAll  bool                               // see [ScansAll]
 	bounded   bool                               // see [Bounded]
 	shared    bool                               // see [Shared]
 	passesOn  bool                               // what it makes on a word from outside was asked for there
@@ -169,7 +170,7 @@ var kindTable = []kind{ // read-only: a table
 		name: KindAlert, events: alertEvents, due: AlertDue{}, statuses: statusTerms(AlertOpen, AlertQuiet),
 	}),
 	machine[Digest, DigestEvent]("a digest", kind{name: KindDigest, events: digestEvents, due: DigestDue{}, outer: &effectEvents}),
-	machine[Bus, BusEvent]("a bus", kind{name: KindBus, events: busEvents}),
+	machine[Bus, BusEvent]("a bus", kind{name: KindBus, events: busEvents, scanned: true, scansAll: true}),
 	machine[Queue, QueueEvent]("a queue", kind{
 		name: KindQueue, events: queueEvents, due: QueueDue{}, statuses: []string{QueueStatusTerm(false), QueueStatusTerm(true)},
 		scanEvent: scanQueueEvent,

@@ -37,7 +37,7 @@ var wantKinds = []struct {
 	{kind: core.KindBackfill, due: core.BackfillDue{}, expire: core.BackfillExpire{}},
 	{kind: core.KindAlert, due: core.AlertDue{}},
 	{kind: core.KindDigest, due: core.DigestDue{}, outer: "effect"},
-	{kind: core.KindBus},
+	{kind: core.KindBus, scanned: true},
 	{kind: core.KindQueue, due: core.QueueDue{}},
 	{kind: core.KindQueueItem, scanned: true},
 	{kind: core.KindQueueKey, scanned: true},

@@ -76,7 +76,7 @@ func (t *Batch) abroad(d delivery, s State) bool {
 func (t *Batch) refuseAbroad(d delivery) *effects.Refused {
 	r := &effects.Refused{To: d.to, Event: d.event.EventType(), Code: effects.CodeInvalid, Reason: firstText(fmt.Sprintf(
 		"%s is not of namespace %q and tenant %q: what begins within a tenant stays there", d.to, clip(d.of.Namespace), clip(d.of.Tenant)))}
-	if d.from == BusRef() {
+	if d.from.Kind == KindBus {
 		t.announce(Bus{}.complain(uuid.Nil, "a subscriber: "+r.Reason))
 	}
 	return r

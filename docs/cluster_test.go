@@ -39,12 +39,13 @@ func TestThreeDaemonsOfThePageSurviveTheLossOfOne(t *testing.T) {
 	if _, err := exec.LookPath("sh"); err != nil {
 		t.Skipf("the page's commands need sh: %v", err)
 	}
-	database := postgrestest.Database(t)
+	database, divided := postgrestest.Database(t), postgrestest.Database(t)
 	ports := freePorts(t, 3)
 	here := func(script string) string {
 		for n, port := range ports {
 			script = strings.ReplaceAll(script, fmt.Sprintf("127.0.0.1:746%d", n+1), fmt.Sprintf("127.0.0.1:%d", port))
 		}
+		script = strings.ReplaceAll(script, "postgres://orrery@127.0.0.1/divided", "'"+divided+"'")
 		// In the loop the port is the number's.
 		choose := fmt.Sprintf("$(case $n in 1) echo %d;; 2) echo %d;; *) echo %d;; esac)", ports[0], ports[1], ports[2])
 		return strings.ReplaceAll(script, "127.0.0.1:746$n", "127.0.0.1:"+choose)
@@ -65,14 +66,16 @@ func TestThreeDaemonsOfThePageSurviveTheLossOfOne(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	t.Cleanup(func() {
 		for n := range ports {
-			if said, err := os.ReadFile(filepath.Join(dir, fmt.Sprintf("daemon-%d.log", n+1))); t.Failed() {
-				t.Logf("daemon-%d (%v): %s", n+1, err, said)
+			for _, name := range []string{"daemon", "side"} {
+				if said, err := os.ReadFile(filepath.Join(dir, fmt.Sprintf("%s-%d.log", name, n+1))); t.Failed() {
+					t.Logf("%s-%d (%v): %s", name, n+1, err, said)
+				}
 			}
 		}
 	})
 	require.NoError(t, err, "%s", out)
 	parts := strings.Split(string(out), between)
-	require.Len(t, parts, 5, "%s", out)
+	require.Len(t, parts, 8, "%s", out)
 
 	assert.Empty(t, parts[0])
 	assert.Regexp(t, `partition 0 +daemon-1 works, at http://127.0.0.1:\d+, with token 1`, parts[1])
@@ -84,4 +87,11 @@ func TestThreeDaemonsOfThePageSurviveTheLossOfOne(t *testing.T) {
 	assert.Regexp(t, `daemon-1 +silent for \d+ s`, parts[2])
 	assert.Len(t, regexp.MustCompile(anyID).FindAllString(strings.SplitAfterN(parts[2], "\n", 2)[1], -1), 2, "both items are there: %s", parts[2])
 	assert.Regexp(t, `items +2 ready`, parts[3], "and a clean stop of the two that were left loses none")
+
+	assert.Contains(t, parts[4], "has 6 partitions")
+	const action = `(?m)^` + anyID + `$`
+	assert.Len(t, regexp.MustCompile(action).FindAllString(parts[5], -1), 6, "%s", parts[5])
+	assert.Len(t, regexp.MustCompile(action).FindAllString(parts[6], -1), 6, "%s", parts[6])
+	assert.Regexp(t, `items +1 ready`, parts[6])
+	assert.NotRegexp(t, `partition \d +daemon-1 works`, parts[6])
 }

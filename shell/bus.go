@@ -28,12 +28,14 @@ func (o Options) checkBus() (errs []error) {
 	return errs
 }
 
-// ownInputs are what the engine tells the bus by itself: which subscribers the program has, and
-// that it is at work.
+// ownInputs are what the engine tells the bus by itself: which subscribers the program has, that those of other
+// tenants belong to the buses of these, and that it is at work.
 func (o Options) ownInputs() []engine.OwnInput {
 	names := slices.Sorted(maps.Keys(o.Subscribers))
 	own := []engine.OwnInput{{Input: func(string) core.Input {
 		return core.Input{To: core.BusRef(), Actor: "engine", Event: core.BusRegister{Names: names}}
+	}}, {Input: func(string) core.Input { // of a database from before each tenant had a bus
+		return core.Input{To: core.BusRef(), Actor: "engine", Event: core.BusDivide{}}
 	}}}
 	if o.HeartbeatEvery > 0 {
 		own = append(own, engine.OwnInput{Every: o.HeartbeatEvery, Input: func(instance string) core.Input {

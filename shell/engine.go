@@ -36,6 +36,8 @@ type (
 	Refusal = effects.Refused
 	// Subscription receives events of the bus, see [Engine.Subscribe].
 	Subscription = engine.Subscription
+	// Slots are what several engines of one process have in common, see [Options].
+	Slots = engine.Slots
 )
 
 // Engine is the loop around the core: it takes events, applies the machines,

@@ -37,7 +37,7 @@ func madeIn(t *testing.T, partition int) (made uuid.UUID) {
 	program := map[string]core.Subscriber{"pager": pagedBy("deploy")}
 	e, stop := start(t, shell.Options{Store: st, Tools: tools(&counting{}), Partition: partition, Subscribers: program})
 	synctest.Wait() // the batches of the beginning are done: which number the event's has is not left to chance
-	_, err := e.Subscribers().Send(bg(), core.BusPublish{Kind: effects.Custom("deploy", "done"), Source: effects.EventSource{Component: "ci", ID: uuid.Max}})
+	_, err := e.Subscribers().Send(bg(), shell.Scope{}, core.BusPublish{Kind: effects.Custom("deploy", "done"), Source: effects.EventSource{Component: "ci", ID: uuid.Max}})
 	require.NoError(t, err)
 	synctest.Wait()
 	require.NoError(t, stop())

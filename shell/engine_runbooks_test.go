@@ -71,7 +71,7 @@ func TestMachinesOfRunbooksGoWhenTheirRetentionEnds(t *testing.T) {
 func TestPhasesAreTimedByWhatTheyDoAndEventsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _, _, _ := ended(t)
-		_, err := e.Subscribers().Send(bg(), core.BusPublish{Kind: effects.Custom("deploys", "wanted"), Source: effects.EventSource{Component: "test"}})
+		_, err := e.Subscribers().Send(bg(), shell.Scope{}, core.BusPublish{Kind: effects.Custom("deploys", "wanted"), Source: effects.EventSource{Component: "test"}})
 		require.NoError(t, err)
 		p, err := e.Pipelines().Create(bg(), core.PipelineSpec{Definition: core.PipelineDef{Name: "p", Phases: []core.PhaseDef{
 			{Name: "a", Manual: &core.ManualPhase{}}, {Name: "b", Manual: &core.ManualPhase{}},

@@ -328,6 +328,29 @@ func ExampleEngine_Subscribe() {
 	// Output: queue push
 }
 
+// A subscriber of a tenant hears the events of that tenant, and what it does is there, too: here it pushes each deploy
+// into a queue, within the transaction in which the deploy is announced.
+func ExampleEngine_Subscribers() {
+	engine, stop := launch(shell.Options{})
+	defer stop()
+
+	ctx, acme := context.Background(), shell.Scope{Namespace: "shop", Tenant: "acme"}
+	bus, err := engine.Subscribers().Send(ctx, acme, core.BusSubscribe{Subscriber: core.Subscription{
+		Name: "deploys", Match: core.EventMatch{Category: "deploy"}, Do: core.Reaction{Push: &core.PushReaction{MachineName: core.MachineName{Name: "deployed"}}},
+	}})
+	fmt.Println(len(bus.Subscribers), err)
+	for _, of := range []shell.Scope{acme, {Namespace: "shop", Tenant: "other"}} {
+		if _, err := engine.Subscribers().Send(ctx, of, core.BusPublish{Kind: effects.Custom("deploy", "done"), Source: effects.EventSource{Component: "ci"}}); err != nil {
+			panic(err)
+		}
+	}
+	queue, err := engine.Queues().Get(ctx, acme.Namespace, acme.Tenant, "deployed")
+	fmt.Println(queue.Pushed, err)
+	// Output:
+	// 1 <nil>
+	// 1 <nil>
+}
+
 // A webhook is stored raw before Receive returns; then it becomes an action of the
 // route's tool.
 func ExampleIngress_Receive() {

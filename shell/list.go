@@ -51,6 +51,17 @@ type Page struct {
 	// Visible reports whether a machine exists for who asks; nil: all do. It is asked
 	// before the filter is, outside of the store's transactions.
 	Visible func(core.State) bool
+	// Marks gets where each machine of the page stands, in the page's order, for who merges the lists of several
+	// engines. nil: nobody asks.
+	Marks *[]Mark
+}
+
+// Mark is where a machine stands in a list.
+type Mark struct {
+	// Token goes on behind the machine, as [Page.Token].
+	Token string
+	// Order compares with that of other machines of the list, also of another engine: what is less stands before.
+	Order [24]byte
 }
 
 // Bounds of a page.

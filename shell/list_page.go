@@ -2,6 +2,7 @@ package shell
 
 import (
 	"context"
+	"encoding/binary"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/store"
@@ -37,9 +38,12 @@ func page[S core.State](ctx context.Context, st store.Store, of index, p Page, k
 		if err != nil {
 			return nil, "", err
 		}
-		for _, s := range c.states {
+		for i, s := range c.states {
 			if (p.Visible == nil || p.Visible(s)) && (keep == nil || keep(s)) {
 				list = append(list, s)
+				if p.Marks != nil {
+					*p.Marks = append(*p.Marks, of.mark(c.at[i]))
+				}
 			}
 		}
 		if from = c.last; c.ended {
@@ -55,8 +59,9 @@ func page[S core.State](ctx context.Context, st store.Store, of index, p Page, k
 // chunk is what one transaction has read of an index.
 type chunk[S core.State] struct {
 	states   []S
-	last     store.Cursor // where to go on
-	ended    bool         // nothing follows
+	at       []store.Cursor // of the states
+	last     store.Cursor   // where to go on
+	ended    bool           // nothing follows
 	examined int
 	steps    int // in lists of which not all was wanted
 	size     int
@@ -93,10 +98,23 @@ func readChunk[S core.State](ctx context.Context, st store.Store, of *index, fro
 			out.examined++
 			out.size += n
 			if s != nil {
-				out.states = append(out.states, *s)
+				out.states, out.at = append(out.states, *s), append(out.at, c)
 			}
 		}
 		return nil
 	})
 	return out, err
+}
+
+// mark gives where a cursor of the index stands.
+func (x *index) mark(c store.Cursor) Mark {
+	m := Mark{Token: x.token(c)}
+	binary.BigEndian.PutUint64(m.Order[:8], uint64(c.At)^1<<63) // so that what is before 1970 is less
+	copy(m.Order[8:], c.ID[:])
+	if x.newest {
+		for i := range m.Order {
+			m.Order[i] = ^m.Order[i]
+		}
+	}
+	return m
 }

@@ -131,21 +131,41 @@ func (m NamedMachines[S, Event]) List(ctx context.Context, f MachineFilter, p Pa
 	return listOf[S](ctx, m.e, m.kind, f, p)
 }
 
-// Subscribers are the calls for the event bus, which keeps the list of its
+// Subscribers are the calls for the event buses, of which each tenant has one: it keeps the list of the tenant's
 // subscribers.
 type Subscribers struct{ e *Engine }
 
-// Subscribers gives the calls for the event bus. [Engine.Subscribe] listens to the
+// Subscribers gives the calls for the event buses. [Engine.Subscribe] listens to the
 // same events inside this process.
 func (e *Engine) Subscribers() Subscribers { return Subscribers{e} }
 
-// Send gives an event to the event bus: a subscription, or an announcement from
-// outside. It returns the bus with its subscribers.
-func (s Subscribers) Send(ctx context.Context, ev core.BusEvent) (core.Bus, error) {
-	return sendTo[core.Bus](ctx, s.e, core.BusRef(), ev)
+// Send gives an event to the event bus of a tenant: a subscription, or an announcement from outside. It returns the bus
+// with its subscribers. An announcement of the zero Scope is of no tenant, and the subscribers of all tenants hear it.
+func (s Subscribers) Send(ctx context.Context, of Scope, ev core.BusEvent) (core.Bus, error) {
+	to := core.BusRef()
+	switch e := ev.(type) {
+	case core.BusSubscribe:
+		e.Namespace, e.Tenant = of.Namespace, of.Tenant
+		to, ev = core.BusOf(of.Namespace, of.Tenant), e
+	case core.BusUnsubscribe:
+		to = core.BusOf(of.Namespace, of.Tenant)
+	case core.BusPublish:
+		e.Namespace, e.Tenant = of.Namespace, of.Tenant
+		ev = e
+	case core.BusRegister, core.BusHeartbeat, core.BusDivide: // of no tenant
+	}
+	return sendTo[core.Bus](ctx, s.e, to, ev)
 }
 
-// Get reads the event bus; the zero Bus if nobody ever subscribed.
-func (s Subscribers) Get(ctx context.Context) (core.Bus, error) {
-	return readAs[core.Bus](ctx, s.e, core.BusRef())
+// Get reads the event bus of a tenant; [ErrNotFound] if it has no subscriber. That of the zero Scope also names the
+// subscribers that the program brings along.
+func (s Subscribers) Get(ctx context.Context, of Scope) (core.Bus, error) {
+	return readAs[core.Bus](ctx, s.e, core.BusOf(of.Namespace, of.Tenant))
+}
+
+// List lists the event buses of the tenants that have subscribers, the newest first. Of [Page], Scopes and Among do not
+// count: Visible chooses.
+func (s Subscribers) List(ctx context.Context, p Page) ([]core.Bus, string, error) {
+	p.Scopes, p.Among = nil, nil
+	return listOf[core.Bus](ctx, s.e, core.KindBus, MachineFilter{}, p)
 }

@@ -37,11 +37,18 @@ type Options struct {
 	// of a lane; where it is not listed, DefaultConcurrency holds (default 64).
 	Concurrency        map[string]int
 	DefaultConcurrency int
+	// Slots has these bounds hold for all engines of a process together that have it in common, such as those of several
+	// partitions, and alike bounds (default: they are this engine's alone).
+	Slots *Slots
 	// Partition is the number of this one where the tenants are divided over several databases by
 	// [core.Partition], each with an engine: ids that follow from the number of a batch have it, so
 	// that no two partitions make the same (default 0). A database keeps the number with which it
 	// began: Run refuses another one.
 	Partition int
+	// Handover lets the engine give its store to another process when it is told to stop, while the tools that run go on here: what comes of them is
+	// reported to that process, and counts there. It waits, as without, until nothing but tools runs, and none that is [Stationary]. Nil: it waits for all.
+	// [fleet.Term] gives one.
+	Handover *Handover
 	// Limits share slots and bound what tenants may take (default: nothing is bound).
 	Limits Limits
 	// Webhooks are the routes of the webhook ingress.
@@ -163,6 +170,8 @@ type WebhookRoute struct {
 }
 
 type (
+	// Handover is how an engine gives its store to another process while tools run on: see [Options.Handover].
+	Handover = engine.Handover
 	// Clock is where time enters the engine. [SystemClock] is the real one.
 	Clock = engine.Clock
 	// SystemClock is the machine's clock.
@@ -183,7 +192,7 @@ func New(o Options) (*Engine, error) {
 	e.outputs.init()
 	generic.Hooks = engine.Hooks{
 		Procedure: e.procedure, DueEvent: e.dueEvent, ReadWebhook: e.readWebhook, Mend: mend, MendAtEnd: mendAtEnd, Count: e.noteUsage,
-		Published: e.published, Committed: e.observe, Missed: e.recount,
+		Published: e.published, Committed: e.observe, Missed: e.recount, ReadWrite: readOutput,
 	}
 	generic.Hooks.Beside = e.beside
 	if o.Limits.bindsMachines() {
@@ -218,7 +227,7 @@ func (e *Engine) beside(ctx context.Context) {
 // generic gives the options that are the loop's own.
 func (o Options) generic() engine.Options {
 	return engine.Options{
-		Store: o.Store, Concurrency: o.Concurrency, DefaultConcurrency: o.DefaultConcurrency,
+		Store: o.Store, Concurrency: o.Concurrency, DefaultConcurrency: o.DefaultConcurrency, Slots: o.Slots,
 		MaxLaneShare: o.Limits.MaxLaneShare, Weights: o.Limits.weights(),
 		TickRate: o.TickRate, StrictTick: o.StrictTick, StartPaused: o.StartPaused,
 		PacedEvery: o.RecurringCheckInterval, DisablePaced: o.DisableRecurring,
@@ -229,7 +238,7 @@ func (o Options) generic() engine.Options {
 		MostOfTenant:     o.OccurrencesPerTenant,
 		JournalRetention: o.JournalRetention, JournalBytes: o.JournalBytes, MaxBatch: o.MaxBatch, ScrubRate: o.ScrubRate, Clock: o.Clock, Logger: o.Logger,
 		Instance: o.Instance, Scheduler: o.Scheduler,
-		Subscribers: o.Subscribers, Partition: o.Partition,
+		Subscribers: o.Subscribers, Partition: o.Partition, Handover: o.Handover,
 	}
 }
 

@@ -2,9 +2,11 @@ package shell
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell/engine"
 	"github.com/orrery-go/orrery/shell/internal/headtail"
 	"github.com/orrery-go/orrery/shell/secrets"
@@ -393,11 +396,24 @@ func (l *liveOutput) last() *engine.Write {
 	return storing(l.output(0), l.of.Action)
 }
 
+// readOutput makes anew what stores the output of an action that has run in another process.
+func readOutput(of effects.Ref, sent []byte) (*engine.Write, error) {
+	attempt, n := binary.Uvarint(sent)
+	if n <= 0 || attempt > math.MaxUint32 || of.Kind != core.KindAction {
+		return nil, fmt.Errorf("output of %s: %d bytes that say no attempt", of, len(sent))
+	}
+	o, err := decodeOutput(uint32(attempt), sent[n:])
+	if err != nil {
+		return nil, err
+	}
+	return storing(o, of.ID), nil
+}
+
 // storing gives what stores an output of an action, unless a later one is stored.
 func storing(o Output, action uuid.UUID) *engine.Write {
 	text := encodeOutput(o)
 	return &engine.Write{
-		Of: actionRef(action), Size: len(text),
+		Of: actionRef(action), Size: len(text), Sent: func() []byte { return append(binary.AppendUvarint(nil, uint64(o.Attempt)), text...) },
 		Check: func(s core.State) error {
 			if _, ok := s.(core.Action); !ok {
 				return fmt.Errorf("%s %w", actionRef(action), ErrNotFound)

@@ -57,7 +57,7 @@ func TestAWorkerIsWokenByThePhaseOfAPipeline(t *testing.T) {
 			Match:  core.EventMatch{Category: "pipeline", Action: "phase", Data: map[string]string{"phase": "merge"}},
 			Worker: core.MachineName{Namespace: "ns", Tenant: "t", Name: "merger"},
 		}
-		_, err = e.Subscribers().Send(bg(), core.BusSubscribe{Subscriber: sub.Subscription("merge worker")})
+		_, err = e.Subscribers().Send(bg(), flow, core.BusSubscribe{Subscriber: sub.Subscription("merge worker")})
 		require.NoError(t, err)
 		p := begin(t, e, core.PhaseDef{Name: "build", Manual: &core.ManualPhase{}}, core.PhaseDef{Name: "merge", Manual: &core.ManualPhase{}})
 		synctest.Wait()

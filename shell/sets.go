@@ -38,7 +38,7 @@ type SetEntry struct {
 	Semaphore  *SemaphoreSpec
 	Worker     *core.WorkerSpec
 	Calendar   *core.CalendarSpec
-	Subscriber *core.Subscription
+	Subscriber *SubscriberSpec
 }
 
 // QueueSpec says which queue has which configuration.
@@ -55,6 +55,14 @@ type SemaphoreSpec struct {
 	Tenant    string `json:"tenant"`
 	Name      string `json:"name"`
 	Slots     uint32 `json:"slots"`
+}
+
+// SubscriberSpec says which subscriber the event bus of a tenant has. It acts in that tenant: where it names none, that is
+// meant.
+type SubscriberSpec struct {
+	Namespace string `json:"namespace"`
+	Tenant    string `json:"tenant"`
+	core.Subscription
 }
 
 // SetOptions say what applying a set may do.
@@ -408,7 +416,7 @@ func inOrder(wrong map[int]*SetError) (out SetErrors) {
 	return out
 }
 
-// About says what a declaration is about: its kind as files call it, whose it is, which is nobody's of a subscriber, and its name.
+// About says what a declaration is about: its kind as files call it, whose it is, and its name.
 // The kind is empty of what declares nothing.
 func (e SetEntry) About() (kind string, of Scope, name string) {
 	switch {
@@ -425,7 +433,7 @@ func (e SetEntry) About() (kind string, of Scope, name string) {
 	case e.Calendar != nil:
 		return "calendar", Scope{Namespace: e.Calendar.Namespace, Tenant: e.Calendar.Tenant}, e.Calendar.Name
 	case e.Subscriber != nil:
-		return "subscriber", Scope{}, e.Subscriber.Name
+		return "subscriber", Scope{Namespace: e.Subscriber.Namespace, Tenant: e.Subscriber.Tenant}, e.Subscriber.Name
 	}
 	return "", Scope{}, ""
 }

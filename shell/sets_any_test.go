@@ -131,11 +131,11 @@ func (s *anySet) subscriber(n int, _ []string) {
 	to := core.MachineName{Namespace: s.of.Namespace, Tenant: s.of.Tenant, Name: fmt.Sprintf("worker-%d", n)}
 	into := to
 	into.Name = fmt.Sprintf("queue-%d", n)
-	s.add(shell.SetEntry{Subscriber: &core.Subscription{
+	s.add(shell.SetEntry{Subscriber: &shell.SubscriberSpec{Namespace: s.of.Namespace, Tenant: s.of.Tenant, Subscription: core.Subscription{
 		Name:  fmt.Sprintf("subscriber-%d", n),
 		Match: core.EventMatch{Category: "action", Action: oneOf(s, "no-such", "nor-such"), Data: oneOf(s, nil, map[string]string{"label": "x"})},
 		Do:    oneOf(s, core.Reaction{WakeWorker: &to}, core.Reaction{Push: &core.PushReaction{MachineName: into, Priority: 2}}),
-	}})
+	}}})
 }
 
 // names gives the names of one kind.

@@ -245,8 +245,9 @@ func (p *setPlan) event(e *SetEntry, c *SetChange) (core.Event, error) {
 		zone := cmp.Or(spec.Timezone, "UTC")
 		return core.CalendarUpdate{Patch: core.CalendarPatch{Timezone: &zone, Description: &spec.Description, Exclude: &spec.Exclude, Include: &spec.Include}}, err
 	default:
-		_, err := at(core.BusRef())
-		return core.BusSubscribe{Subscriber: *e.Subscriber}, err
+		of := e.Subscriber
+		_, err := at(core.BusOf(of.Namespace, of.Tenant))
+		return core.BusSubscribe{Namespace: of.Namespace, Tenant: of.Tenant, Subscriber: of.Subscription}, err
 	}
 }
 

@@ -319,11 +319,11 @@ func TestWhatDeclarationsNameAndNothingHasIsNoted(t *testing.T) {
 			{Name: "a", Run: run("nope")}, {Name: "b", Run: run("count")}, {Name: "c", Run: run("${item.data}")}, {Name: "d", Run: run("nope")},
 			{Name: "e", Strategy: &core.StrategyPhase{Approaches: []core.Approach{{Name: "x", Action: core.ApproachAction{Command: run("neither")}}}}},
 		}}}
-		pushes := core.Subscription{Name: "pushes", Match: core.EventMatch{Category: "action"}, Do: core.Reaction{Push: &core.PushReaction{MachineName: core.MachineName{Namespace: "notifications", Tenant: "tenant-1", Name: "inbox"}}}}
+		pushes := core.Subscription{Name: "pushes", Match: core.EventMatch{Category: "action"}, Do: core.Reaction{Push: &core.PushReaction{MachineName: core.MachineName{Name: "inbox"}}}} // of its own tenant
 		dead := shell.SetEntry{File: "f1.toml", Queue: &shell.QueueSpec{Namespace: "notifications", Tenant: "tenant-1", Name: "dead"}}
 		all[4].Queue.Config.DeadLetterQueue = "dead"
 		all[3].Worker.Do = core.WorkerDo{Run: run("nope")}
-		some := []shell.SetEntry{all[2], all[4], {File: "f1.toml", Worker: &worker}, {File: "f1.toml", Subscriber: &pushes}}
+		some := []shell.SetEntry{all[2], all[4], {File: "f1.toml", Worker: &worker}, {File: "f1.toml", Subscriber: &shell.SubscriberSpec{Namespace: "notifications", Tenant: "tenant-1", Subscription: pushes}}}
 		notes := func(entries []shell.SetEntry, o shell.SetOptions) (out [][]string) {
 			t.Helper()
 			res, err := e.Sets().Apply(bg(), "ours", entries, o)
@@ -345,7 +345,7 @@ func TestWhatDeclarationsNameAndNothingHasIsNoted(t *testing.T) {
 		assert.Equal(t, []string{`dead_letter_queue: queue "dead" is in none of these files: the daemon must have it`}, checked[1].Notes)
 		assert.Empty(t, checked[2].Notes, "which tools there are only a daemon knows")
 		nowhere := core.Subscription{Name: "nowhere", Match: core.EventMatch{Category: "action"}, Do: core.Reaction{WakeWorker: &core.MachineName{Name: "worker-1"}}}
-		checked, err = shell.CheckSet([]shell.SetEntry{all[3], {File: "f1.toml", Subscriber: &nowhere}}, effects.TimeOf(time.Now()))
+		checked, err = shell.CheckSet([]shell.SetEntry{all[3], {File: "f1.toml", Subscriber: &shell.SubscriberSpec{Subscription: nowhere}}}, effects.TimeOf(time.Now()))
 		require.NoError(t, err)
 		assert.Equal(t, []string{`do.wake_worker: there is no worker "worker-1" without a tenant: give its namespace and tenant`}, checked[1].Notes, "none of default/default is meant")
 

@@ -37,7 +37,8 @@ func (p *setPlan) noteNames(e *SetEntry, c *SetChange) error {
 		return p.noteNone(c, core.QueueRef(w.Namespace, w.Tenant, w.Queue), "", "queue",
 			core.MachineName{Namespace: w.Namespace, Tenant: w.Tenant, Name: w.Queue}, "the worker gets no items until there is one")
 	case e.Subscriber != nil:
-		return p.noteReaction(e.Subscriber.Do, c)
+		of := Scope{Namespace: e.Subscriber.Namespace, Tenant: e.Subscriber.Tenant}
+		return p.noteReaction(e.Subscriber.Within(of).Do, c)
 	}
 	return nil
 }

@@ -34,10 +34,10 @@ func setOf(n, v int) []shell.SetEntry {
 			ID: fmt.Sprintf("job-%d", n), Namespace: ns, Tenant: tenant, Name: fmt.Sprintf("version %d", v), Schedule: "0 9 * * *",
 			PodSpec: json.RawMessage(`{"containers":[{"name":"c","image":"i"}]}`),
 		}},
-		{File: file, Subscriber: &core.Subscription{
+		{File: file, Subscriber: &shell.SubscriberSpec{Namespace: ns, Tenant: tenant, Subscription: core.Subscription{
 			Name: fmt.Sprintf("subscriber-%d", n), Match: core.EventMatch{Category: "action", Action: fmt.Sprintf("v%d", v)},
 			Do: core.Reaction{WakeWorker: &core.MachineName{Namespace: ns, Tenant: tenant, Name: fmt.Sprintf("worker-%d", n)}},
-		}},
+		}}},
 		{File: file, Worker: &core.WorkerSpec{
 			Namespace: ns, Tenant: tenant, Name: fmt.Sprintf("worker-%d", n), Queue: queue, Concurrency: uint32(v + 1),
 			Do: core.WorkerDo{Run: &core.ToolRun{Tool: "count", Input: json.RawMessage(`{}`)}},
@@ -154,8 +154,9 @@ func definitions(t testing.TB, e *shell.Engine) map[string]string {
 	for _, c := range calendars {
 		out["calendar "+c.Name] = string(core.Definition(c, nil))
 	}
-	bus, err := e.Subscribers().Get(bg())
-	if err == nil {
+	buses, _, err := e.Subscribers().List(bg(), p)
+	require.NoError(t, err)
+	for _, bus := range buses {
 		for _, s := range bus.Subscribers {
 			out["subscriber "+s.Name] = string(core.Definition(bus, core.BusUnsubscribe{Name: s.Name}))
 		}
@@ -455,7 +456,7 @@ func TestWhatASetComesToIsCheckedAsItIsCarriedOut(t *testing.T) {
 		assert.Equal(t, planned[1], actions(res))
 
 		res, err = e.Sets().Apply(bg(), "ours", setOf(1, 2), shell.SetOptions{Check: check(func() {
-			_, err := e.Subscribers().Send(shell.WithTakeOver(bg()), core.BusUnsubscribe{Name: "subscriber-1"})
+			_, err := e.Subscribers().Send(shell.WithTakeOver(bg()), shell.Scope{Namespace: "notifications", Tenant: "tenant-1"}, core.BusUnsubscribe{Name: "subscriber-1"})
 			require.NoError(t, err)
 		})})
 		require.NoError(t, err)

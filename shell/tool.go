@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -19,6 +20,7 @@ import (
 	"github.com/orrery-go/orrery/shell/engine"
 	"github.com/orrery-go/orrery/shell/internal/scarce"
 	"github.com/orrery-go/orrery/shell/secrets"
+	"github.com/orrery-go/orrery/store"
 )
 
 // Tool does an action's work. It is the one interface that an embedder
@@ -59,6 +61,21 @@ type InputValidator interface {
 // secrets: see Options.Secrets. A tool that wraps such a one must be one, too.
 type InputStorer interface {
 	StoresInput()
+}
+
+// Stationary is implemented by a [Tool] whose runs need the engine that calls it, beyond what it is given in the [Call], or what belongs to the process that owns
+// the store: the store is not handed over while it runs ([Options.Handover]). An [InputStorer] need not say so: it is taken for one. A tool that wraps such a one must be one, too.
+type Stationary interface {
+	Stationary()
+}
+
+// portable reports whether a run of a tool may go on once the store is another process's.
+func portable(t Tool) bool {
+	switch t.(type) {
+	case InputStorer, PipelineStarter, Stationary:
+		return false
+	}
+	return true
 }
 
 // Call is what a [Tool] is told about the action that it carries out.
@@ -264,7 +281,8 @@ func (e *Engine) procedure(effect engine.OuterEffect) engine.Procedure {
 	limit := e.o.Limits.timeout(core.ScopeOf(a), cmp.Or(a.Policy.Timeout(), e.o.DefaultTimeout))
 	state := effect.State // already in memory of its own, which a is not
 	wrote := &runOutput{e: e}
-	return engine.Procedure{What: "tool", Subject: "action", Limit: limit, Lasting: true, Wrote: wrote.end, Call: func(ctx context.Context) (json.RawMessage, error) {
+	move := portable(e.o.Tools[a.ToolName])
+	return engine.Procedure{What: "tool", Subject: "action", Limit: limit, Lasting: true, Portable: move, Wrote: wrote.end, Call: func(ctx context.Context) (json.RawMessage, error) {
 		a, _ := state.(core.Action)
 		return e.runTool(ctx, &a, wrote)
 	}}
@@ -332,6 +350,9 @@ func (e *Engine) runTool(ctx context.Context, a *core.Action, wrote *runOutput) 
 		mask, err = e.fillSecrets(ctx, a, &call)
 	} else {
 		err = e.checkStarted(ctx, a, tool)
+	}
+	if errors.Is(err, store.ErrClosed) {
+		return nil, NotStarted(err) // it was handed over meanwhile: this one is handed back
 	}
 	if err != nil {
 		return nil, err

@@ -252,7 +252,7 @@ func TestNothingIsHalfDoneWhenTheDiskIsFull(t *testing.T) {
 			return only(e.Workers().Send(bg(), shell.Scope{}, "w", core.WorkerConfigure{Spec: core.WorkerSpec{Name: "w", Queue: "q", Do: core.WorkerDo{Run: run("count")}}}))
 		},
 		"event": func() error {
-			return only(e.Subscribers().Send(bg(), core.BusPublish{Kind: effects.Custom("a", "b"), Source: effects.EventSource{Component: "test"}}))
+			return only(e.Subscribers().Send(bg(), shell.Scope{}, core.BusPublish{Kind: effects.Custom("a", "b"), Source: effects.EventSource{Component: "test"}}))
 		},
 	}
 	f.is.Store(true)

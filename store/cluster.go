@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 )
 
@@ -32,7 +34,58 @@ type Instance struct {
 	Session string // of its registration
 	Address string
 	Version string
+	Core    string // version of the rules by which its engines decide (core.Version); empty: it does not say
+	Able    string // what it can do, such as a hash of its tools, routes and runners; empty: it does not say
 	Beat    uint64 // grows with each [Cluster.Renew]
+	// Draining: it is to give back what it owns, and to claim nothing ([Cluster.Drain]). Register does not set it.
+	Draining bool
+}
+
+// Layout is how a database is divided.
+type Layout struct {
+	// Partitions is their number, from 1 to [MaxPartitions].
+	Partitions int
+	// Rule is the version of the rule by which a tenant has its partition, from 1 on: core.PartitionRule of who has set it.
+	Rule int
+}
+
+// MaxPartitions bounds the number of partitions: ids have room for their numbers.
+const MaxPartitions = 1 << 12
+
+// Validate refuses what no database can be divided by.
+func (l Layout) Validate() error {
+	switch {
+	case l.Partitions < 1 || l.Partitions > MaxPartitions:
+		return fmt.Errorf("partitions: %d: want 1 to %d", l.Partitions, MaxPartitions)
+	case l.Rule < 1:
+		return fmt.Errorf("rule: %d: want 1 or more", l.Rule)
+	}
+	return nil
+}
+
+// String gives it in words.
+func (l Layout) String() string { return fmt.Sprintf("%d partitions by rule %d", l.Partitions, l.Rule) }
+
+// ErrDivided says that the database is divided otherwise, or has content by which it cannot be divided any more. Another number of
+// partitions is a copy into a new database, or into another schema.
+var ErrDivided = errors.New("the database is divided already")
+
+// CanSet says whether a layout can be set where another one was (nil: none was), and where the partitions of these numbers were opened: nil, or
+// an error that is [ErrDivided]. It is for who implements [Cluster].
+func (l Layout) CanSet(was *Layout, opened []int) error {
+	if err := l.Validate(); err != nil {
+		return fmt.Errorf("set the layout: %w", err)
+	}
+	const instead = "another number of partitions is a copy into a new database or schema"
+	switch {
+	case was != nil && *was == l:
+		return nil
+	case was != nil:
+		return fmt.Errorf("set the layout to %s: %w: it has %s; want the same, since %s", l, ErrDivided, *was, instead)
+	case len(opened) == 0, l.Partitions == 1 && slices.Equal(opened, []int{0}): // one is what it is without a layout
+		return nil
+	}
+	return fmt.Errorf("set the layout to %s: %w: partition %d was opened without a layout; want a database that nobody has opened, since %s", l, ErrDivided, opened[0], instead)
 }
 
 // PartitionClaim is how an instance asks for a partition.
@@ -71,6 +124,14 @@ type Cluster interface {
 	Leave(ctx context.Context, i Instance) error
 	// Instances lists those that are registered, by name, alive or not.
 	Instances(ctx context.Context) ([]Instance, error)
+	// Drain says that an instance is to give back what it owns, or (on: false) that it need not. A new session of the instance
+	// begins without. [ErrNotFound]: no instance of that name is registered.
+	Drain(ctx context.Context, name string, on bool) error
+	// Layout tells how the database is divided; [ErrNotFound]: SetLayout was never called, and it is one partition, number 0.
+	Layout(ctx context.Context) (Layout, error)
+	// SetLayout divides a database of which no partition was opened yet, once; a second time it may be asked for the same. Else
+	// [ErrDivided]. From then on programs that know of no layout open no partition, if there is more than one.
+	SetLayout(ctx context.Context, l Layout) error
 }
 
 // Timed is a [Cluster] that tells its time.

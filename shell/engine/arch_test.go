@@ -22,12 +22,12 @@ import (
 var allowed = map[string][]string{
 	"core": {
 		// what any machine is
-		"State", "Event", "Input", "Result", "Change", "Clock", "Cursor", "Version", "DecodeState", "DecodeStateOf", "EncodeAnswer", "DecodeAnswer", "EndedAt", "MustBeKept", "CheckRevision", "TermAll", "TermEnded", "TermWithin", "TenantOfTerm", "IndexVersion", "ReindexedKinds", "FormerTerms", "Scope", "ScopeOf", "StoredScope",
+		"State", "Event", "Input", "Result", "Change", "Clock", "Cursor", "Version", "DecodeState", "DecodeStateOf", "EncodeAnswer", "DecodeAnswer", "EndedAt", "MustBeKept", "CheckRevision", "AppendEvent", "DecodeEvent", "TermAll", "TermEnded", "TermWithin", "TenantOfTerm", "IndexVersion", "ReindexedKinds", "FormerTerms", "Scope", "ScopeOf", "StoredScope",
 		// batches and their journal
 		"Batch", "NewBatch", "Entry", "Absence", "AbsenceCause", "AbsentStopped", "AbsentKilled", "AbsentSuspended", "AbsentClockSet", "AbsentJump", "AbsentOff", "AbsentPaused", "Informs", "Informed", "NewEntry", "Given", "Allowance", "Full", "Subscriber", "CheckPartition",
 		// by kind
 		"DueEvent", "ExpireEvent", "InterruptEvent", "HandBackEvent", "AnswerEvent", "Failure", "OutstandingEffect", "Awaits", "Stopping", "StoppedEffect", "OuterEffectKinds",
-		"Retentions", "Retention", "RetentionClass", "Cacheable", "Shared", "Whole", "Held", "Paced", "PacedWith", "KeepsLogs", "Shortens", "Shortened", "Given", "ReasonRecovered",
+		"Retentions", "Retention", "RetentionClass", "Cacheable", "Shared", "Whole", "Held", "ScansAll", "HeardOn", "Paced", "PacedWith", "KeepsLogs", "Shortens", "Shortened", "Given", "ReasonRecovered",
 	},
 	"effects": {"Ref", "Kind", "Time", "TimeOf", "Event", "Outer", "DecodeOuter", "Refused", "CodeInvalid"},
 }

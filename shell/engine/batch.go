@@ -52,9 +52,12 @@ type batch struct {
 	requests []*request              // those, once it is staged, and
 	outcomes []outcome               // the outcomes that it has taken
 	launches []launch
-	unwanted []store.EffectKey // what runs although the store no longer has it
-	stops    []store.EffectKey // what runs and is to end, and whose answer is awaited
-	waiting  map[string]bool   // queues of the outbox of which it changes whether they have entries
+	unwanted []store.EffectKey    // what runs although the store no longer has it
+	stops    []store.EffectKey    // what runs and is to end, and whose answer is awaited
+	arrived  []store.FormerResult // what former owners have reported, and it has taken, once it is staged
+	compared []string             // sessions of former owners of whom it has looked what they carry out, and
+	astray   []store.FormerStop   // what of that is to end
+	waiting  map[string]bool      // queues of the outbox of which it changes whether they have entries
 	renewed  bool
 	recover  time.Time // when to look for lost holders again
 	sweep    sweep
@@ -94,7 +97,7 @@ func (b *batch) build() error {
 	b.entry.Inputs, b.entry.Partition = inputs, uint16(l.e.o.Partition)
 
 	for _, part := range []func() error{
-		b.fetchGathered, b.presence, b.renew, b.catchUp, b.takeOwn, b.takeRequests, b.takeOutcomes, b.recoverLost,
+		b.fetchGathered, b.presence, b.renew, b.catchUp, b.takeOwn, b.takeRequests, b.compareFormers, b.takeOutcomes, b.takeReported, b.recoverLost,
 		b.sweepDue, b.readWebhooks, b.expire, b.forgetAnswers, b.dueNow, b.mendAtEnd, b.stop,
 		b.write, b.outbox, b.startWaiting, b.conclude,
 	} {
@@ -156,6 +159,10 @@ func (b *batch) Scan(kind effects.Kind, term string, after core.Cursor, limit in
 	out := make([]core.Cursor, len(found))
 	for i, c := range found {
 		out[i] = core.Cursor(c)
+	}
+	if err := b.fetchListed(kind, out); err != nil {
+		b.broken = err
+		return nil, err
 	}
 	return out, nil
 }

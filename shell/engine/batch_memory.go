@@ -57,6 +57,7 @@ func (b *batch) reset() {
 		meta: b.meta, waiting: b.waiting, buf: b.buf[:0],
 		entry:   core.Entry{Inputs: emptied(b.entry.Inputs)},
 		replies: emptied(b.replies), launches: emptied(b.launches), unwanted: emptied(b.unwanted), stops: emptied(b.stops),
+		arrived: emptied(b.arrived), compared: emptied(b.compared), astray: emptied(b.astray),
 		requests: emptied(b.requests), outcomes: emptied(b.outcomes),
 		changes: emptied(b.changes), writes: emptied(b.writes), own: b.own[:0],
 	}

@@ -28,6 +28,10 @@ func (b *batch) recoverLost() error {
 	for _, name := range lanes {
 		b.waiting[name] = true
 	}
+	if f := &b.l.formers; !f.known { // who is gone is known once the database has told
+		b.recover = b.mono.Add(b.l.e.o.Handover.every())
+		return nil
+	}
 	claims, err := b.tx.Claims(ClaimPrefix)
 	if err != nil {
 		return err
@@ -38,7 +42,11 @@ func (b *batch) recoverLost() error {
 		if c.Holder == "" || c.Name == b.l.claim {
 			continue
 		}
-		if lapses, gone := b.silence(c); gone > 0 {
+		if b.l.formers.carriesOn(c) {
+			live[c.Name] = holding{token: c.Token}
+			continue
+		}
+		if lapses, gone := b.silence(c); gone > 0 && !b.l.formers.gone[c.Session] {
 			live[c.Name] = holding{token: c.Token, lapsed: lapses == 0}
 			next = earliest(next, b.mono.Add(gone))
 			if lapses > 0 {
@@ -46,7 +54,9 @@ func (b *batch) recoverLost() error {
 			}
 			continue
 		}
-		b.l.e.log.Warn("an instance is gone; telling the machines whose effects it carried out", "claim", c.Name, "holder", c.Holder, "last_seen", c.Renewed.String())
+		if !b.l.formers.gone[c.Session] { // else the log says so
+			b.l.e.log.Warn("an instance is gone; telling the machines whose effects it carried out", "claim", c.Name, "holder", c.Holder, "last_seen", c.Renewed.String())
+		}
 		if err := b.tx.Fence(c.Name); err != nil {
 			return err
 		}

@@ -127,7 +127,7 @@ func (b *batch) outbox() error {
 // that has waited may have it.
 func (b *batch) mayStart(s *share) bool {
 	most := b.l.e.o.MaxLaneShare
-	return !b.l.stopping && !b.l.paused && !s.waits() && !b.waiting[s.queue] && s.mayTake(most) && !s.lane.canServe(most)
+	return !b.l.stopping && !b.l.paused && !s.waits() && !b.waiting[s.queue] && s.mayTake(most) && !s.lane.canServe(most) && s.lane.secure()
 }
 
 // wanting gives the effect with the machine that waits for it.
@@ -206,6 +206,9 @@ func (b *batch) shareOut(la *lane) (out []grant) {
 			heap.Pop(&la.waiting)
 			continue
 		}
+		if !s.lane.secure() { // another engine has taken it meanwhile
+			break
+		}
 		b.l.reserve(s, 1)
 		i := slices.IndexFunc(out, func(g grant) bool { return g.share == s })
 		if i < 0 {
@@ -277,6 +280,8 @@ func (l *loop) carryOver(b *batch) *stagedBatch {
 	b.outcomes = append(b.outcomes, l.outcomes...)
 	clear(l.outcomes)
 	l.outcomes = l.outcomes[:0]
+	b.arrived = append(b.arrived, l.formers.arrived...)
+	l.formers.arrived = l.formers.arrived[:0]
 	return s
 }
 
@@ -300,6 +305,7 @@ func (l *loop) letGo(s *stagedBatch) {
 	e.aside.forget(b.changes)
 	e.aside.add(b.aside...)
 	l.cancelSome(b)
+	l.formers.letGo(b)
 	for _, launch := range b.launches {
 		e.stats.running.Add(1)
 		l.start(launch)
@@ -328,6 +334,8 @@ func (l *loop) cancelSome(b *batch) {
 		if r, ok := l.running[key]; ok {
 			r.dropped = true
 			r.cancel(why)
+		} else {
+			l.formers.stop(key, errors.Is(why, ErrKilled))
 		}
 	}
 	for _, w := range b.fold.Withdrawn() {
@@ -343,6 +351,8 @@ func (l *loop) cancelSome(b *batch) {
 	for _, key := range b.stops {
 		if r, ok := l.running[key]; ok {
 			r.cancel(ErrCancelled)
+		} else {
+			l.formers.stop(key, false)
 		}
 	}
 }

@@ -44,6 +44,7 @@ type Engine struct {
 	indexed atomic.Bool   // see Indexed
 	rebuild atomic.Bool   // while reindex is at work
 	closing chan struct{} // closed when Run begins to stop
+	decided chan struct{} // closed when the loop takes nothing any more
 	stopped chan struct{} // closed when Run returned
 
 	loop     loop // touched by the loop's goroutine alone
@@ -71,6 +72,7 @@ func New(o Options) (*Engine, error) {
 		resume:  make(chan chan bool),
 		goesOn:  make(chan struct{}),
 		closing: make(chan struct{}),
+		decided: make(chan struct{}),
 		stopped: make(chan struct{}),
 	}
 	e.activity.to = o.Scheduler
@@ -84,7 +86,8 @@ func New(o Options) (*Engine, error) {
 // Run works until ctx ends, then stops cleanly: it takes nothing new, waits up
 // to Options.StopTimeout for what runs, cancels the rest and has each machine
 // decide what that means. It returns nil after a clean stop, and an error that is a [store.ErrFenced] once another
-// process has opened the store: then all that runs is told to end at once, and nothing of it is stored. An engine runs once.
+// process has opened the store: then all that runs is told to end at once, and nothing of it is stored. With Options.Handover it may
+// give the store back at once, and goes on with what runs: see [Handover]. An engine runs once.
 func (e *Engine) Run(ctx context.Context) error {
 	if !e.started.CompareAndSwap(false, true) {
 		return errors.New("shell: Run was called before: make a new engine with New")
@@ -100,7 +103,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	if err != nil {
 		close(e.closing)
-		l.refuseRest()
+		l.endDeciding()
 		if ctx.Err() != nil {
 			return nil // stopped before it began
 		}
@@ -125,7 +128,13 @@ func (e *Engine) Run(ctx context.Context) error {
 	l.run(ctx)
 	end() // it has ended by itself if the store is lost
 	beside.Wait()
-	err = l.release()
+	if l.former != nil {
+		err = l.former.part()
+		l.former.serve()
+		l.giveSlots()
+	} else {
+		err = l.release()
+	}
 	e.log.Info("engine stopped", "instance", e.name)
 	return err
 }
@@ -209,6 +218,8 @@ type Write struct {
 	Check func(core.State) error // whether it may be stored for the machine in that state; nil: it does not exist
 	Put   func(store.Tx) error   // stores it
 	Size  int                    // its bytes
+	// Sent gives what [Hooks.ReadWrite] makes it of, where another process stores it; nil: no other one can.
+	Sent func() []byte
 	// Done is told that the engine is done with it: it is durable, or will not be. It is called by
 	// the loop, and must be quick; nil: nobody asks.
 	Done func()
@@ -339,7 +350,7 @@ func (e *Engine) Ask(ctx context.Context, req Request) (Reply, error) {
 	r := newRequest(ctx, req)
 	ending := e.closing
 	if r.Late {
-		ending = e.stopped
+		ending = e.decided
 	}
 	select {
 	case <-ending:
@@ -370,7 +381,7 @@ func (e *Engine) Ask(ctx context.Context, req Request) (Reply, error) {
 	case <-ctx.Done():
 		r.wake()
 		return e.lateReply(r)
-	case <-e.stopped:
+	case <-e.decided:
 		r.wake()
 		select { // it may have been answered as the last thing
 		case <-r.done:
@@ -391,7 +402,7 @@ func (e *Engine) lateReply(r *request) (Reply, error) {
 		case <-r.done:
 			return r.reply(), nil
 		case <-timer:
-		case <-e.stopped:
+		case <-e.decided:
 		}
 	}
 	return Reply{}, r.ctx.Err()

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/store"
 )
@@ -54,6 +55,9 @@ func (b *batch) fetchGathered() error {
 		}
 		for i := range r.Inputs {
 			n.add(r.Inputs[i].To)
+			for _, bus := range core.HeardOn(r.Inputs[i].Event) {
+				n.add(bus)
+			}
 		}
 		for _, ref := range r.Earlier {
 			n.add(ref)
@@ -91,6 +95,22 @@ func (b *batch) fetchDue(entries []store.DueEntry, passes func(store.DueEntry) b
 		if !b.passes(d.Kind) && !passes(d) {
 			n.add(effects.Ref{Kind: d.Kind, ID: d.Key.ID()})
 		}
+	}
+	if len(n.refs) == 0 {
+		return nil
+	}
+	return f.Fetch(n.refs, nil, nil)
+}
+
+// fetchListed has the records of a list ready that is read because each of them is needed: see [core.ScansAll].
+func (b *batch) fetchListed(kind effects.Kind, list []core.Cursor) error {
+	f := b.fetcher()
+	if f == nil || !core.ScansAll(kind) {
+		return nil
+	}
+	n := b.needs(len(list))
+	for _, c := range list {
+		n.add(effects.Ref{Kind: kind, ID: c.ID})
 	}
 	if len(n.refs) == 0 {
 		return nil

@@ -26,6 +26,7 @@ type far struct {
 	alone   []effects.Ref // schedules that were read without being told beforehand
 	read    int           // schedules that were read
 	answers int           // to requests that were looked up
+	buses   []bool        // event buses that were read: whether it was told beforehand
 	untold  []store.AnswerKey
 }
 
@@ -67,6 +68,9 @@ func (t *farTx) Get(kind effects.Kind, id uuid.UUID) (store.Record, error) {
 			t.f.alone = append(t.f.alone, ref)
 		}
 	}
+	if kind == core.KindBus {
+		t.f.buses = append(t.f.buses, t.fetched[effects.Ref{Kind: kind, ID: id}])
+	}
 	return t.Tx.Get(kind, id)
 }
 
@@ -106,4 +110,39 @@ func TestAStoreThatWantsToBeToldWhatIsReadIsToldOfAllRequestsAndDueEntriesAtOnce
 			}
 		})
 	}
+}
+
+// An event of no tenant is heard on the bus of each tenant, and one of a tenant on that and the common ones.
+func TestAStoreThatWantsToBeToldWhatIsReadIsToldOfTheBusesOnWhichAnEventIsHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st, now := &far{Store: memory.New()}, effects.TimeOf(time.Now())
+		const tenants = 40
+		var inputs []core.Input
+		for n := range tenants {
+			of := fmt.Sprint(n)
+			inputs = append(inputs, core.Input{To: core.BusOf("ns", of), Actor: "test", Event: core.BusSubscribe{
+				Namespace: "ns", Tenant: of,
+				Subscriber: core.Subscription{Name: "s", Match: core.EventMatch{Category: "deploy"}, Do: core.Reaction{WakeWorker: &core.MachineName{Name: "w"}}},
+			}})
+		}
+		write(t, st.Store, func(tx store.Tx) error {
+			require.NoError(t, tx.Put(1, decided(t, now, inputs...)))
+			return tx.AppendJournal(1, now, core.NewEntry(1, now, "test").AppendJSON(nil))
+		})
+		e := idle(t, engine.Options{Store: st, TickRate: 24 * time.Hour, LeaseTTL: 24 * time.Hour})
+		begin(t, e)
+		synctest.Wait()
+		for _, tenant := range []string{"7", ""} {
+			st.buses, st.fetches = nil, 0
+			publish := core.BusPublish{Tenant: tenant, Kind: effects.Custom("deploy", "done"), Source: effects.EventSource{Component: "ci"}}
+			if tenant != "" {
+				publish.Namespace = "ns"
+			}
+			_, err := e.Do(t.Context(), engine.Request{Inputs: []core.Input{{To: core.BusRef(), Actor: "test", Event: publish}}})
+			require.NoError(t, err)
+			assert.NotEmpty(t, st.buses)
+			assert.NotContains(t, st.buses, false, "tenant %q", tenant)
+			assert.LessOrEqual(t, st.fetches, 2, "tenant %q", tenant)
+		}
+	})
 }

@@ -21,6 +21,12 @@ type lane struct {
 	byScope  map[core.Scope]*share // the same, of tenants that have asked here
 	waiting  shareHeap
 	pass     float64 // of the share that was last given a slot
+
+	// What it shares with the other engines of the process; slots nil: nothing.
+	slots *Slots
+	name  string
+	spare int             // slots that were secured for the batch which is being built
+	freed chan<- struct{} // is told when others have given one back
 }
 
 // share is what one tenant has of a lane.
@@ -40,13 +46,13 @@ func (s *share) held() int { return s.running + s.reserved }
 
 func (s *share) waits() bool { return s.at >= 0 }
 
-func (la *lane) free() int { return la.limit - la.running - la.reserved }
+func (la *lane) free() int { return la.limit - la.taken() }
 
 // mayTake reports whether the share may have one more slot of its lane, however many
 // others hold theirs for long.
 func (s *share) mayTake(most float64) bool {
 	own := s.held()
-	return MayTakeSlot(own, s.lane.running+s.lane.reserved-own, s.lane.limit, most)
+	return MayTakeSlot(own, s.lane.taken()-own, s.lane.limit, most)
 }
 
 // MayTakeSlot reports whether a tenant that holds own of limit slots, of which other
@@ -59,7 +65,7 @@ func MayTakeSlot(own, others, limit int, most float64) bool {
 
 // canServe reports whether a share that waits may have a slot of the lane.
 func (la *lane) canServe(most float64) bool {
-	return la.free() > 0 && slices.ContainsFunc(la.waiting, func(s *share) bool { return s.mayTake(most) })
+	return len(la.waiting) > 0 && la.free() > 0 && slices.ContainsFunc(la.waiting, func(s *share) bool { return s.mayTake(most) })
 }
 
 // lane gives the lane of that name.
@@ -71,7 +77,10 @@ func (l *loop) lane(name string) *lane {
 	if !ok {
 		limit = l.e.o.DefaultConcurrency
 	}
-	la := &lane{limit: limit, shares: make(map[string]*share), byScope: make(map[core.Scope]*share)}
+	la := &lane{
+		limit: limit, shares: make(map[string]*share), byScope: make(map[core.Scope]*share),
+		slots: l.e.o.Slots, name: name, freed: l.freed,
+	}
 	l.lanes[name] = la
 	return la
 }
@@ -144,6 +153,9 @@ func (l *loop) reserve(s *share, slots int) {
 	}
 	s.reserved += slots
 	s.lane.reserved += slots
+	if s.lane.slots != nil {
+		s.lane.spare -= slots
+	}
 	s.moved()
 }
 
@@ -157,12 +169,16 @@ func (s *share) moved() {
 // unreserve forgets what a batch that was not committed has reserved.
 func (l *loop) unreserve() {
 	for _, s := range l.reserved {
+		if s.lane.slots != nil {
+			s.lane.spare += s.reserved
+		}
 		s.lane.reserved -= s.reserved
 		s.reserved = 0
 		s.moved()
 		s.drop()
 	}
 	l.reserved = l.reserved[:0]
+	l.unused()
 }
 
 // occupy turns what the batch has reserved into slots that are held.
@@ -174,6 +190,7 @@ func (l *loop) occupy() {
 		s.drop()
 	}
 	l.reserved = l.reserved[:0]
+	l.unused()
 }
 
 // vacate frees the slot of an execution.
@@ -181,6 +198,9 @@ func (l *loop) vacate(queue string) {
 	s := l.share(queue)
 	s.running--
 	s.lane.running--
+	if s.lane.slots != nil {
+		s.lane.slots.give(s.lane.name, 1)
+	}
 	s.moved()
 	s.drop()
 }

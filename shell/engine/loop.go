@@ -49,6 +49,8 @@ type loop struct {
 	sightings   map[string]sighting
 	sweep       sweep
 	backlog     backlog
+	formers     formers
+	freed       chan struct{}  // told when another engine has given back a slot of [Options.Slots]
 	weights     map[uint32]int // of tenants, by [DueShare]
 	webhooks    bool           // raw webhooks wait to be read
 	retention   retention
@@ -66,6 +68,8 @@ type loop struct {
 	stopSoft  time.Time // until then executions may end by themselves
 	stopHard  time.Time // until then cancelled executions may return and be stored
 	cancelled bool
+	gives     bool    // the store is handed over as soon as it can be
+	former    *former // what goes on once it is; nil: it is not
 }
 
 // sweep is a walk over the due index that may take several batches.
@@ -86,6 +90,8 @@ func (l *loop) init(e *Engine) {
 	l.logged, _ = e.store.(store.Logged)
 	l.weights = weightsByShare(e.o.Weights)
 	l.cache.init()
+	l.formers.init(l)
+	l.freed = make(chan struct{}, 1)
 }
 
 // ClaimPrefix begins the names of the claims of instances.
@@ -105,6 +111,7 @@ func (l *loop) run(ctx context.Context) {
 	} else {
 		l.beginAll(now)
 	}
+	l.formers.begin(now)
 	done := ctx.Done()
 	l.storeGone = l.watchStore()
 	for !l.stopping || !l.finished() {
@@ -123,7 +130,11 @@ func (l *loop) run(ctx context.Context) {
 		}
 		l.step()
 	}
-	l.refuseRest()
+	l.formers.end()
+	l.endDeciding()
+	if l.former == nil {
+		l.giveSlots()
+	}
 }
 
 // beginOwn has the engine's own inputs told in the next batch.
@@ -140,6 +151,7 @@ func (l *loop) wall() effects.Time { return effects.TimeOf(l.e.o.Clock.Now()) }
 func (l *loop) gather(done <-chan struct{}) {
 	l.answerHealth()
 	for {
+		l.formers.ask()
 		if l.flight.hasEnded() {
 			l.land()
 		}
@@ -165,10 +177,11 @@ func (l *loop) onePays() bool { return l.pays(len(l.requests) + len(l.outcomes) 
 // whether it is time for a batch.
 func (l *loop) await(done <-chan struct{}, diskOnly bool) bool {
 	inbox, result, timer, planned := l.e.inbox, l.e.result, (<-chan time.Time)(nil), time.Time{}
-	awaited := []messageKind{ofSync, ofWork}
+	freed := l.freed
+	awaited := []messageKind{ofSync, ofFormers, ofWork}
 	defer func() { l.look(planned) }()
 	if diskOnly || l.flight != nil && !l.onePays() { // to be woken for each costs more than it brings
-		inbox, result, awaited = nil, nil, awaited[:1]
+		inbox, result, freed, awaited = nil, nil, nil, awaited[:2]
 	}
 	if !diskOnly {
 		now := l.now()
@@ -199,6 +212,9 @@ func (l *loop) await(done <-chan struct{}, diskOnly bool) bool {
 		l.flight.ends(err)
 		l.land()
 		return l.stopping
+	case a := <-l.formers.told:
+		l.e.activity.work()
+		return l.formers.hear(a) && !diskOnly || l.stopping
 	case c := <-l.e.health: // no reason to try a commit
 		l.e.activity.work()
 		c <- l.lastErr
@@ -206,6 +222,9 @@ func (l *loop) await(done <-chan struct{}, diskOnly bool) bool {
 		l.e.activity.work()
 		c <- l.goOn()
 		return !diskOnly
+	case <-freed:
+		l.e.activity.work()
+		return true
 	case <-l.storeGone:
 		l.e.activity.work()
 		l.storeFailed()
@@ -279,8 +298,10 @@ func (l *loop) drain() bool {
 			l.e.activity.message(ofWork, -1)
 			l.returned(o)
 			bytes += o.write.size()
+		case a := <-l.formers.told:
+			l.formers.hear(a)
 		default:
-			return len(l.requests) > 0 || (len(l.outcomes) > 0 && !l.now().Before(l.retryAt))
+			return len(l.requests) > 0 || ((len(l.outcomes) > 0 || l.formers.toDecide()) && !l.now().Before(l.retryAt))
 		}
 	}
 }
@@ -312,6 +333,9 @@ func (l *loop) untilNext(now time.Time) time.Duration {
 			earlier(l.stopSoft)
 		}
 		return next.Sub(now)
+	}
+	if !l.formers.asking {
+		earlier(l.formers.next)
 	}
 	for i, at := range l.own {
 		if !l.withholds(l.e.o.Own[i]) {
@@ -460,6 +484,9 @@ func (l *loop) beginStop() {
 	l.stopSoft = now.Add(l.e.o.StopTimeout)
 	l.stopHard = l.stopSoft.Add(l.e.o.AbandonAfter + time.Second)
 	l.e.log.Info("stopping", "running", len(l.running), "stop_timeout", l.e.o.StopTimeout)
+	if h := l.e.o.Handover; h != nil && h.Wanted != nil {
+		l.gives = h.Wanted()
+	}
 }
 
 // finished moves the stop on, and reports whether nothing is left to wait for.
@@ -470,6 +497,12 @@ func (l *loop) finished() bool {
 	}
 	if l.idle() {
 		return true
+	}
+	if l.gives && len(l.requests) == 0 && len(l.outcomes) == 0 {
+		l.settle()
+		if l.handsOver() {
+			return true
+		}
 	}
 	if !l.cancelled && len(l.running) > 0 && !now.Before(l.stopSoft) {
 		l.cancelled = true
@@ -488,6 +521,13 @@ func (l *loop) finished() bool {
 // idle reports whether nothing runs, and nothing is left to decide.
 func (l *loop) idle() bool {
 	return len(l.running) == 0 && len(l.outcomes) == 0 && len(l.requests) == 0
+}
+
+// endDeciding has nothing taken any more. Who waits is answered before, since he counts then.
+func (l *loop) endDeciding() {
+	l.refuseRest()
+	close(l.e.decided)
+	l.refuseRest()
 }
 
 // refuseRest answers who came too late.

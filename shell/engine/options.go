@@ -22,6 +22,9 @@ type Options struct {
 	// for a lane that is not listed, DefaultConcurrency holds (default 64).
 	Concurrency        map[string]int
 	DefaultConcurrency int
+	// Slots has these bounds hold for all engines together that have it in common, and alike bounds. Nil: they are this engine's alone. It is not for
+	// engines with a [Scheduler].
+	Slots *Slots
 	// MaxLaneShare is the part of a lane's slots that one tenant may hold of those that
 	// other tenants do not hold, but always one (default 1: all).
 	MaxLaneShare float64
@@ -60,6 +63,10 @@ type Options struct {
 	// Partition is the number of this one, see [core.Batch.Partition] (default 0).
 	Partition int
 
+	// Handover, if there is one, lets Run give the store to another process while outer effects go on here, and has it take what the former
+	// owners of the store report. It is for a store that one process at a time owns.
+	Handover *Handover
+
 	MaxBatch int // bounds the inputs of one transaction (default 1024)
 
 	Instance  string    // names this instance among all that share the store (default: a random UUID)
@@ -97,6 +104,9 @@ type Hooks struct {
 	// ReadWebhook turns a raw webhook into an input. The error says why it is set
 	// aside.
 	ReadWebhook func(store.Webhook) (core.Input, error)
+	// ReadWrite makes anew what a former owner of the store would have stored with an answer, from [Write.Sent]. It is called by the
+	// loop, and must be quick; nil: nothing is stored.
+	ReadWrite func(of effects.Ref, sent []byte) (*Write, error)
 	// Mend lists what is to be told if a record was set aside as unreadable: to who
 	// counts on the machine.
 	Mend func(Damaged, Mending) ([]core.Input, error)
@@ -154,6 +164,9 @@ func (o *Options) Fill() (errs []error) {
 	if err := core.CheckPartition(o.Partition); err != nil {
 		errs = append(errs, fmt.Errorf("shell: Options.Partition: %w", err))
 	}
+	if o.Slots != nil && o.Scheduler != nil {
+		errs = append(errs, errors.New("shell: Options.Slots is set, and Scheduler too: leave one of them out, since no scheduler is told what engines have in common"))
+	}
 	for _, n := range []*int{&o.DefaultConcurrency, &o.MaxBatch} {
 		if *n < 0 {
 			errs = append(errs, fmt.Errorf("shell: Options.DefaultConcurrency and MaxBatch must not be negative: %d", *n))
@@ -174,6 +187,11 @@ func (o *Options) Fill() (errs []error) {
 		if n < 1 {
 			errs = append(errs, fmt.Errorf("shell: Options.Limits: the weight of %q is %d: it must be at least 1", of, n))
 		}
+	}
+	if o.Handover != nil {
+		h := *o.Handover
+		errs = append(errs, h.fill(o.Store)...)
+		o.Handover = &h
 	}
 	o.Clock = cmp.Or[Clock](o.Clock, SystemClock{})
 	o.Logger = cmp.Or(o.Logger, slog.Default())

@@ -45,7 +45,9 @@ type Procedure struct {
 	Subject string        // what reaches the time limit: "action", "effect"
 	Limit   time.Duration // 0: none
 	Lasting bool          // if it is left behind, no further attempt may run beside it
-	Call    func(context.Context) (json.RawMessage, error)
+	// Portable: it needs nothing of this engine, so that it may go on once the store is another process's, see [Handover].
+	Portable bool
+	Call     func(context.Context) (json.RawMessage, error)
 	// Wrote gives what is stored with the answer, in its transaction, and also if nobody wants the
 	// answer any more; nil: nothing. It is called once for each answer.
 	Wrote func() *Write

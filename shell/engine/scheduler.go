@@ -11,7 +11,7 @@ import (
 // is counted.
 //
 // What runs is the loop while it does not wait, each execution of an outer effect, each
-// caller whose answer has come, and whoever waits beside the loop for a [store.Stager] to make a batch durable. Whoever makes something of the engine run counts it before:
+// caller whose answer has come, whoever waits beside the loop for a [store.Stager] to make a batch durable, and who asks for former owners ([Handover]). Whoever makes something of the engine run counts it before:
 // who calls [Engine.Run] or [Engine.Ask] in a goroutine of its own, who ends the context of Run,
 // which he does while the loop waits, and, with a timer that
 // fires, its [Clock], until that timer is stopped. A store, a tool or an interpreter that
@@ -51,6 +51,7 @@ type messageKind int
 const (
 	ofWork          messageKind = iota // requests and outcomes
 	ofSync                             // the end of the sync under way
+	ofFormers                          // what the database says of former owners
 	kindsOfMessages = iota
 )
 

@@ -205,6 +205,7 @@ func (l *loop) drop(err error, s, onTop *stagedBatch) {
 func (l *loop) takeBack(s *stagedBatch) {
 	l.requests = slices.Concat(s.requests, l.requests)
 	l.outcomes = slices.Concat(s.outcomes, l.outcomes)
+	l.formers.arrived = slices.Concat(s.arrived, l.formers.arrived)
 	for _, launch := range s.launches {
 		l.vacate(launch.queue)
 	}

@@ -35,24 +35,24 @@ const (
 
 // followClock measures how far the clocks are apart, if the database tells ([store.Timed]), and goes by it if that is more than what
 // the measuring may be wrong by.
-func (m *Member) followClock(ctx context.Context) error {
-	timed, ok := m.o.Cluster.(store.Timed)
+func (p *process) followClock(ctx context.Context) error {
+	timed, ok := p.o.Cluster.(store.Timed)
 	if !ok {
 		return nil
 	}
-	limit, cancel := m.limited(ctx, m.o.Lease/2)
+	limit, cancel := p.limited(ctx, p.o.Lease/2)
 	defer cancel()
 	by, within, err := timed.Ahead(limit)
 	if err != nil {
 		return err
 	}
-	was := time.Duration(m.clock.ahead.Load())
+	was := time.Duration(p.clock.ahead.Load())
 	if (by - was).Abs() <= clockNoise+2*within {
 		return nil
 	}
-	m.clock.ahead.Store(int64(by))
+	p.clock.ahead.Store(int64(by))
 	if by.Abs() >= clockTold || was.Abs() >= clockTold {
-		m.pass(Event{Kind: EventClock, State: m.State(), Ahead: by})
+		p.pass(Event{Kind: EventClock, State: p.about(), Ahead: by})
 	}
 	return nil
 }
@@ -60,3 +60,6 @@ func (m *Member) followClock(ctx context.Context) error {
 // Clock is that of the database, as far as it tells its time ([store.Timed]): an engine that goes by it sees no jump when another process
 // takes over. Nothing of it can be waited for but what this machine's clock measures.
 func (m *Member) Clock() engine.Clock { return m.clock }
+
+// Clock is that of the database: see [Member.Clock].
+func (g *Group) Clock() engine.Clock { return g.clock }

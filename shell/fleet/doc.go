@@ -11,6 +11,8 @@
 //		return engine.Run(ctx)
 //	})
 //
+// Where the database is divided into several partitions ([store.Layout]) a [Group] is what [Run] is for one: see below.
+//
 // # When it takes over
 //
 // A process that stands by looks at the partition every half second, and more often where the lease is short. It claims a partition
@@ -33,4 +35,36 @@
 // was silent, or frozen: the store does, since it refuses whatever an owner commits that was replaced. As soon as the owner learns
 // that, or its store fails in another way, the context of the function ends with the reason as its cause, and once the function has
 // returned the process stands by again. When the context of Run ends, the partition is given back after the function has returned.
+//
+// # Handover
+//
+// An engine that is given [Term.Handover] gives the partition back as soon as it is told to stop and nothing but tools runs, if another process is alive. The tools
+// go on in this process, which stays in the list of instances until they have ended, and count at the next owner.
+//
+// # Several partitions
+//
+// [Group.Run] calls a function for each partition that this process should have, several at once:
+//
+//	layout, err := cluster.Layout(ctx)
+//	...
+//	group, err := fleet.NewGroup(fleet.Options{Cluster: cluster, Name: "a"}, layout)
+//	...
+//	err = group.Run(ctx, func(ctx context.Context, t fleet.Term) error {
+//		engine, err := shell.New(shell.Options{Store: t.Store, Clock: t.Clock, Partition: t.Partition, Tools: tools})
+//		...
+//		return engine.Run(ctx)
+//	})
+//
+// Which instance should have a partition is what [Place] says of those that are alive, and do not drain. It claims the partition once nobody owns it, or its owner was silent
+// for a lease. Another one claims it a lease after that, if the first has not taken it, and a third one after two. An owner that sees that another instance should
+// have the partition gives it back: the context of its work ends with [ErrMoved]. One moves at a time, and none within a lease after an instance has come or
+// gone, so that a process that is started anew gets back what it had and nothing else is interrupted. What is bound to this machine does not move ([Options].Bound).
+//
+// An instance that is to be emptied drains ([store.Cluster] Drain): it gives back all that is not bound, if another one can have it, and claims nothing until it is started anew or the
+// drain is taken back. One whose context has ended says so before it gives its partitions back; the others have them within a second.
+//
+// While the instances have engines of different versions ([Options].Core), the greatest one that half of them have counts: the others claim nothing, and give back
+// what those with it should have.
+//
+// [Group.Member] tells who owns a partition, such as for who passes requests on. [Options.Events] is told of each partition by its number, and of the process with -1.
 package fleet

@@ -8,7 +8,7 @@ import (
 // EventKind is what an [Event] tells.
 type EventKind string
 
-// What a [Member] tells of.
+// What a [Member] and a [Group] tell of.
 const (
 	// EventStandsBy: another process owns the partition.
 	EventStandsBy EventKind = "stands_by"
@@ -34,15 +34,30 @@ const (
 	EventClock EventKind = "clock"
 	// EventUntimed: the database does not tell the time, for the reason in Err; what was last known of it counts.
 	EventUntimed EventKind = "untimed"
+	// EventMoved: this process has given the partition back, so that To takes it; Err says what went wrong with that, if anything did.
+	EventMoved EventKind = "moved"
+	// EventUnusable: nobody can open the partition, for the reason in Err; the process works on its others ([Group]).
+	EventUnusable EventKind = "unusable"
+	// EventDrains: this process is to give back what it owns, and claims nothing ([store.Cluster] Drain).
+	EventDrains EventKind = "drains"
+	// EventUndrained: it claims again.
+	EventUndrained EventKind = "undrained"
+	// EventRefuses: this process claims nothing, since its engines decide by other rules than those of half of the instances; Err says which.
+	EventRefuses EventKind = "refuses"
+	// EventAgrees: it claims again.
+	EventAgrees EventKind = "agrees"
 )
 
 // Event is something that a [Member] tells of, once for each time that it begins.
 type Event struct {
 	Kind EventKind
-	// State is what is known of the partition from then on; of [EventOwns] and [EventLost] its Token is that of this process.
+	// State is what is known of the partition from then on; of [EventOwns] and [EventLost] its Token is that of this process. Of what a [Group] tells
+	// that is of the process, its Partition is -1, and it has nothing else.
 	State State
 	// Before is who owned the partition before, of [EventOwns].
 	Before string
+	// To is who should have the partition, of [EventMoved].
+	To string
 	// Ahead is how far the database's clock is ahead of this machine's, of [EventClock].
 	Ahead time.Duration
 	Err   error
@@ -76,18 +91,26 @@ func (e Event) log(l *slog.Logger) {
 		l.Warn("this machine's clock and the database's differ; the database's counts", "database_ahead", e.Ahead.Round(time.Millisecond))
 	case EventUntimed:
 		l.Warn("the database does not tell the time; what was last known of it counts until it does", "error", e.Err)
+	case EventMoved:
+		if e.Err != nil {
+			l.Warn("this process has ended its work on the partition, which another one should have, and not without an error", "to", e.To, "error", e.Err)
+			return
+		}
+		l.Info("this process has given the partition back: another one should have it", "to", e.To)
+	case EventUnusable:
+		l.Error("nobody can open the partition", "error", e.Err)
+	case EventDrains:
+		l.Info("this process gives back what it owns, and claims nothing")
+	case EventUndrained:
+		l.Info("this process claims partitions again")
+	case EventRefuses:
+		l.Warn("this process claims no partition", "error", e.Err)
+	case EventAgrees:
+		l.Info("this process claims partitions again: it has the core that counts")
 	}
 }
 
-// tell passes an event on; no lock is held.
+// tell passes on an event of the partition; no lock is held.
 func (m *Member) tell(kind EventKind, err error) {
 	m.pass(Event{Kind: kind, State: m.State(), Err: err})
-}
-
-func (m *Member) pass(e Event) {
-	if m.o.Events != nil {
-		m.o.Events(e)
-		return
-	}
-	e.log(m.o.Logger)
 }

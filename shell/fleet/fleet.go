@@ -3,7 +3,6 @@ package fleet
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -11,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell/engine"
 	"github.com/orrery-go/orrery/store"
 )
@@ -19,15 +19,19 @@ import (
 type Options struct {
 	// Cluster is the database that is shared.
 	Cluster store.Cluster
-	// Partition is the number of the one that this process works on while it owns it.
+	// Partition is the number of the one that this process works on while it owns it; not for a [Group].
 	Partition int
 	// Name tells this process from the others: each has its own.
 	Name string
 	// Address is where others reach this process, and Version what it is. Both are told to them, nothing more.
 	Address, Version string
+	// Abilities is what this process can do, such as a hash of its tools, routes and runners: whoever lists the instances sees which ones differ.
+	Abilities string
+	// Core is the version of the rules by which the engines of this process decide. Empty: [core.Version].
+	Core string
 	// Lease is how long an owner may be silent before another process takes over; all have the same. Zero: 10 seconds.
 	Lease time.Duration
-	// AcceptLoss takes a partition over once that was stopped because its database had lost commits.
+	// AcceptLoss takes each partition over once that was stopped because its database had lost commits.
 	AcceptLoss bool
 	// Clock is where time comes from. Nil: [engine.SystemClock].
 	Clock engine.Clock
@@ -38,8 +42,12 @@ type Options struct {
 	// Events is told that instead of Logger, for words or metrics of one's own. It is called by several goroutines, and holds up what it is told of until
 	// it returns. Nil: Logger is told.
 	Events func(Event)
+	// Bound says that work of a partition that this process owns stands on this machine, such as a session or a worktree, so that a [Group] does not
+	// give it back before that has ended. It is called by several goroutines, and answers at once. Nil: nothing does.
+	Bound func(partition int) bool
 	// StandBy is what the process does while it stands by, such as to pass requests on. Its context ends once the partition is this process's; when it has returned,
-	// the member is known to work, and work is called. Where it returns an error before that, Run gives up, and returns it. Nil: nothing.
+	// the member is known to work, and work is called. Where it returns an error before that, Run gives up, and returns it. Nil: nothing. Not for a [Group],
+	// which owns one partition and stands by for another one at the same time.
 	StandBy func(ctx context.Context) error
 }
 
@@ -60,10 +68,11 @@ func (o Options) withDefaults() (Options, error) {
 	case o.Lease < minLease:
 		return o, fmt.Errorf("fleet: Lease is %s: want at least %s", o.Lease, minLease)
 	}
+	o.Core = cmp.Or(o.Core, core.Version)
 	if o.Clock == nil {
 		o.Clock = engine.SystemClock{}
 	}
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).With("partition", o.Partition, "instance", o.Name)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).With("instance", o.Name)
 	return o, nil
 }
 
@@ -74,10 +83,14 @@ type Term struct {
 	Store store.Owned
 	// Clock is [Member.Clock], for the engine.
 	Clock engine.Clock
+	// Handover is for the engine, too: with it the engine gives the partition back as soon as it is told to stop, if another process is alive, and work returns once the tools have
+	// ended that ran, whose results count at that other process. Whoever uses the store beside the engine has its GiveBack preceded by
+	// what ends that. Nil: the database keeps nothing for that ([store.Handover]).
+	Handover *engine.Handover
 }
 
 // Work is what a process does while it owns a partition. Its context ends when the process is told to stop, or when it has lost the
-// partition; then the cause is the store's [store.Failing] Failure. Until Work returns the partition is this process's, if nobody takes it over.
+// partition; then the cause is the store's [store.Failing] Failure. With [ErrMoved] it ends because another process should have the partition. Until Work returns, or its engine has handed the partition over, that is this process's, if nobody takes it over.
 type Work func(ctx context.Context, t Term) error
 
 // Run makes a [Member] and runs it.
@@ -89,12 +102,11 @@ func Run(ctx context.Context, o Options, work Work) error {
 	return m.Run(ctx, work)
 }
 
-// Member is a process of a cluster. Its methods are safe for concurrent use; Run is called once.
+// Member is what a process is for one partition. Its methods are safe for concurrent use; Run is called once.
 type Member struct {
-	o      Options
-	self   store.Instance
-	roster roster
-	clock  *clock
+	*process
+	partition int
+	in        *Group // nil: it is alone
 
 	mu      sync.Mutex
 	state   State
@@ -108,22 +120,28 @@ func New(o Options) (*Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Member{
-		o: o, self: store.Instance{Name: o.Name, Session: rand.Text(), Address: o.Address, Version: o.Version},
-		roster: roster{seen: make(map[string]sighting)}, state: State{Partition: o.Partition}, sign: o.Clock.Steady(), changed: make(chan struct{}),
-		clock: &clock{Clock: o.Clock},
-	}, nil
+	m := newMember(newProcess(o), o.Partition)
+	m.about = m.State
+	return m, nil
+}
+
+func newMember(p *process, partition int) *Member {
+	return &Member{process: p, partition: partition, state: State{Partition: partition}, sign: p.o.Clock.Steady(), changed: make(chan struct{})}
 }
 
 // Run stands by, and calls work whenever the partition is this process's, until ctx ends: then it returns nil, or what work returned other
 // than the end of its context. If work returns although the partition is still this process's and ctx has not ended, Run gives the
 // partition back and returns what work did. It also returns where trying again does not help ([store.ErrUnusable], [store.ErrCorrupt]).
+// A member of a [Group] is run by that.
 func (m *Member) Run(ctx context.Context, work Work) error {
-	beside := group{to: m.o.Scheduler}
+	if m.in != nil {
+		return fmt.Errorf("fleet: partition %d is run by its group: want Group.Run", m.partition)
+	}
+	beside := goroutines{to: m.o.Scheduler}
 	enrolled, leave := context.WithCancel(context.WithoutCancel(ctx)) // work may take a while to return
 	defer beside.wait()
 	defer leave()
-	beside.start(func() { m.enrol(enrolled) })
+	beside.start(func() { m.enrol(enrolled, false) })
 	mine := "" // the session of the last term
 	for {
 		st, err := m.standBy(ctx, mine)
@@ -192,9 +210,6 @@ func (m *Member) standBy(ctx context.Context, mine string) (store.Owned, error) 
 	return nil, errors.Join(wrong, err)
 }
 
-// every is the time between two looks.
-func (m *Member) every() time.Duration { return min(500*time.Millisecond, m.o.Lease/20) }
-
 // await stands by until the partition is this process's. mine is the session of its last term: a partition that still has it, since its store
 // could not give it back, is claimed at once.
 func (m *Member) await(ctx context.Context, mine string) (_ store.Owned, seen store.Partition, _ error) {
@@ -208,7 +223,7 @@ func (m *Member) await(ctx context.Context, mine string) (_ store.Owned, seen st
 		case ctx.Err() != nil:
 			return nil, row, context.Cause(ctx)
 		case errors.Is(err, store.ErrNotFound):
-			row, claim = store.Partition{Number: m.o.Partition}, true
+			row, claim = store.Partition{Number: m.partition}, true
 			m.saw(row, mine, ended)
 		case err != nil:
 			quiet.missed()
@@ -242,7 +257,7 @@ func (m *Member) await(ctx context.Context, mine string) (_ store.Owned, seen st
 func (m *Member) look(ctx context.Context) (store.Partition, error) {
 	limit, cancel := m.limited(ctx, m.o.Lease/2)
 	defer cancel()
-	return m.o.Cluster.Look(limit, m.o.Partition)
+	return m.o.Cluster.Look(limit, m.partition)
 }
 
 // claim takes the partition if it is still as it was seen.
@@ -266,7 +281,7 @@ func (m *Member) turn() time.Duration {
 func (m *Member) term(ctx context.Context, st store.Owned, work Work) (again bool, err error) {
 	living, end := context.WithCancelCause(ctx)
 	renewing, stop := context.WithCancel(context.WithoutCancel(ctx)) // work may take a while to return
-	beside := group{to: m.o.Scheduler}
+	beside := goroutines{to: m.o.Scheduler}
 	beside.start(func() { m.renew(renewing, st) })
 	beside.watch(func() {
 		select {
@@ -278,24 +293,44 @@ func (m *Member) term(ctx context.Context, st store.Owned, work Work) (again boo
 	if err := m.followClock(living); err != nil {
 		m.tell(EventUntimed, err)
 	}
-	err = work(living, Term{Partition: m.o.Partition, Store: st, Clock: m.clock})
-	stop()
+	lost := error(nil)
+	giveBack := sync.OnceValue(func() error {
+		stop()
+		beside.wait()
+		if f := st.Failure(); f != nil {
+			lost = f
+		}
+		m.parts(ctx)
+		closed := st.Close()
+		if lost == nil && errors.Is(closed, store.ErrFenced) { // nobody has noticed before
+			lost = closed
+		}
+		m.ended(st, lost)
+		return closed
+	})
+	err = work(living, Term{Partition: m.partition, Store: st, Clock: m.clock, Handover: m.handover(giveBack)})
 	end(nil)
-	beside.wait()
-	lost := st.Failure()
-	if lost == nil && errors.Is(err, store.ErrFenced) {
+	if errors.Is(err, store.ErrFenced) {
 		lost = err
 	}
-	closed := st.Close()
-	m.ended(st, lost)
+	closed := giveBack() // unless work did
 	switch {
 	case lost == nil:
 		return false, errors.Join(err, closed)
+	case ctx.Err() != nil && errors.Is(err, lost): // the context of work has ended with that, just before
+		return false, nil
 	case ctx.Err() != nil:
 		return false, err
 	}
 	m.tell(EventLost, lost)
 	return true, nil
+}
+
+// parts waits until others know that this process ends, if it does, so that they do not leave the partition to it.
+func (m *Member) parts(ctx context.Context) {
+	if m.in != nil && m.o.Scheduler == nil && ctx.Err() != nil && !errors.Is(context.Cause(ctx), ErrMoved) {
+		<-m.in.parted
+	}
 }
 
 // renew gives signs of life until ctx ends.
@@ -315,20 +350,5 @@ func (m *Member) renew(ctx context.Context, st store.Owned) {
 			away = true
 			m.tell(EventUnrenewed, err)
 		}
-	}
-}
-
-func (m *Member) sleep(ctx context.Context, name string, d time.Duration) error {
-	if m.o.Scheduler != nil {
-		m.o.Scheduler.Sleep(ctx, name, d)
-		return context.Cause(ctx)
-	}
-	c, stop := m.o.Clock.Timer(d)
-	defer stop()
-	select {
-	case <-c:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"sync"
 	"time"
@@ -16,12 +17,32 @@ type Instance struct {
 	Silent time.Duration
 	// Alive: that is less than the lease.
 	Alive bool
+	// Differs: what it can do ([Options].Abilities) is not what this process can.
+	Differs bool
+}
+
+// process is what a program is in its cluster, whatever it owns: one entry in the list of instances.
+type process struct {
+	o      Options
+	self   store.Instance
+	roster roster
+	clock  *clock
+	about  func() State // what an event says that is of the process
+}
+
+func newProcess(o Options) *process {
+	return &process{
+		o: o, self: store.Instance{Name: o.Name, Session: rand.Text(), Address: o.Address, Version: o.Version, Able: o.Abilities, Core: o.Core},
+		roster: roster{seen: make(map[string]sighting)}, clock: &clock{Clock: o.Clock},
+	}
 }
 
 // roster has when this process has seen the signs of life of the others.
 type roster struct {
-	mu   sync.Mutex
-	seen map[string]sighting // by the session of the registration
+	mu     sync.Mutex
+	list   []store.Instance    // as it was seen last
+	seen   map[string]sighting // by the session of the registration
+	looked time.Time           // when that was; zero: never
 }
 
 type sighting struct {
@@ -29,69 +50,130 @@ type sighting struct {
 	at   time.Time // on the steady clock
 }
 
-// Instances lists the processes that are registered, by name. Who is alive follows from what this one has seen since [Member.Run] began.
-func (m *Member) Instances(ctx context.Context) (all []Instance, err error) {
-	list, err := m.o.Cluster.Instances(ctx)
+// Instances lists the processes that are registered, by name. Who is alive follows from what this one has seen since [Member.Run] began; after
+// half a lease in which it has seen nothing that begins anew.
+func (m *Member) Instances(ctx context.Context) ([]Instance, error) { return m.instances(ctx) }
+
+// Instances lists the processes that are registered, by name. Who is alive follows from what this one has seen since [Group.Run] began; after
+// half a lease in which it has seen nothing that begins anew.
+func (g *Group) Instances(ctx context.Context) ([]Instance, error) { return g.instances(ctx) }
+
+func (p *process) instances(ctx context.Context) ([]Instance, error) {
+	list, err := p.o.Cluster.Instances(ctx)
 	if err != nil {
 		return nil, err
 	}
-	m.roster.mu.Lock()
-	defer m.roster.mu.Unlock()
-	now, there := m.o.Clock.Steady(), make(map[string]sighting, len(list))
+	r := &p.roster
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now, there := p.o.Clock.Steady(), make(map[string]sighting, len(list))
+	gap := now.Sub(r.looked) >= p.o.Lease/2
 	for _, i := range list {
-		last, ok := m.roster.seen[i.Session]
-		if !ok || last.beat != i.Beat {
+		last, ok := r.seen[i.Session]
+		switch {
+		case !ok || last.beat != i.Beat:
 			last = sighting{i.Beat, now}
+		case gap && now.Sub(last.at) < p.o.Lease+now.Sub(r.looked): // it was alive when this process looked last
+			last.at = now
 		}
 		there[i.Session] = last
-		silent := now.Sub(last.at)
-		all = append(all, Instance{Instance: i, Silent: silent, Alive: silent < m.o.Lease})
 	}
-	m.roster.seen = there
-	return all, nil
+	r.list, r.seen, r.looked = list, there, now
+	return p.listed(now), nil
+}
+
+// listed gives the list as it was seen last, and who is alive now; the lock of the roster is held.
+func (p *process) listed(now time.Time) (all []Instance) {
+	for _, i := range p.roster.list {
+		silent := now.Sub(p.roster.seen[i.Session].at)
+		all = append(all, Instance{Instance: i, Silent: silent, Alive: silent < p.o.Lease, Differs: i.Able != p.self.Able})
+	}
+	return all
+}
+
+// lastListed gives the list as it was seen last.
+func (p *process) lastListed() []Instance {
+	p.roster.mu.Lock()
+	defer p.roster.mu.Unlock()
+	return p.listed(p.o.Clock.Steady())
 }
 
 // enrol keeps this process in the list of instances until ctx ends, and takes it out then.
-func (m *Member) enrol(ctx context.Context) {
-	registered, complained := false, false
+func (p *process) enrol(ctx context.Context, registered bool) {
+	complained := false
 	for {
-		err := m.register(ctx, &registered)
+		err := p.register(ctx, &registered)
 		if err == nil {
-			_, err = m.Instances(ctx)
+			_, err = p.instances(ctx)
 		}
 		if err == nil {
-			err = m.followClock(ctx)
+			err = p.followClock(ctx)
 		}
 		switch {
 		case err == nil:
 			complained = false
 		case ctx.Err() == nil && !complained:
 			complained = true
-			m.tell(EventUnlisted, err)
+			p.tell(EventUnlisted, err)
 		}
-		if m.sleep(ctx, "enrols", m.o.Lease/5) != nil {
+		if p.sleep(ctx, "enrols", p.o.Lease/5) != nil {
 			break
 		}
 	}
 	if registered {
-		limit, cancel := m.limited(context.WithoutCancel(ctx), 2*time.Second)
+		limit, cancel := p.limited(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
-		if err := m.o.Cluster.Leave(limit, m.self); err != nil {
-			m.tell(EventRemains, err)
+		if err := p.o.Cluster.Leave(limit, p.self); err != nil {
+			p.tell(EventRemains, err)
 		}
 	}
 }
 
 // register gives a sign of life, the first one or a further one.
-func (m *Member) register(ctx context.Context, registered *bool) error {
+func (p *process) register(ctx context.Context, registered *bool) error {
 	if *registered {
-		err := m.o.Cluster.Renew(ctx, m.self)
+		err := p.o.Cluster.Renew(ctx, p.self)
 		if !errors.Is(err, store.ErrFenced) {
 			return err
 		}
-		m.tell(EventNameTaken, nil)
+		p.tell(EventNameTaken, nil)
 	}
-	err := m.o.Cluster.Register(ctx, m.self)
+	err := p.o.Cluster.Register(ctx, p.self)
 	*registered = err == nil
 	return err
+}
+
+// every is the time between two looks.
+func (p *process) every() time.Duration { return min(500*time.Millisecond, p.o.Lease/20) }
+
+func (p *process) sleep(ctx context.Context, name string, d time.Duration) error {
+	if p.o.Scheduler != nil {
+		p.o.Scheduler.Sleep(ctx, name, d)
+		return context.Cause(ctx)
+	}
+	c, stop := p.o.Clock.Timer(d)
+	defer stop()
+	select {
+	case <-c:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// tell passes on an event of the process; no lock is held.
+func (p *process) tell(kind EventKind, err error) {
+	p.pass(Event{Kind: kind, State: p.about(), Err: err})
+}
+
+func (p *process) pass(e Event) {
+	if p.o.Events != nil {
+		p.o.Events(e)
+		return
+	}
+	l := p.o.Logger
+	if e.State.Partition >= 0 {
+		l = l.With("partition", e.State.Partition)
+	}
+	e.log(l)
 }

@@ -10,7 +10,8 @@ import (
 // member but while it sleeps, and the caller of [Member.Run], whom the simulation counts itself. A [store.Cluster] that waits takes itself out of the count
 // meanwhile, and limits itself how long it waits.
 //
-// With a Scheduler work learns from its store alone that this process has lost the partition: its context does not say so.
+// With a Scheduler work learns from its store alone that this process has lost the partition: its context does not say so. Where a [Group] ends
+// the context of a work, since another instance should have the partition, or another work has failed, it counts one for that, which who notices it takes out again.
 type Scheduler interface {
 	// Add changes the count of what runs. It is called from any goroutine.
 	Add(delta int)
@@ -18,8 +19,8 @@ type Scheduler interface {
 	Sleep(ctx context.Context, name string, d time.Duration)
 }
 
-// group is goroutines that one waits for, counted for a [Scheduler] if there is one.
-type group struct {
+// goroutines are what one waits for, counted for a [Scheduler] if there is one.
+type goroutines struct {
 	to Scheduler
 
 	all   sync.WaitGroup
@@ -29,7 +30,7 @@ type group struct {
 }
 
 // start has f run in a goroutine.
-func (g *group) start(f func()) {
+func (g *goroutines) start(f func()) {
 	if g.to == nil {
 		g.all.Go(f)
 		return
@@ -45,14 +46,14 @@ func (g *group) start(f func()) {
 }
 
 // watch is start for what waits for a store alone: with a [Scheduler] nobody does.
-func (g *group) watch(f func()) {
+func (g *goroutines) watch(f func()) {
 	if g.to == nil {
 		g.start(f)
 	}
 }
 
 // ends notes that one has ended; the last one leaves its count to who waits.
-func (g *group) ends() {
+func (g *goroutines) ends() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.many--; g.many > 0 || !g.waits {
@@ -61,7 +62,7 @@ func (g *group) ends() {
 }
 
 // wait returns once all have ended.
-func (g *group) wait() {
+func (g *goroutines) wait() {
 	if g.to != nil {
 		g.mu.Lock()
 		if g.many > 0 {
@@ -74,8 +75,8 @@ func (g *group) wait() {
 }
 
 // limited gives a context for one thing that the database is asked. With a [Scheduler] the database limits that itself, in virtual time.
-func (m *Member) limited(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	if m.o.Scheduler != nil {
+func (p *process) limited(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	if p.o.Scheduler != nil {
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeout(ctx, d)

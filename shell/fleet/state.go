@@ -22,6 +22,8 @@ type State struct {
 	Takeovers, Fenced uint64
 	// Err is why the database does not answer; nil: it answered last time.
 	Err error
+	// Unusable is why nobody can open the partition, of a [Group]; nil: as far as is known it can be opened.
+	Unusable error
 }
 
 // State gives what is known now.
@@ -65,6 +67,9 @@ func (m *Member) note(change func() []EventKind, before string, err error) {
 	kinds := change()
 	m.mu.Unlock()
 	for _, kind := range kinds {
+		if m.in != nil && (kind == EventAway || kind == EventBack) {
+			continue // the group tells it once
+		}
 		m.pass(Event{Kind: kind, State: m.State(), Before: before, Err: err})
 	}
 }
@@ -109,9 +114,20 @@ func (m *Member) took(st store.Owned, seen store.Partition) {
 		news := m.answers()
 		m.sign = m.o.Clock.Steady()
 		m.state.Takeovers++
+		m.state.Unusable = nil
 		m.own(st.Token(), m.o.Name, m.o.Address, true)
 		return append(news, EventOwns)
 	}, seen.Owner, nil)
+}
+
+// unusable notes that nobody can open the partition, or (nil) that it has changed since.
+func (m *Member) unusable(why error) {
+	m.mu.Lock()
+	m.state.Unusable = why
+	m.mu.Unlock()
+	if why != nil {
+		m.tell(EventUnusable, why)
+	}
 }
 
 // accepts reports whether a loss of commits is accepted: once.

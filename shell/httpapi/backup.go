@@ -20,6 +20,13 @@ const backupWrite = time.Minute
 // streamBackup sends a consistent copy of the live database, as it is read. One runs at a
 // time, since each holds back the reuse of the space that is freed meanwhile.
 func (s *Server) streamBackup(w http.ResponseWriter, r *http.Request, c *call) error {
+	q, err := readQuery(r, "partition")
+	if err != nil {
+		return err
+	}
+	if _, err := partitionIn(q.v, s.o.Partitions); err != nil {
+		return err
+	}
 	select {
 	case <-s.backup:
 		defer func() { s.backup <- struct{}{} }()
@@ -43,7 +50,6 @@ func (s *Server) streamBackup(w http.ResponseWriter, r *http.Request, c *call) e
 		return fmt.Errorf("lift the time limit of a backup: %w", err)
 	}
 	var sum stream.Summary
-	var err error
 	if streams {
 		sum, err = stream.Write(r.Context(), out, from, stream.Options{By: s.o.Version, Core: core.Version, At: s.now()})
 	} else {

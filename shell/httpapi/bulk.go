@@ -38,31 +38,39 @@ type bulk struct {
 	status func(r *http.Request, c *call) (string, error)
 }
 
-// bulkRoutes are the bulk acts of all kinds. A test holds that there is a request for one of each act.
-func (s *Server) bulkRoutes() []route {
-	return []route{
-		bulk{
+// bulkRoutes are the bulk acts of all kinds.
+func (s *Server) bulkRoutes() (routes []route) {
+	for _, b := range s.bulks() {
+		routes = append(routes, b.route(s))
+	}
+	return routes
+}
+
+// bulks says how each kind has bulk acts. A test holds that there is a request for one of each act.
+func (s *Server) bulks() []bulk {
+	return []bulk{
+		{
 			path: "/v1/actions", acts: []string{"cancel", "trigger", "retry"}, words: core.Statuses(core.KindAction),
 			status: statusNow(s.actions(), func(a core.Action) string { return string(a.Status.Type) }),
-		}.route(s),
-		bulk{
+		},
+		{
 			path: "/v1/runs", acts: []string{"cancel", "retry", "abandon"}, words: core.Statuses(core.KindOrchestrator),
 			status: statusNow(s.runs(), func(o core.Orchestrator) string { return string(o.State) }),
-		}.route(s),
-		bulk{
+		},
+		{
 			path: "/v1/pipelines", acts: []string{"cancel", "retry", "start", "unblock"}, words: core.Statuses(core.KindPipeline),
 			status: statusNow(s.pipelines(), func(p core.Pipeline) string { return string(p.Phase.Type) }),
-		}.route(s),
-		bulk{
+		},
+		{
 			path: "/v1/tasks", acts: []string{"cancel"}, words: core.Statuses(core.KindTask),
 			status: statusNow(s.tasks(), func(t core.Task) string { return string(t.State.Type) }),
-		}.route(s),
-		bulk{
+		},
+		{
 			path: "/v1/strategies", acts: []string{"cancel"}, words: core.Statuses(core.KindStrategy),
 			status: statusNow(s.strategies(), func(y core.Strategy) string { return string(y.Status) }),
-		}.route(s),
-		bulk{path: "/v1/recurring", acts: []string{"pause", "resume", "trigger", "skip-next"}}.route(s),
-		bulk{path: "/v1/jobs", acts: []string{"pause", "resume", "trigger", "skip-next"}}.route(s),
+		},
+		{path: "/v1/recurring", acts: []string{"pause", "resume", "trigger", "skip-next"}},
+		{path: "/v1/jobs", acts: []string{"pause", "resume", "trigger", "skip-next"}},
 	}
 }
 
@@ -97,14 +105,15 @@ func (b bulk) serve(s *Server, w http.ResponseWriter, r *http.Request, c *call) 
 	if err := b.check(&asked); err != nil {
 		return err
 	}
-	slots := &s.heldBy(c.token).bulks
-	if !slots.take() {
-		return tooMany(1, "token: %d bulk acts of %s are under way: wait for the answer to one", slots.most, s.heldBy(c.token).of())
+	leave, err := s.takeBulk(c)
+	if err != nil {
+		return err
 	}
-	defer slots.leave()
-	c.leaveLarge()
-	c.leave = func() {} // the body is read: it keeps no other one from being read while the acts go on
-	admitted, limited := s.chargeEntries(w.Header(), c.token, len(asked.IDs), false)
+	defer leave()
+	admitted, limited := len(asked.IDs), error(nil)
+	if c.part != ownPart {
+		admitted, limited = s.chargeEntries(w.Header(), c.token, len(asked.IDs), false)
+	}
 	if limited != nil {
 		w.Header().Set("Retry-After", told(c, limited).header.Get("Retry-After"))
 	}
@@ -114,6 +123,20 @@ func (b bulk) serve(s *Server, w http.ResponseWriter, r *http.Request, c *call) 
 		}
 		return nil
 	})
+}
+
+// takeBulk takes a slot of a token for a bulk act, whose body is read: it keeps no other one from being read while the acts go on.
+func (s *Server) takeBulk(c *call) (leave func(), err error) {
+	c.leaveLarge()
+	c.leave = func() {}
+	if c.part != whole {
+		return c.leave, nil
+	}
+	slots := &s.heldBy(c.token).bulks
+	if !slots.take() {
+		return nil, tooMany(1, "token: %d bulk acts of %s are under way: wait for the answer to one", slots.most, s.heldBy(c.token).of())
+	}
+	return slots.leave, nil
 }
 
 // check refuses what no request for one says.

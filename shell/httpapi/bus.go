@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -17,52 +18,118 @@ import (
 	"github.com/orrery-go/orrery/shell/internal/plainjson"
 )
 
-// The bus belongs to all tenants, so that its routes need a token that is not bound.
+// Each tenant has a bus with its subscribers. What is announced is streamed of all tenants, so that these routes need a token
+// that is not bound.
 func (s *Server) busRoutes() []route {
 	return []route{
-		{"GET", "/v1/subscribers", unboundToken, noQuery(s.listSubscribers)},
-		{"GET", "/v1/subscribers/{name}", unboundToken, noQuery(s.getSubscriber)},
-		{"PUT", "/v1/subscribers/{name}", unboundWritingToken | edits, noQuery(s.putSubscriber)},
-		{"DELETE", "/v1/subscribers/{name}", unboundWritingToken | edits, noQuery(s.deleteSubscriber)},
+		{"GET", "/v1/subscribers", anyToken | lists, s.subscribers().page(s, "subscribers")},
+		{"GET", "/v1/subscribers/{name}", anyToken, s.getSubscriber},
+		{"PUT", "/v1/subscribers/{name}", writingToken | edits, s.putSubscriber},
+		{"DELETE", "/v1/subscribers/{name}", writingToken | edits, s.deleteSubscriber},
 		{"POST", "/v1/events", unboundWritingToken, noQuery(s.publishEvent)},
 		{"GET", "/v1/events", unboundToken | streams, s.streamEvents},
 	}
 }
 
-func (s *Server) listSubscribers(w http.ResponseWriter, r *http.Request, _ *call) error {
-	b, err := s.engine.Subscribers().Get(r.Context())
-	if err != nil && !errors.Is(err, shell.ErrNotFound) {
-		return err
+// subscribers says how subscribers are listed: those of one tenant stand together, in the order in which they hear an event.
+func (s *Server) subscribers() listing[core.Bus, wire.Subscriber] {
+	return listing[core.Bus, wire.Subscriber]{
+		may: maySeeSubscribers,
+		find: func(_ query, scope *shell.Scope) (source[core.Bus], error) {
+			if scope == nil {
+				return source[core.Bus]{next: s.engine.Subscribers().List}, nil
+			}
+			return source[core.Bus]{next: func(ctx context.Context, _ shell.Page) ([]core.Bus, string, error) {
+				b, err := s.engine.Subscribers().Get(ctx, *scope)
+				if errors.Is(err, shell.ErrNotFound) {
+					return nil, "", nil
+				}
+				return []core.Bus{b}, "", err
+			}}, nil
+		},
+		scope: func(b core.Bus) (string, string) { return b.Namespace, b.Tenant },
+		each: func(b core.Bus) (out []wire.Subscriber) {
+			for _, sub := range b.Subscribers {
+				out = append(out, wire.Subscriber{Namespace: b.Namespace, Tenant: b.Tenant, Subscription: sub})
+			}
+			return out
+		},
+		size: func(b core.Bus) int { return 1024 * len(b.Subscribers) },
+		also: func(ctx context.Context, c *call) (string, any, error) {
+			if !c.token.unbound() {
+				return "", nil, nil
+			}
+			b, err := s.engine.Subscribers().Get(ctx, shell.Scope{})
+			if len(b.Program) == 0 || errors.Is(err, shell.ErrNotFound) {
+				return "", nil, nil
+			}
+			return "program", b.Program, err
+		},
 	}
-	return writeJSON(w, http.StatusOK, wire.SubscriberList{Subscribers: append([]core.Subscription{}, b.Subscribers...), Program: b.Program})
+}
+
+// maySeeSubscribers refuses a token that is bound to tools: what a subscriber does no list of tools allows.
+func maySeeSubscribers(c *call) error {
+	return c.token.notBoundToTools("see subscribers, or make one")
+}
+
+var bySubscriber = naming{param: "name", bounded: true, may: maySeeSubscribers} // read-only
+
+// subscriber reads the subscriber of the path.
+func (s *Server) subscriber(ctx context.Context, of named) (core.Subscription, error) {
+	b, err := s.engine.Subscribers().Get(ctx, of.Scope)
+	if err != nil && !errors.Is(err, shell.ErrNotFound) {
+		return core.Subscription{}, err
+	}
+	i := slices.IndexFunc(b.Subscribers, func(sub core.Subscription) bool { return sub.Name == of.name })
+	if i < 0 {
+		return core.Subscription{}, notFound("subscriber", shell.ErrNotFound)
+	}
+	return b.Subscribers[i], nil
 }
 
 func (s *Server) getSubscriber(w http.ResponseWriter, r *http.Request, c *call) error {
-	b, err := s.engine.Subscribers().Get(r.Context())
-	if err != nil && !errors.Is(err, shell.ErrNotFound) {
+	of, _, err := bySubscriber.of(r, c)
+	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(b.Subscribers, func(sub core.Subscription) bool { return sub.Name == r.PathValue("name") })
-	if i < 0 {
-		return notFound("subscriber", shell.ErrNotFound)
+	sub, err := s.subscriber(r.Context(), of)
+	if err != nil {
+		return err
 	}
-	c.tagRevision(w, r, b.Subscribers[i].Revision())
-	by, err := s.declaredBy(r.Context(), core.BusRef(), b.Subscribers[i].Name)
-	return reply(w, wire.SubscriberDetail{Subscription: b.Subscribers[i], Declared: by}, err)
+	c.tagRevision(w, r, sub.Revision())
+	by, err := s.declaredBy(r.Context(), core.BusOf(of.Namespace, of.Tenant), sub.Name)
+	return reply(w, wire.SubscriberDetail{Subscriber: wire.Subscriber{Namespace: of.Namespace, Tenant: of.Tenant, Subscription: sub}, Declared: by}, err)
+}
+
+// permitSubscriber refuses a subscriber that the token may not make: what it does, and that it hears the events of all
+// tenants, as those do which tell channels.
+func (s *Server) permitSubscriber(ctx context.Context, c *call, of shell.Scope, do core.Reaction) error {
+	if of == (shell.Scope{Namespace: core.NotifyNamespace, Tenant: core.NotifyTenant}) && !c.token.unbound() {
+		return failf(http.StatusForbidden, "tenant: the subscribers of %s/%s hear the events of all tenants: that takes a token that is not bound", of.Namespace, of.Tenant)
+	}
+	if p := do.StartPipeline; p != nil {
+		if err := s.permitUses(ctx, c.token, of, usesOf("do.start_pipeline.definition", p.Definition, nil)); err != nil {
+			return err
+		}
+	}
+	return s.within(ctx, c.token, of, want{asked: map[string]any{"do": do}})
 }
 
 func (s *Server) putSubscriber(w http.ResponseWriter, r *http.Request, c *call) error {
+	of, _, err := bySubscriber.of(r, c)
+	if err != nil {
+		return err
+	}
 	var body wire.SubscriberRequest
 	if err := s.decode(w, r, &body, false); err != nil {
 		return err
 	}
-	sub := core.Subscription{Name: r.PathValue("name"), Match: body.Match, Do: body.Do}
-	if p := body.Do.StartPipeline; p != nil {
-		if err := s.permitUses(r.Context(), c.token, shell.Scope{}, usesOf("do.start_pipeline.definition", p.Definition, nil)); err != nil {
-			return err
-		}
+	if err := s.permitSubscriber(r.Context(), c, of.Scope, body.Do); err != nil {
+		return err
 	}
-	b, err := s.engine.Subscribers().Send(r.Context(), core.BusSubscribe{Subscriber: sub})
+	sub := core.Subscription{Name: of.name, Match: body.Match, Do: body.Do}
+	b, err := s.engine.Subscribers().Send(r.Context(), of.Scope, core.BusSubscribe{Subscriber: sub})
 	if err != nil {
 		return err
 	}
@@ -70,14 +137,21 @@ func (s *Server) putSubscriber(w http.ResponseWriter, r *http.Request, c *call) 
 		sub = b.Subscribers[i]
 	}
 	c.tagRevision(w, r, sub.Revision())
-	return writeJSON(w, http.StatusOK, sub)
+	return writeJSON(w, http.StatusOK, wire.Subscriber{Namespace: of.Namespace, Tenant: of.Tenant, Subscription: sub})
 }
 
-func (s *Server) deleteSubscriber(w http.ResponseWriter, r *http.Request, _ *call) error {
+func (s *Server) deleteSubscriber(w http.ResponseWriter, r *http.Request, c *call) error {
+	of, _, err := bySubscriber.of(r, c)
+	if err != nil {
+		return err
+	}
 	if err := s.noBody(w, r); err != nil {
 		return err
 	}
-	_, err := s.engine.Subscribers().Send(r.Context(), core.BusUnsubscribe{Name: r.PathValue("name")})
+	if err := s.permitSubscriber(r.Context(), c, of.Scope, core.Reaction{}); err != nil {
+		return err
+	}
+	_, err = s.engine.Subscribers().Send(r.Context(), of.Scope, core.BusUnsubscribe{Name: of.name})
 	return done(w, notFound("subscriber", err))
 }
 
@@ -94,7 +168,7 @@ func (s *Server) publishEvent(w http.ResponseWriter, r *http.Request, c *call) e
 		}
 		source = effects.EventSource{Component: body.Source.Component, ID: id}
 	}
-	if _, err := s.engine.Subscribers().Send(r.Context(), core.BusPublish{Namespace: body.Namespace, Tenant: body.Tenant, Kind: body.Kind, Source: source, Data: body.Data}); err != nil {
+	if _, err := s.engine.Subscribers().Send(r.Context(), shell.Scope{Namespace: body.Namespace, Tenant: body.Tenant}, core.BusPublish{Kind: body.Kind, Source: source, Data: body.Data}); err != nil {
 		return err
 	}
 	return writeJSON(w, http.StatusAccepted, wire.EventAccepted{Kind: body.Kind, Source: source})

@@ -1,17 +1,49 @@
 package httpapi
 
 import (
+	"errors"
 	"net/http"
+
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
+	"github.com/orrery-go/orrery/store"
 )
 
 // showCluster tells of the daemons on one database.
 func (s *Server) showCluster(w http.ResponseWriter, r *http.Request, _ *call) error {
 	if s.o.Cluster == nil {
-		return failf(http.StatusNotImplemented, "cluster: the database of this server is its own: several work on a PostgreSQL database")
+		return failf(http.StatusNotImplemented, "%s", alone)
 	}
 	out, err := s.o.Cluster(r.Context())
 	if err != nil {
 		return err
 	}
 	return writeJSON(w, http.StatusOK, out)
+}
+
+// alone is said where there is no cluster.
+const alone = "cluster: the database of this server is its own: several work on a PostgreSQL database"
+
+// drainInstance has an instance give its partitions away, or take part again.
+func (s *Server) drainInstance(w http.ResponseWriter, r *http.Request, _ *call) error {
+	switch {
+	case s.o.Cluster == nil:
+		return failf(http.StatusNotImplemented, "%s", alone)
+	case s.o.Drain == nil:
+		return failf(http.StatusNotImplemented, "cluster: the database has one partition: stop the daemon that works on it, and another one takes it over")
+	}
+	var in wire.ClusterDrain
+	if err := s.decode(w, r, &in, false); err != nil {
+		return err
+	}
+	if in.Instance == "" {
+		return failf(http.StatusBadRequest, "instance: is missing: want the name of one that GET /v1/cluster lists")
+	}
+	err := s.o.Drain(r.Context(), in.Instance, !in.Undo)
+	if errors.Is(err, store.ErrNotFound) {
+		return failf(http.StatusNotFound, "instance: there is none of the name %q: GET /v1/cluster lists them", clip(in.Instance))
+	}
+	if err != nil {
+		return err
+	}
+	return done(w, nil)
 }

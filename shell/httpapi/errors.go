@@ -131,6 +131,8 @@ func unavailable(err error) *failure {
 		return retry(30, why+": this may have been carried out, and can be sent again with the same Idempotency-Key if it had one")
 	case errors.Is(err, store.ErrFenced):
 		return retry(1, "another process has the database now: nothing was stored")
+	case errors.Is(err, store.ErrUnreachable):
+		return retry(1, store.ErrUnreachable.Error()+": try again")
 	case cannotWrite(err) != "":
 		return retry(30, cannotWrite(err)+": nothing was stored")
 	case errors.Is(err, context.DeadlineExceeded):

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"sync"
@@ -43,6 +44,9 @@ func (s *Server) RecentEvents(v *Visitor) (RecentEvents, error) {
 	if !v.Unbound() {
 		return RecentEvents{}, failf(http.StatusForbidden, "token: %q is bound: events belong to all tenants", v.Name())
 	}
+	if s.locals != nil {
+		return recentOf(s.locals(), v)
+	}
 	r, now := &s.recent, s.o.Clock.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,4 +80,20 @@ func (r *recentEvents) drain() {
 			return
 		}
 	}
+}
+
+// recentOf gives those of several partitions of this process.
+func recentOf(all []*Server, v *Visitor) (out RecentEvents, err error) {
+	for _, s := range all {
+		of, err := s.RecentEvents(v)
+		if err != nil {
+			return out, err
+		}
+		out.Events, out.Missed = append(out.Events, of.Events...), out.Missed+of.Missed
+		if out.Since.Before(of.Since) { // before that they are not complete
+			out.Since = of.Since
+		}
+	}
+	slices.SortStableFunc(out.Events, func(a, b effects.Event) int { return cmp.Compare(b.Timestamp, a.Timestamp) })
+	return out, nil
 }

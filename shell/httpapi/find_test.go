@@ -105,7 +105,7 @@ func TestAMachineOfEachKindIsFoundByATokenOfItsTenantAndByNoOther(t *testing.T) 
 	for _, kind := range []string{"actions", "recurring", "runs", "pipelines", "tasks", "strategies", "backfills", "occurrences"} {
 		t.Run(kind, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newSweepWorld(t, kind)
+				w := newSweepWorld(t, kind, 1)
 				defer w.stop()
 				id := w.things[0]["id"]
 				for token, want := range map[string]int{"admin": 1, "a": 1, "reader": 1, "b": 0} {

@@ -35,10 +35,15 @@ type api struct {
 	t      *testing.T
 	engine *shell.Engine
 	server *httpapi.Server
-	header http.Header // sent with every request
-	logs   *locked.Buffer
-	stop   func() // stops the engine and waits for it; also called at the test's end
-	hold   chan struct{}
+	// Of several partitions: engine and server are those of the first.
+	engines       []*shell.Engine
+	router        *httpapi.Router // who is asked
+	routerOptions httpapi.RouterOptions
+	processes     []*process
+	header        http.Header // sent with every request
+	logs          *locked.Buffer
+	stop          func() // stops the engine and waits for it; also called at the test's end
+	hold          chan struct{}
 }
 
 type setup struct {
@@ -46,6 +51,8 @@ type setup struct {
 	engine  func(*shell.Options)
 	api     func(*httpapi.Options)
 	stopped bool // do not run the engine
+	// partitions, if there are several, are divided over two processes; requests go to one that owns the first.
+	partitions int
 }
 
 // picky refuses an input that says so.
@@ -92,15 +99,21 @@ func start(t *testing.T, s setup) *api {
 	if s.engine != nil {
 		s.engine(&eo)
 	}
-	var err error
-	a.engine, err = shell.New(eo)
-	require.NoError(t, err)
-	ho := httpapi.Options{Engine: a.engine, Logger: log, Version: "v1.2.3"}
+	ho := httpapi.Options{Logger: log, Version: "v1.2.3"}
 	if s.api != nil {
 		s.api(&ho)
 	}
-	a.server, err = httpapi.New(ho)
-	require.NoError(t, err)
+	if s.partitions > 1 {
+		a.divide(s.partitions, eo, ho)
+	} else {
+		var err error
+		a.engine, err = shell.New(eo)
+		require.NoError(t, err)
+		ho.Engine = a.engine
+		a.server, err = httpapi.New(ho)
+		require.NoError(t, err)
+		a.engines = []*shell.Engine{a.engine}
+	}
 	a.stop = func() {}
 	if !s.stopped {
 		a.run()
@@ -110,13 +123,17 @@ func start(t *testing.T, s setup) *api {
 
 func (a *api) run() {
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- a.engine.Run(ctx) }()
+	done := make(chan error, len(a.engines))
+	for _, e := range a.engines {
+		go func() { done <- e.Run(ctx) }()
+	}
 	a.stop = sync.OnceFunc(func() {
 		close(a.hold)
 		cancel()
-		if err := <-done; !errors.Is(err, store.ErrFenced) { // which a test is about
-			assert.NoError(a.t, err)
+		for range a.engines {
+			if err := <-done; !errors.Is(err, store.ErrFenced) { // which a test is about
+				assert.NoError(a.t, err)
+			}
 		}
 	})
 	a.t.Cleanup(a.stop)
@@ -127,9 +144,11 @@ func (a *api) run() {
 // sleep that it reckoned before.
 func (a *api) wake() {
 	a.t.Helper()
-	_, err := a.engine.Send(a.t.Context(), effects.Ref{Kind: core.KindAction, ID: uuid.New()}, core.ActionTrigger{})
-	var refused *shell.Refusal
-	require.ErrorAs(a.t, err, &refused)
+	for _, e := range a.engines {
+		_, err := e.Send(a.t.Context(), effects.Ref{Kind: core.KindAction, ID: uuid.New()}, core.ActionTrigger{})
+		var refused *shell.Refusal
+		require.ErrorAs(a.t, err, &refused)
+	}
 }
 
 // answer is what came back.
@@ -168,8 +187,10 @@ func (a *api) do(method, target string, body any, opts ...func(*http.Request)) a
 		o(req)
 	}
 	rec := httptest.NewRecorder()
-	a.server.Handler().ServeHTTP(rec, req)
-	checkDescribed(a.t, req, rec.Code)
+	a.handler().ServeHTTP(rec, req)
+	if a.router == nil || !ofRouters[rec.Code] {
+		checkDescribed(a.t, req, rec.Code)
+	}
 	return answer{t: a.t, status: rec.Code, header: rec.Header(), body: rec.Body.String()}
 }
 

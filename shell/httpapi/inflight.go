@@ -92,6 +92,8 @@ type inFlight struct {
 	reads    slots                  // logs that are read
 	audits   slots                  // lists of the log of requests
 	bulks    slots                  // acts on many things
+	parts    slots                  // parts of requests to routers of other processes
+	lookups  slots                  // questions of a router where something is
 	bodies   share                  // bytes of bodies that were read
 	answers  share                  // bytes of large answers that are being sent
 	large    chan struct{}          // a place for each request with a large body that is worked on
@@ -136,6 +138,7 @@ func (s *Server) newInFlight(t *Token) *inFlight {
 		streams: slots{most: most}, live: slots{most: maxLiveEach}, tails: slots{most: most}, reads: slots{most: most},
 		audits: slots{most: maxAuditReadsPerToken}, bulks: slots{most: maxBulks},
 		bodies: share{most: s.o.MaxBodyBytesInFlight}, answers: share{most: s.o.MaxBodyBytesInFlight},
+		parts: slots{most: (s.o.MaxListsPerToken + maxLookups) * s.o.Partitions}, lookups: slots{most: min(maxLookups, s.o.MaxRequestsPerToken)},
 		large: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
 		turns: [2]chan struct{}{
 			TurnToRead: make(chan struct{}, max(1, s.o.MaxListsPerToken/2)),
@@ -163,6 +166,9 @@ func tooMany(retrySeconds int, format string, args ...any) *failure {
 func (s *Server) enter(rt route, w http.ResponseWriter, r *http.Request, c *call) (func(), error) {
 	if c.token == nil { // of nobody: webhooks, probes
 		return func() {}, nil
+	}
+	if c.part != whole {
+		return s.enterPart(c)
 	}
 	f := s.heldBy(c.token)
 	if !f.requests.take() {

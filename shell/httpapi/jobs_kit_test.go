@@ -109,7 +109,8 @@ func withJobs(o *httpapi.Options) {
 func (s *story) pod(t *testing.T, d *datadriven.TestData) string {
 	id, err := uuid.Parse(s.name(d.CmdArgs[0].Key))
 	require.NoError(t, err)
-	run, err := s.api.engine.Runs().Get(t.Context(), id)
+	engine := s.api.engineOf(effects.Ref{Kind: core.KindOrchestrator, ID: id})
+	run, err := engine.Runs().Get(t.Context(), id)
 	require.NoError(t, err)
 	pod := core.Pod{Name: "orrery-pod-0", Node: "node-1", StartedAt: effects.TimeOf(s.clock.Now())}
 	var ev core.OrchestratorEvent = core.PodRunning{Attempt: run.RetryAttempt, Pod: pod}
@@ -119,7 +120,7 @@ func (s *story) pod(t *testing.T, d *datadriven.TestData) string {
 		pod.ExitCode, pod.FinishedAt = &code, pod.StartedAt
 		ev = core.PodEnded{Attempt: run.RetryAttempt, Pod: pod}
 	}
-	run, err = s.api.engine.Runs().Send(t.Context(), id, ev)
+	run, err = engine.Runs().Send(t.Context(), id, ev)
 	require.NoError(t, err)
 	return string(run.State)
 }

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"cmp"
 	"context"
+	"encoding/hex"
 	"net/http"
 	"slices"
 	"strings"
@@ -28,7 +29,10 @@ type listing[S, Out any] struct {
 	scope func(S) (namespace, tenant string)
 	sees  func(context.Context, *Token, S) bool // nil: who sees its tenant
 	out   func(context.Context, S) (Out, error)
-	size  func(S) int // about how many bytes a record takes
+	each  func(S) []Out // instead of out, where one record shows several elements: a page ends with a record
+	size  func(S) int   // about how many bytes a record takes
+	// also gives a member of the answer beside the list; without a name: none. nil: there is none.
+	also func(context.Context, *call) (name string, v any, err error)
 	// short leaves next_page_token out at the end.
 	short  bool
 	lines  bool // it may be asked for as one element a line
@@ -176,7 +180,7 @@ func (l listing[S, Out]) answer(s *Server, w http.ResponseWriter, r *http.Reques
 	if err != nil {
 		return err
 	}
-	if len(asked) > 0 {
+	if len(asked) > 0 && c.part == whole {
 		mine := s.heldBy(c.token)
 		wide := &mine.wide
 		if !wide.take() {
@@ -190,9 +194,15 @@ func (l listing[S, Out]) answer(s *Server, w http.ResponseWriter, r *http.Reques
 	if p.Token, err = s.openPage(r, c, q); err != nil {
 		return err
 	}
+	if c.part != whole {
+		return l.answerPart(s, w, r, c, q, from, field, p, limit, asked)
+	}
 	out := newPageWriter(w, field)
 	if l.lines && wantsLines(r) {
 		out.lines()
+	}
+	if err := l.beside(r, c, out); err != nil {
+		return err
 	}
 	ctx, damaged := shell.CountDamaged(r.Context())
 	out.damaged = damaged
@@ -201,6 +211,9 @@ func (l listing[S, Out]) answer(s *Server, w http.ResponseWriter, r *http.Reques
 		p.Limit, p.MaxBytes = limit-out.elements, 0
 		if !l.small {
 			p.Limit, p.MaxBytes = min(p.Limit, pageChunk), pageChunkBytes
+		}
+		if l.each != nil { // how many elements it has, only the record says
+			p.Limit = 1
 		}
 		list, next, err := readChunk(ctx, s, from.next, p)
 		if err != nil {
@@ -252,14 +265,87 @@ func ordered(q query, p *shell.Page) (err error) {
 	return nil
 }
 
-// add adds one record to a page.
-func (l listing[S, Out]) add(ctx context.Context, out *pageWriter, v S, asked include) error {
+// add adds one record to a page, alone or behind its place.
+func (l listing[S, Out]) add(ctx context.Context, out *pageWriter, v S, asked include, place ...any) error {
 	if l.omit != nil {
 		v = l.omit(v, asked)
+	}
+	if l.each != nil && len(place) > 0 {
+		return out.add(append(place, l.each(v)))
+	}
+	if l.each != nil {
+		for _, shown := range l.each(v) {
+			if err := out.add(shown); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	shown, err := l.out(ctx, v)
 	if err != nil {
 		return err
 	}
+	if len(place) > 0 {
+		return out.add(append(place, shown))
+	}
 	return out.add(shown)
+}
+
+// beside adds what the list has beside its elements.
+func (l listing[S, Out]) beside(r *http.Request, c *call, out *pageWriter) error {
+	if l.also == nil {
+		return nil
+	}
+	name, v, err := l.also(r.Context(), c)
+	if err != nil {
+		return err
+	}
+	return out.beside(name, v)
+}
+
+// answerPart sends a page of one partition for a router, which makes one page of those of all: each element with its place in the order
+// of the list, and the page token that goes on behind it. The last one has no place, the token to go on by, and how many records could not be read.
+func (l listing[S, Out]) answerPart(s *Server, w http.ResponseWriter, r *http.Request, c *call, q query, from source[S], field string, p shell.Page, limit int, asked include) error {
+	out := newPageWriter(w, field)
+	if err := l.beside(r, c, out); err != nil {
+		return err
+	}
+	ctx, damaged := shell.CountDamaged(r.Context())
+	out.damaged = damaged
+	read := 0
+	for range maxPageRounds {
+		var marks []shell.Mark
+		p.Limit, p.MaxBytes, p.Marks = limit-out.elements, 0, &marks
+		if !l.small {
+			p.Limit, p.MaxBytes = min(p.Limit, pageChunk), pageChunkBytes
+		}
+		list, next, err := readChunk(ctx, s, from.next, p)
+		if err != nil {
+			return err
+		}
+		for i, v := range list {
+			if from.keep != nil && !from.keep(v) {
+				continue
+			}
+			read += l.size(v)
+			token, err := s.sealPage(r, c, q, marks[i].Token)
+			if err != nil {
+				return err
+			}
+			if err := l.add(r.Context(), out, v, asked, hex.EncodeToString(marks[i].Order[:]), token); err != nil {
+				return err
+			}
+		}
+		if p.Token = next; next == "" || out.elements >= limit || out.bytes >= maxPageBytes || read >= maxPageRead {
+			break
+		}
+	}
+	token, err := s.sealPage(r, c, q, p.Token)
+	if err != nil {
+		return err
+	}
+	if err := out.add([3]any{"", token, damaged()}); err != nil {
+		return err
+	}
+	return out.end("", true)
 }

@@ -35,7 +35,8 @@ type metrics struct {
 	handler  http.Handler
 }
 
-func (s *Server) initMetrics() error {
+// initAPIMetrics makes those of the API itself, and of the process.
+func (s *Server) initAPIMetrics() {
 	counterVec := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
@@ -51,24 +52,34 @@ func (s *Server) initMetrics() error {
 	m.crowded = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "orrery_webhooks_crowded_total", Help: "Webhooks that were refused with 429: the bodies under way were too many or too large.",
 	})
+	s.collectors = []prometheus.Collector{m.requests, m.duration, m.crowded, m.entries, m.sets.applies, m.sets.changes, m.sets.succeeded}
+	s.ofProcess = append([]prometheus.Collector{
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	}, s.o.Metrics...)
+	s.metrics = m
+}
+
+// initMetrics makes those that the server shows. One of several of its process leaves those of the process to the [Router].
+func (s *Server) initMetrics() error {
+	s.initAPIMetrics()
+	of := collector{s.collectEngine, s.collectPaused, s.collectQueues, s.collectRunbooks, s.collectJobs, s.collectSchedules, s.collectTenants, s.collectLog, s.collectClaim, s.collectWebhooks, s.collectOutputs}
+	if s.o.Shared == nil {
+		of = append(of, s.collectProcess()...)
+	}
+	s.collectors = append(s.collectors, of, s.observeRuns())
 	s.registry = prometheus.NewRegistry()
-	s.registry.MustRegister(
-		m.requests, m.duration, m.crowded, m.entries, m.sets.applies, m.sets.changes, m.sets.succeeded,
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		collector{s.collectEngine, s.collectPaused, s.collectConns, s.collectQueues, s.collectRunbooks, s.collectJobs, s.collectSchedules, s.collectAudit, s.collectTenants, s.collectLog, s.collectClaim, s.collectWebhooks, s.collectNotify, s.collectOutputs},
-		s.observeRuns(),
-	)
-	for i, c := range s.o.Metrics {
-		if err := s.registry.Register(c); err != nil {
-			return fmt.Errorf("httpapi: Options.Metrics[%d]: %w", i, err)
+	s.registry.MustRegister(s.collectors...)
+	if s.o.Shared == nil {
+		for i, c := range s.ofProcess {
+			if err := s.registry.Register(c); err != nil {
+				return fmt.Errorf("httpapi: Options.Metrics[%d]: %w", i-(len(s.ofProcess)-len(s.o.Metrics)), err)
+			}
 		}
 	}
-	m.handler = promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{
+	s.metrics.handler = promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{
 		ErrorLog:      slog.NewLogLogger(s.log.Handler(), slog.LevelError),
 		ErrorHandling: promhttp.ContinueOnError,
 	})
-	s.metrics = m
 	return nil
 }
 
@@ -158,6 +169,17 @@ func (collector) Describe(ch chan<- *prometheus.Desc) {
 		ch <- d
 	}
 }
+
+// collectProcess reads what is of the process, and not of an engine.
+func (s *Server) collectProcess() collector {
+	return collector{s.collectConns, s.collectAudit, s.collectNotify}
+}
+
+// besides is a collector beside others, which have described all names.
+type besides struct{ collector }
+
+// Describe implements [prometheus.Collector].
+func (besides) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements [prometheus.Collector].
 func (c collector) Collect(ch chan<- prometheus.Metric) {

@@ -180,6 +180,12 @@ func (s *Server) finished(w *statusWriter, r *http.Request, c *call, start time.
 	if w.status == 0 && panicked == nil {
 		w.begin(http.StatusOK) // what net/http sends if the handler wrote nothing
 	}
+	if c.part == ownPart { // the router's own server records and counts the whole
+		if panicked != nil {
+			panic(panicked)
+		}
+		return
+	}
 	s.record(w, r, c)
 	took := time.Since(start)
 	s.metrics.observe(c.route, w.status, took)

@@ -52,7 +52,7 @@ func TestMetricsHaveTheNamesOfTheSourceAndCount(t *testing.T) {
 	assert.Contains(t, r.header.Get("Content-Type"), "text/plain")
 	for _, line := range []string{
 		"recurring_dispatched 1", "recurring_active 1", "recurring_errors 1", "# TYPE recurring_dispatched counter", "# TYPE recurring_active gauge",
-		"orrery_up 1", `orrery_build_info{core="14",tzdb="2025c",version="v1.2.3"} 1`,
+		"orrery_up 1", `orrery_build_info{core="15",tzdb="2025c",version="v1.2.3"} 1`,
 		`orrery_actions{status="running"} 1`, `orrery_actions{status="failed"} 1`, `orrery_actions_ended_total{outcome="failed"} 1`, "orrery_runs_running 1",
 		"orrery_webhooks_received_total 2", `orrery_webhooks_rejected_total{route="gh"} 1`, `orrery_webhooks_replayed_total{route="gh"} 1`,
 		`orrery_webhooks_rejected_total{route="open"} 0`, `orrery_webhooks_replayed_total{route="open"} 0`,
@@ -268,6 +268,7 @@ func TestEveryCommitErrorIsAnsweredWithoutItsDetails(t *testing.T) {
 		{os.ErrPermission, 503, "the database cannot be written: nothing was stored"},
 		{shell.ErrReindexing, 503, "the lists of a database of an earlier version are being built: try again later"},
 		{store.ErrUnconfirmed, 503, "the database did not confirm it: this may have been carried out, and can be sent again with the same Idempotency-Key if it had one"},
+		{fmt.Errorf("begin a view: %w: dial tcp 10.0.0.7:5432: connection refused", store.ErrUnreachable), 503, "the database does not answer: try again"},
 		{errors.New("page 7 is torn"), 500, "internal error"},
 	} {
 		st.fail(test.err)

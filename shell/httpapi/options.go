@@ -134,8 +134,19 @@ type Options struct {
 	Settings func() string
 	// Cluster tells of the daemons on one database (default: it is this one's alone, and they are answered with 501).
 	Cluster func(context.Context) (wire.Cluster, error)
+	// Drain has an instance give its partitions to the others, or take part again; [store.ErrNotFound]: there is none of that name (default: nothing can be
+	// given away, and it is answered with 501).
+	Drain func(ctx context.Context, instance string, on bool) error
 	// Metrics are the program's own, which are served with those of the API and the engine. Names that collide are an error.
 	Metrics []prometheus.Collector
+	// PageKey gives the key, of 32 bytes, that seals page tokens, and the sessions of the page. Servers and routers of several processes need the same, so that
+	// a session that one has made is good with all. Nil: one that is made once and kept in the engine's store; of a router one of its own.
+	PageKey func(context.Context) ([]byte, error)
+	// Partitions is how many partitions there are, of which the engine has one (default 1): see [Router].
+	Partitions int
+	// Shared is what the server has in common with the others of its process, of which each has an engine: see [Router]. The bounds above
+	// that are by process are those of the first one that is made with it. Nil: it has nothing in common with others.
+	Shared *Shared
 	// Clock tells when tokens expire and how long replayed webhooks are
 	// remembered (default [shell.SystemClock]). The timestamps of Standard
 	// Webhooks are always compared with the machine's clock.
@@ -153,29 +164,25 @@ type Server struct {
 	replays  *replayCache
 	metrics  metrics
 	registry *prometheus.Registry
-	backup   chan struct{} // holds one element while no backup runs
-	streams  slots         // of events, that are open
-	live     slots         // of pages that show changes
-	tails    slots         // of logs, that are followed
-	reads    slots         // of logs, that are not
-	audits   slots         // of the log of requests, that is read
+	// What is in the registry: of the server, and of the process.
+	collectors, ofProcess []prometheus.Collector
+	backup                chan struct{} // holds one element while no backup runs
+	underWay              underWay
 
 	singles    map[string]route // by method and path
-	tokens     tokens
-	pageReads  chan struct{} // holds one element for each chunk of a list that is being read
+	locals     func() []*Server // of a router's: those of the partitions of this process; nil: it has an engine
 	pageTokens pageTokens
 	recent     recentEvents
-	rates      rates
-	unverified share   // bytes of bodies whose signature is not checked yet, or that are being stored
-	senders    senders // who sends bodies whose signature is not checked yet
-	guesses    guesses // who was refused with 401
-	conns      *conns
+	*shared
 }
 
 // New checks the options and builds the server. The error names every field
 // that is wrong.
 func New(o Options) (*Server, error) {
 	o, err := o.withDefaults()
+	if o.Engine == nil {
+		return nil, errors.New("httpapi: Options.Engine is nil: make one with shell.New")
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -185,15 +192,10 @@ func New(o Options) (*Server, error) {
 		engine: o.Engine,
 		hooks:  make(map[string]*webhook, len(o.Webhooks)),
 		backup: make(chan struct{}, 1),
-
-		pageReads: make(chan struct{}, maxPageReads),
 	}
 	s.backup <- struct{}{}
 	s.pageTokens.asking = make(chan struct{}, 1)
-	s.initInFlight()
-	s.unverified.most = o.MaxWebhookBytesInFlight
-	s.senders.most = max(o.MaxWebhookBytesInFlight/addressPart, o.MaxWebhookBytes+minUnverified)
-	s.conns = newConns(o.MaxConnections, o.Logger, o.Clock)
+	s.shared = s.share()
 	s.replays = newReplayCache(o.Clock)
 	var errs []error
 	for _, route := range slices.Sorted(maps.Keys(o.Webhooks)) {
@@ -216,9 +218,6 @@ func New(o Options) (*Server, error) {
 }
 
 func (o Options) withDefaults() (Options, error) {
-	if o.Engine == nil {
-		return o, errors.New("httpapi: Options.Engine is nil: make one with shell.New")
-	}
 	var errs []error
 	size := func(name string, n *int64, def, most int64) {
 		*n = cmp.Or(*n, def)
@@ -263,6 +262,9 @@ func (o Options) withDefaults() (Options, error) {
 	o.Tokens = slices.Clone(o.Tokens)
 	errs = append(errs, checkTokens(o.Tokens)...)
 	errs = append(errs, o.Limits.check()...)
+	if o.Partitions = cmp.Or(o.Partitions, 1); o.Partitions < 1 || o.Partitions > core.MaxPartitions {
+		errs = append(errs, fmt.Errorf("httpapi: Options.Partitions is %d: it must be between 1 and %d", o.Partitions, core.MaxPartitions))
+	}
 	return o, errors.Join(errs...)
 }
 

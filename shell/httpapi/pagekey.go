@@ -83,7 +83,7 @@ func (s *Server) sealer(ctx context.Context) (cipher.AEAD, error) {
 func (s *Server) askForKey(ctx, waiting context.Context) (cipher.AEAD, error) {
 	p := &s.pageTokens
 	made := p.candidate()
-	key, err := storedKey(waiting, s.engine.Store(), made)
+	key, err := s.keyOf(waiting, made)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -94,6 +94,21 @@ func (s *Server) askForKey(ctx, waiting context.Context) (cipher.AEAD, error) {
 		return p.take(made, false)
 	}
 	return p.take(key, true)
+}
+
+// keyOf gives the key, which becomes made if there is none.
+func (s *Server) keyOf(ctx context.Context, made []byte) ([]byte, error) {
+	switch {
+	case s.o.PageKey != nil:
+		key, err := s.o.PageKey(ctx)
+		if err == nil && len(key) != pageKeyBytes {
+			err = fmt.Errorf("httpapi: Options.PageKey gives %d bytes: it must be %d", len(key), pageKeyBytes)
+		}
+		return key, err
+	case s.locals != nil:
+		return made, nil
+	}
+	return storedKey(ctx, s.engine.Store(), made)
 }
 
 // current gives the cipher, if there is one, and whether the store need not be asked now.
@@ -158,6 +173,11 @@ func newKey() []byte {
 	key := make([]byte, pageKeyBytes)
 	_, _ = rand.Read(key) // it never fails
 	return key
+}
+
+// StoredPageKey gives the key that a store keeps for [Options.PageKey], and makes one if it keeps none. It fails where the store takes nothing, and has none.
+func StoredPageKey(ctx context.Context, st store.Store) ([]byte, error) {
+	return storedKey(ctx, st, newKey())
 }
 
 // storedKey reads the key of the store, which becomes made if there is none.

@@ -24,6 +24,7 @@ type pageWriter struct {
 	bytes    int
 	damaged  func() int // counts the records that could not be read
 	oneALine bool       // nothing but the elements: see lines
+	members  string     // of the answer, behind the list
 }
 
 const (
@@ -58,12 +59,26 @@ func (p *pageWriter) add(v any) error {
 	return p.send()
 }
 
+// beside adds a member behind the list; without a name none.
+func (p *pageWriter) beside(name string, v any) error {
+	if name == "" {
+		return nil
+	}
+	b, err := plainjson.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode the answer: %w", err)
+	}
+	p.members += `,"` + name + `":` + string(b)
+	return nil
+}
+
 // end adds the token to go on by; short leaves out an empty one.
 func (p *pageWriter) end(token string, short bool) error {
 	if p.oneALine {
 		return p.endLines(token)
 	}
 	p.buf.WriteByte(']')
+	p.buf.WriteString(p.members)
 	if token != "" || !short {
 		p.buf.WriteString(`,"next_page_token":"` + token + `"`)
 	}

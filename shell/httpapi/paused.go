@@ -21,7 +21,18 @@ func (s *Server) collectPaused(_ context.Context, ch samples) {
 }
 
 // PausedSince gives since when the engine is paused, see shell.Options.StartPaused; false: it is not.
-func (s *Server) PausedSince() (since time.Time, paused bool) { return s.engine.PausedSince() }
+// Of several partitions it is the first of those of this process that was.
+func (s *Server) PausedSince() (since time.Time, paused bool) {
+	if s.locals == nil {
+		return s.engine.PausedSince()
+	}
+	for _, of := range s.locals() {
+		if at, is := of.PausedSince(); is && (!paused || at.Before(since)) {
+			since, paused = at, true
+		}
+	}
+	return since, paused
+}
 
 // pausedSince is PausedSince as answers have it; zero: it is not paused.
 func (s *Server) pausedSince() effects.Time {

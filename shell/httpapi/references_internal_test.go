@@ -91,12 +91,16 @@ var fieldRules = []struct{ rule, fields string }{
 	{"an id that mayRead or dependencies looks at: it names only what the caller sees", `
 		Pipeline.depends_on PipelinesPhase.await`},
 	{"an id of anybody's machine, in a route of who is bound to nothing", `
-		EventMatch.source_id SignalReaction.pipeline SignalReaction.name Source.component Source.id
-		MachineName.name MachineName.namespace MachineName.tenant
-		PipelineReaction.context PipelineReaction.namespace PipelineReaction.tenant
-		EventKind.action EventKind.category EventMatch.action EventMatch.category EventMatch.component EventMatch.data Event.data Event.namespace Event.tenant`},
+		Source.component Source.id EventKind.action EventKind.category Event.data Event.namespace Event.tenant`},
+	{"what a subscriber hears, which is of its own tenant or of none: core/tenants_test.go", `
+		EventMatch.source_id EventMatch.action EventMatch.category EventMatch.component EventMatch.data`},
+	{"what a subscriber reaches, which is of its own tenant alone, whatever id it names: core/tenants_test.go; the core refuses another tenant's name", `
+		SignalReaction.pipeline SignalReaction.name MachineName.name MachineName.namespace MachineName.tenant
+		PipelineReaction.context PipelineReaction.namespace PipelineReaction.tenant`},
 	{"a channel of the configuration, for an admin", `
 		NotifyTest.channel`},
+	{"an instance of the cluster, for an admin", `
+		ClusterDrain.instance`},
 	{"a schedule that the caller could trigger: backfillOf", `
 		Backfill.recurring_id Backfill.job`},
 	{"the id of the machine that is made, which must be free", `
@@ -104,14 +108,12 @@ var fieldRules = []struct{ rule, fields string }{
 	{"the name of the machine that is made or renamed, which must be free in its tenant", `
 		Recurring.name RecurringPatch.name`},
 	{"the name of what a set declares, or what that had before: of the tenant of the entry, in which a token that is bound to tools declares nothing", `
-		SetEntry.was SetJob.id SetQueue.name SetSemaphore.name SetWorker.name`},
-	{"a subscriber of the bus, which only who is bound to nothing declares", `
-		SetSubscriber.name`},
+		SetEntry.was SetJob.id SetQueue.name SetSemaphore.name SetSubscriber.name SetWorker.name`},
 	{"an item of the queue of the path", `
 		Redrive.item`},
 	{"where the machine is made: homeOf refuses another tenant's", `
 		Action.namespace Action.tenant Backfill.namespace Backfill.tenant Calendar.namespace Calendar.tenant Job.namespace Job.tenant Pipeline.namespace Pipeline.tenant Recurring.namespace Recurring.tenant
-		SetQueue.namespace SetQueue.tenant SetSemaphore.namespace SetSemaphore.tenant SetWorker.namespace SetWorker.tenant
+		SetQueue.namespace SetQueue.tenant SetSemaphore.namespace SetSemaphore.tenant SetSubscriber.namespace SetSubscriber.tenant SetWorker.namespace SetWorker.tenant
 		Strategy.namespace Strategy.tenant Task.namespace Task.tenant`},
 	{"a name within the tenant, of what a token that is bound to tools may not do at all", `
 		PushPhase.queue PushPhase.key PushPhase.dedup_key PushPhase.data WakePhase.worker Worker.queue QueueConfig.dead_letter_queue

@@ -15,6 +15,7 @@ var standing = []struct { // read-only: a table
 	{"", "/v1/runs", forJobs},
 	{"", "/v1/runners", forJobs},
 	{"", "/v1/queues", forQueues},
+	{"", "/v1/subscribers", maySeeSubscribers},
 	{http.MethodPost, "/v1/calendars", mayChangeCalendars},
 	{http.MethodPut, "/v1/calendars/{name}", mayChangeCalendars},
 	{http.MethodDelete, "/v1/calendars/{name}", mayChangeCalendars},

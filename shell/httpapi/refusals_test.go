@@ -29,7 +29,7 @@ func (a *api) visitor(secret string) *httpapi.Visitor {
 func TestWhatATokenAloneDoesNotAllowIsSaidBeforehandForEachOperation(t *testing.T) {
 	rows := sweepRows(t)
 	synctest.Test(t, func(t *testing.T) {
-		w := newSweepWorld(t, "")
+		w := newSweepWorld(t, "", 1)
 		defer w.stop()
 		refusals := 0
 		for _, o := range sweepOperations(t) {

@@ -47,6 +47,7 @@ type call struct {
 	read   [sha256.Size]byte // the hash of its body, once that is read
 	once   *shell.Once       // nil: it has no key
 	server *Server           // that has got the request
+	part   partKind          // whether it is a part of a request to a router
 	// For the log of requests: see audit.go.
 	of      *shell.Scope // what the request is about, once that is known
 	made    string       // the path of what it made, if no header names it
@@ -99,11 +100,12 @@ func (s *Server) routes() []route {
 			{"GET", "/v1/runners", anyToken, s.listRunners},
 			{"GET", "/v1/system", unboundToken, noQuery(s.showSystem)},
 			{"GET", "/v1/cluster", unboundToken, noQuery(s.showCluster)},
+			{"POST", "/v1/cluster/drain", adminToken, noQuery(s.drainInstance)},
 			{"POST", "/v1/system/resume", adminToken, noQuery(s.resumeSystem)},
 			{"GET", "/v1/notify/channels", adminToken, noQuery(s.listChannels)},
 			{"POST", "/v1/notify/test", adminToken, noQuery(s.testNotify)},
 			{"GET", "/v1/info", anyToken, noQuery(s.info)},
-			{"GET", "/v1/backup", adminToken | streams, noQuery(s.streamBackup)},
+			{"GET", "/v1/backup", adminToken | streams, s.streamBackup},
 			{"GET", "/healthz", anyone, s.healthz},
 			{"GET", "/readyz", anyone, s.readyz},
 			{"GET", "/metrics", metricsToken, s.serveMetrics},
@@ -171,14 +173,18 @@ func (s *Server) endpoint(rt route) http.Handler {
 		if c.token != nil {
 			defer s.conns.work(r, true)()
 		}
+		c.part = s.partOf(r)
 		var leave func()
-		if err == nil {
+		if err == nil && s.charges(r, c) {
 			err = s.charge(w.Header(), rt.access, c.token, r.ContentLength)
 		}
 		if err == nil {
 			leave, err = s.enter(rt, w, r, c)
 		}
 		if err == nil {
+			if rt.access&(streams|waitsForItems) == 0 {
+				defer s.underWay.begin()()
+			}
 			defer leave()
 			defer c.body.release()
 			defer c.leaveLarge()
@@ -268,7 +274,7 @@ func (s *Server) fail(w http.ResponseWriter, c *call, err error) {
 	}
 	sw, counted := w.(*statusWriter)
 	switch {
-	case errors.Is(err, shell.ErrStopped), counted && sw.gone: // the daemon stopped, or the client has disconnected
+	case errors.Is(err, shell.ErrStopped), counted && sw.gone, w.Header().Get(headerStandsBy) != "": // the daemon stopped, or the client has disconnected, or it is asked elsewhere
 		s.log.Info("request ended early", "request_id", c.id, "route", c.route, "actor", c.actor, "error", err)
 	case f.status >= http.StatusInternalServerError && !errors.Is(err, context.Canceled):
 		if f.cause != nil { // what the caller is not told

@@ -63,12 +63,6 @@ func (s *Server) declared() listing[core.Declared, wire.Declared] {
 			return from, err
 		},
 		scope: func(d core.Declared) (string, string) { return d.Namespace, d.Tenant },
-		sees: func(_ context.Context, t *Token, d core.Declared) bool {
-			if d.Kind == core.KindBus {
-				return t.unbound()
-			}
-			return t.seesScope(d.Namespace, d.Tenant)
-		},
 		out:   plain(declaredOf),
 		size:  func(core.Declared) int { return 512 },
 		small: true,
@@ -322,7 +316,7 @@ func (s *Server) setWithin(ctx context.Context, c *call, asked []wire.SetEntry, 
 	before := map[shell.Scope]want{}
 	for i, e := range entries {
 		change := &changes[i]
-		if e.Subscriber != nil || change.Action != shell.SetCreates && change.Action != shell.SetUpdates {
+		if change.Action != shell.SetCreates && change.Action != shell.SetUpdates {
 			continue
 		}
 		_, of, _ := e.About()
@@ -373,6 +367,8 @@ func (s *Server) wantOf(e shell.SetEntry) want {
 		return want{asked: map[string]any{"do": e.Worker.Do}}
 	case e.Calendar != nil:
 		return want{asked: *e.Calendar}
+	case e.Subscriber != nil:
+		return want{asked: map[string]any{"do": e.Subscriber.Do}}
 	}
 	return want{}
 }
@@ -462,16 +458,12 @@ func (s *Server) declaredWorker(ctx context.Context, c *call, b *wire.SetWorker)
 	}, err
 }
 
-func (s *Server) declaredSubscriber(ctx context.Context, c *call, b *wire.SetSubscriber) (*core.Subscription, error) {
-	if !c.token.unbound() {
-		return nil, failf(http.StatusForbidden, "token: %q is bound to namespaces or tenants: subscribers of the bus belong to none", c.token.Name)
+func (s *Server) declaredSubscriber(ctx context.Context, c *call, b *wire.SetSubscriber) (*shell.SubscriberSpec, error) {
+	of, err := c.token.homeOf(b.Namespace, b.Tenant)
+	if err == nil {
+		err = s.permitSubscriber(ctx, c, of, b.Do)
 	}
-	if p := b.Do.StartPipeline; p != nil {
-		if err := s.permitUses(ctx, c.token, shell.Scope{}, usesOf("do.start_pipeline.definition", p.Definition, nil)); err != nil {
-			return nil, err
-		}
-	}
-	return &core.Subscription{Name: b.Name, Match: b.Match, Do: b.Do}, nil
+	return &shell.SubscriberSpec{Namespace: of.Namespace, Tenant: of.Tenant, Subscription: core.Subscription{Name: b.Name, Match: b.Match, Do: b.Do}}, err
 }
 
 // ofTheSet says why some fields of what is stored cannot be declared.

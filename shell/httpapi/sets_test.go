@@ -104,7 +104,7 @@ var entryOfEach = []string{
 	someQueue("mail"), `{"file":"m.toml","semaphore":{"name":"gate","slots":2}}`,
 	`{"file":"w.toml","worker":{"name":"mailer","queue":"mail","do":{"run":{"tool":"echo","input":"${item}"}}}}`,
 	`{"file":"c.toml","calendar":{"name":"closed","exclude":{"dates":[{"date":"2026-12-25"}]}}}`,
-	`{"file":"s.toml","subscriber":{"name":"on-failure","match":{"category":"action","action":"failed"},"do":{"wake_worker":{"namespace":"ns","tenant":"t1","name":"mailer"}}}}`,
+	`{"file":"s.toml","subscriber":{"name":"on-failure","match":{"category":"action","action":"failed"},"do":{"wake_worker":{"name":"mailer"}}}}`,
 }
 
 func TestASetOfEachKindIsMadeOnceAndBelongsToItsFiles(t *testing.T) {
@@ -126,10 +126,10 @@ func TestASetOfEachKindIsMadeOnceAndBelongsToItsFiles(t *testing.T) {
 
 		assert.Equal(t, []string{
 			"ours calendar default/default closed c.toml", "ours job default/default report j.toml", "ours queue default/default mail b.toml",
-			"ours recurring default/default nightly a.toml", "ours semaphore default/default gate m.toml", "ours subscriber / on-failure s.toml", "ours worker default/default mailer w.toml",
+			"ours recurring default/default nightly a.toml", "ours semaphore default/default gate m.toml", "ours subscriber default/default on-failure s.toml", "ours worker default/default mailer w.toml",
 		}, declaredBy(t, a, "root", ""))
 		assert.Equal(t, []string{"ours job default/default report j.toml"}, declaredBy(t, a, "root", "kind=job"))
-		assert.Equal(t, []string{"ours subscriber / on-failure s.toml"}, declaredBy(t, a, "any", "kind=subscriber&set=ours"))
+		assert.Equal(t, []string{"ours subscriber default/default on-failure s.toml"}, declaredBy(t, a, "any", "kind=subscriber&set=ours"))
 		assert.Empty(t, declaredBy(t, a, "root", "set=theirs"))
 		id := core.QueueRef("default", "default", "mail").ID
 		assert.Equal(t, []string{"ours queue default/default mail b.toml"}, declaredBy(t, a, "root", "id="+id.String()))
@@ -187,7 +187,11 @@ func TestASetIsMadeWholeOrNotAtAllAndSaysWhatIsWrongWhere(t *testing.T) {
 				`k.toml: recurring k: payload.runner: the token "ann" may not use the runner "kubernetes"`,
 			},
 			{403, "runs", `{"file":"j.toml","job":{"id":"report","tenant":"t2","runner":"kubernetes","pod_spec":{"containers":[{"name":"c"}]}}}`, `j.toml: job report: tenant: "t2" is not`},
-			{403, "ann", entryOfEach[6], `s.toml: subscriber on-failure: token: "ann" is bound to namespaces or tenants: subscribers of the bus belong to none`},
+			{
+				400, "ann", `{"file":"s.toml","subscriber":{"name":"s","match":{"category":"x"},"do":{"push":{"namespace":"ns","tenant":"t2","name":"q"}}}}`,
+				`s.toml: subscriber s: do: acts in namespace "ns" and tenant "t2", and the subscriber is of namespace "ns" and tenant "t1"`,
+			},
+			{403, "ann", `{"file":"s.toml","subscriber":{"tenant":"t2","name":"s","match":{"category":"x"},"do":{"push":{"name":"q"}}}}`, `s.toml: subscriber s: tenant: "t2" is not`},
 			{
 				403, "any", `{"file":"s.toml","subscriber":{"name":"s","match":{"category":"x"},"do":{"start_pipeline":{"namespace":"ns","tenant":"t1","definition":{"name":"p","phases":[{"name":"a","task":{"prompt":"x"}}]}}}}}`,
 				`s.toml: subscriber s: do.start_pipeline.definition.phases[0].task: the token "any" may not start a terminal session`,
@@ -234,7 +238,7 @@ func TestAnotherTenantsThingsOfASetWithTheSameNameStayUnseen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := declaredSets(t, httpapi.TenantLimits{})
 		require.Equal(t, http.StatusOK, a.applySet("ann", "", nightly("one", ""), someQueue("a"), someQueue("b"), someQueue("c")).status)
-		require.Equal(t, http.StatusOK, a.applySet("root", "", entryOfEach[6]).status, "a subscriber is of no tenant")
+		require.Equal(t, http.StatusOK, a.applySet("root", "", entryOfEach[6]).status, "of another tenant")
 		annSees := declaredBy(t, a, "ann", "")
 		assert.Len(t, annSees, 4)
 
@@ -256,7 +260,7 @@ func TestAnotherTenantsThingsOfASetWithTheSameNameStayUnseen(t *testing.T) {
 		assert.Equal(t, `prune: the set "ours" declares nothing, and owns 2: an empty folder removes nothing. Check that the folder is the right one; to remove all, delete each by itself, and take it over`, got.errorText())
 		assert.Equal(t, []string{"none recurring one", "none queue a", "remove queue c", "remove queue b"}, sortedTail(changesOf(t, a.applySet("ann", `"prune":true,"most":true,`, mine...)), 2))
 		assert.Len(t, declaredBy(t, a, "ben", ""), 2, "nor by the other one")
-		assert.Equal(t, []string{"ours subscriber / on-failure s.toml"}, declaredBy(t, a, "root", "kind=subscriber"))
+		assert.Equal(t, []string{"ours subscriber default/default on-failure s.toml"}, declaredBy(t, a, "root", "kind=subscriber"))
 	})
 }
 
@@ -395,7 +399,7 @@ func TestAllThatADeclarationSaysIsMade(t *testing.T) {
 			`{"file":"w.toml","worker":{"namespace":"ns","tenant":"t1","name":"w","queue":"q","concurrency":3,"poll_ms":5000,"do":{"run":{"tool":"echo","input":{"a":1}}}}}`,
 			`{"file":"q.toml","queue":{"namespace":"ns","tenant":"t1","name":"q","config":{"concurrency":4}}}`,
 			`{"file":"m.toml","semaphore":{"namespace":"ns","tenant":"t1","name":"m","slots":5}}`,
-			entryOfEach[6],
+			`{"file":"s.toml","subscriber":{"namespace":"ns","tenant":"t1","name":"on-failure","match":{"category":"action","action":"failed"},"do":{"wake_worker":{"name":"mailer"}}}}`,
 		).status)
 		of := shell.Scope{Namespace: "ns", Tenant: "t1"}
 		c, err := a.engine.Calendars().Get(t.Context(), of, "c")
@@ -415,7 +419,7 @@ func TestAllThatADeclarationSaysIsMade(t *testing.T) {
 		m, err := a.engine.Semaphores().Get(t.Context(), of, "m")
 		require.NoError(t, err)
 		assert.EqualValues(t, 5, m.Total)
-		bus, err := a.engine.Subscribers().Get(t.Context())
+		bus, err := a.engine.Subscribers().Get(t.Context(), shell.Scope{Namespace: "ns", Tenant: "t1"})
 		require.NoError(t, err)
 		require.Len(t, bus.Subscribers, 1)
 		assert.Equal(t, core.EventMatch{Category: "action", Action: "failed"}, bus.Subscribers[0].Match)
@@ -541,7 +545,7 @@ var ownedEdits = []struct{ path, edit string }{
 	{"/v1/workers/mailer", `{"queue":"mail","concurrency":3,"do":{"run":{"tool":"echo","input":"${item}"}}}`},
 	{"/v1/queues/mail", `{"concurrency":3}`},
 	{"/v1/semaphores/gate", `{"slots":3}`},
-	{"/v1/subscribers/on-failure", `{"match":{"category":"action"},"do":{"wake_worker":{"namespace":"ns","tenant":"t1","name":"mailer"}}}`},
+	{"/v1/subscribers/on-failure", `{"match":{"category":"action"},"do":{"wake_worker":{"name":"mailer"}}}`},
 	{"/v1/calendars/closed", `{"description":"edited"}`},
 }
 

@@ -46,7 +46,7 @@ func line(t *testing.T, r *bufio.Reader, prefix string) string {
 
 func publish(t *testing.T, a *api, category, action string) {
 	t.Helper()
-	_, err := a.engine.Subscribers().Send(t.Context(), core.BusPublish{Kind: effects.Custom(category, action), Source: effects.EventSource{Component: "test"}})
+	_, err := a.engine.Subscribers().Send(t.Context(), shell.Scope{}, core.BusPublish{Kind: effects.Custom(category, action), Source: effects.EventSource{Component: "test"}})
 	require.NoError(t, err)
 }
 

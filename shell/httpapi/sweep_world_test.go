@@ -91,7 +91,7 @@ type sweepWorld struct {
 	things []thing
 }
 
-func newSweepWorld(t *testing.T, kind string) *sweepWorld {
+func newSweepWorld(t *testing.T, kind string, partitions int) *sweepWorld {
 	t.Helper()
 	log, err := audit.Open(audit.Options{Dir: filepath.Join(t.TempDir(), "log")})
 	require.NoError(t, err)
@@ -102,6 +102,7 @@ func newSweepWorld(t *testing.T, kind string) *sweepWorld {
 		return nil, context.Cause(ctx)
 	})
 	w.api = start(t, setup{
+		partitions: partitions,
 		engine: func(o *shell.Options) {
 			withCluster(o)
 			o.Tools = map[string]shell.Tool{"hold": hang, "keep": hang}
@@ -217,7 +218,7 @@ var sweepMakers = map[string]func(*sweepWorld, thing){
 		recurring := strings.Replace(sweepBodies["createAction"], `"trigger"`, `"recurrence":3600,"trigger"`, 1)
 		th["id"] = w.must(th, "POST /v1/actions", recurring, "id")
 		w.must(th, "POST /v1/actions/{id}/trigger", "", "")
-		list, _, err := w.engine.Occurrences().List(w.t.Context(), shell.OccurrenceFilter{Scope: &shell.Scope{Namespace: "ns", Tenant: th["tenant"]}}, shell.Page{})
+		list, _, err := w.engines[core.Partition(shell.Scope{Namespace: "ns", Tenant: th["tenant"]}, len(w.engines))].Occurrences().List(w.t.Context(), shell.OccurrenceFilter{Scope: &shell.Scope{Namespace: "ns", Tenant: th["tenant"]}}, shell.Page{})
 		require.NoError(w.t, err)
 		for _, o := range list {
 			if o.RecurringID.String() == th["id"] {
@@ -230,7 +231,7 @@ var sweepMakers = map[string]func(*sweepWorld, thing){
 		th["id"] = w.must(th, "POST /v1/backfills", sweepBodies["createBackfill"], "id")
 	},
 	"subscribers": func(w *sweepWorld, th thing) {
-		w.must(th, "PUT /v1/subscribers/{name}", sweepBodies["putSubscriber"], "")
+		w.must(th, "PUT /v1/subscribers/{name}"+inTenant, sweepBodies["putSubscriber"], "")
 	},
 	"jobs": (*sweepWorld).makeJob,
 	"runs": func(w *sweepWorld, th thing) {
@@ -239,9 +240,10 @@ var sweepMakers = map[string]func(*sweepWorld, thing){
 		id, err := uuid.Parse(uuidForm.FindString(th["id"]))
 		require.NoError(w.t, err, th["id"])
 		th["id"] = id.String()
-		run, err := w.engine.Runs().Get(w.t.Context(), id)
+		engine := w.engineOf(effects.Ref{Kind: core.KindOrchestrator, ID: id})
+		run, err := engine.Runs().Get(w.t.Context(), id)
 		require.NoError(w.t, err)
-		_, err = w.engine.Runs().Send(w.t.Context(), id, core.PodRunning{Attempt: run.RetryAttempt, Pod: core.Pod{Name: "p", Node: "n", StartedAt: effects.TimeOf(run.CreatedAt.Std())}})
+		_, err = engine.Runs().Send(w.t.Context(), id, core.PodRunning{Attempt: run.RetryAttempt, Pod: core.Pod{Name: "p", Node: "n", StartedAt: effects.TimeOf(run.CreatedAt.Std())}})
 		require.NoError(w.t, err)
 	},
 }
@@ -309,7 +311,7 @@ var sweepBodies = map[string]string{
 	"renewSemaphore":     `{"holder":"{secret}","token":{token}}`,
 	"releaseSemaphore":   `{"holder":"{secret}","token":{token}}`,
 	"breakSemaphore":     `{"token":{token}}`,
-	"putSubscriber":      `{"match":{"category":"x"},"do":{"push":{"namespace":"ns","tenant":"{tenant}","name":"{secret}"}}}`,
+	"putSubscriber":      `{"match":{"category":"x"},"do":{"push":{"name":"{secret}"}}}`,
 	"publishEvent":       `{"kind":{"category":"deploys","action":"wanted"},"data":1}`,
 	"putJob":             `{"name":"{secret}","schedule":"0 3 * * *","alerts":{"failing":3,"channel":"{secret}"},"pod_spec":{"containers":[{"name":"{secret}"}]}}`,
 }

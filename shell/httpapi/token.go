@@ -200,6 +200,16 @@ func (s *Server) authenticate(r *http.Request) (*Token, error) {
 	if t := s.visiting(r); t != nil {
 		return t, nil
 	}
+	if sealed := r.Header.Get(headerSession); sealed != "" && s.o.PageKey != nil {
+		v, err := s.Visitor(r, sealed)
+		if errors.Is(err, ErrSignIn) {
+			return nil, unauthorized(`Bearer realm="orrery"`, "session: has ended: %s", ErrSignIn)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return v.token, nil
+	}
 	given, err := bearer(r)
 	if err != nil {
 		return nil, unauthorized(`Bearer realm="orrery"`, "%s", err)

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/orrery-go/orrery/core"
@@ -19,8 +20,9 @@ import (
 // has signed in, or, while no token is configured, whoever connects from loopback. It is what package page
 // knows of tokens. A Visitor is good for one request, and safe for concurrent use.
 type Visitor struct {
-	token *Token
-	proof string
+	token  *Token
+	proof  string
+	sealed string // the session; "": no token is configured
 }
 
 // ErrSignIn says that a browser has no session, or that its session or its token has ended.
@@ -105,7 +107,7 @@ func (s *Server) visitor(ctx context.Context, t *Token, sealed string) (*Visitor
 	if err != nil {
 		return nil, err
 	}
-	return &Visitor{token: t, proof: base64.RawURLEncoding.EncodeToString(sum)}, nil
+	return &Visitor{token: t, proof: base64.RawURLEncoding.EncodeToString(sum), sealed: sealed}, nil
 }
 
 // keyed gives a hash of a text that only who has the key of page tokens can make.
@@ -266,8 +268,8 @@ func (s *Server) StreamChanges(w http.ResponseWriter, r *http.Request, v *Visito
 	if !v.token.unbound() {
 		sees = v.token.seesMachine
 	}
-	changes := s.engine.Changes(sees)
-	defer changes.Close()
+	changes, stopped, leaveChanges := s.changes(ctx, sees)
+	defer leaveChanges()
 	w.Header().Set("Cache-Control", "no-store")
 	out := newEventStream(w)
 	if r.Method == http.MethodHead {
@@ -280,7 +282,7 @@ func (s *Server) StreamChanges(w http.ResponseWriter, r *http.Request, v *Visito
 	defer pulse.Stop()
 	for {
 		select {
-		case <-changes.C:
+		case <-changes:
 			if !out.write("event: changed\ndata: 1\n\n") {
 				return nil
 			}
@@ -288,7 +290,7 @@ func (s *Server) StreamChanges(w http.ResponseWriter, r *http.Request, v *Visito
 			case <-time.After(s.livePause()):
 			case <-r.Context().Done():
 				return nil
-			case <-s.engine.Stopped():
+			case <-stopped:
 				return nil
 			}
 		case <-pulse.C:
@@ -297,8 +299,61 @@ func (s *Server) StreamChanges(w http.ResponseWriter, r *http.Request, v *Visito
 			}
 		case <-r.Context().Done():
 			return nil
-		case <-s.engine.Stopped():
+		case <-stopped:
 			return nil
 		}
 	}
+}
+
+// liveElsewhere is how often a page is told of changes where other processes own partitions: what changes there is not known here.
+const liveElsewhere = 5 * time.Second
+
+// changes gives what tells of changes, and of the end of it.
+func (s *Server) changes(ctx context.Context, sees func(core.State) bool) (told <-chan struct{}, stopped <-chan struct{}, leave func()) {
+	if s.locals == nil {
+		changes := s.engine.Changes(sees)
+		return changes.C, s.engine.Stopped(), changes.Close
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	all := make(chan struct{}, 1)
+	tell := func() {
+		select {
+		case all <- struct{}{}:
+		default: // it is told with what was before
+		}
+	}
+	var readers sync.WaitGroup
+	locals := s.locals()
+	for _, of := range locals {
+		changes := of.engine.Changes(sees)
+		readers.Go(func() {
+			defer changes.Close()
+			for {
+				select {
+				case <-changes.C:
+					tell()
+				case <-of.engine.Stopped():
+					cancel() // the page asks again, and finds who owns the partition then
+					return
+				case <-ctx.Done():
+					return
+				}
+			}
+		})
+	}
+	if len(locals) < s.o.Partitions {
+		readers.Go(func() {
+			tick := time.NewTicker(liveElsewhere)
+			defer tick.Stop()
+			for {
+				select {
+				case <-tick.C:
+					tell()
+				case <-ctx.Done():
+					return
+				}
+			}
+		})
+	}
+	return all, ctx.Done(), func() { cancel(); readers.Wait() }
 }

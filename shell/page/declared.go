@@ -33,9 +33,11 @@ var declarations = map[string]func(json.RawMessage) (shell.SetEntry, error){ // 
 	"/v1/semaphores/{name}": declaredAs(func(m core.Semaphore, e *shell.SetEntry) {
 		e.Semaphore = &shell.SemaphoreSpec{Namespace: m.Namespace, Tenant: m.Tenant, Name: m.Name, Slots: m.Total}
 	}),
-	"/v1/workers/{name}":     declaredAs(func(w core.Worker, e *shell.SetEntry) { e.Worker = &w.WorkerSpec }),
-	"/v1/calendars/{name}":   declaredAs(func(c wire.Calendar, e *shell.SetEntry) { e.Calendar = &c.CalendarSpec }),
-	"/v1/subscribers/{name}": declaredAs(func(s core.Subscription, e *shell.SetEntry) { e.Subscriber = &s }),
+	"/v1/workers/{name}":   declaredAs(func(w core.Worker, e *shell.SetEntry) { e.Worker = &w.WorkerSpec }),
+	"/v1/calendars/{name}": declaredAs(func(c wire.Calendar, e *shell.SetEntry) { e.Calendar = &c.CalendarSpec }),
+	"/v1/subscribers/{name}": declaredAs(func(s wire.Subscriber, e *shell.SetEntry) {
+		e.Subscriber = &shell.SubscriberSpec{Namespace: s.Namespace, Tenant: s.Tenant, Subscription: s.Subscription}
+	}),
 }
 
 func declaredAs[T any](put func(T, *shell.SetEntry)) func(json.RawMessage) (shell.SetEntry, error) {

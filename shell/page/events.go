@@ -27,8 +27,12 @@ const maxEventRows = 200
 // events shows what is announced while somebody looks, for the page is loaded anew each two seconds; events are not kept.
 func (q *visit) events() (view, error) {
 	var got wire.SubscriberList
-	if err := q.get("/subscribers", nil, &got); err != nil {
+	if err := q.get("/subscribers", url.Values{"limit": {strconv.Itoa(findRows)}}, &got); err != nil {
 		return view{}, err
+	}
+	subscribers := strconv.Itoa(len(got.Subscribers))
+	if got.NextPageToken != "" {
+		subscribers += " or more"
 	}
 	recent, err := q.p.o.API.RecentEvents(q.who)
 	if err != nil {
@@ -62,7 +66,7 @@ func (q *visit) events() (view, error) {
 		Body: []block{
 			{Note: note, Table: t},
 			{Title: "On the command line", Text: &text{Plain: "orreryd events follow\norreryd events follow --category pipeline --action phase"}},
-			{Title: "Subscribers", Tiles: []tile{{Name: "subscribers", Value: strconv.Itoa(len(got.Subscribers)), Href: q.page("/subscribers"), Hint: "what events lead to"}}},
+			{Title: "Subscribers", Tiles: []tile{{Name: "subscribers", Value: subscribers, Href: q.page("/subscribers"), Hint: "what events lead to"}}},
 		},
 	}, nil
 }
@@ -85,13 +89,21 @@ func eventCategories() (out []string) {
 
 func (q *visit) subscribers() (view, error) {
 	var got wire.SubscriberList
-	if err := q.get("/subscribers", nil, &got); err != nil {
+	t, err := q.read(list{
+		api: "/subscribers", path: "/subscribers", caption: "Subscribers, those of a tenant in the order in which they hear an event",
+		head:  []string{"Subscriber", "Hears", "Does", "Tenant"},
+		empty: "There is no subscriber. A subscriber lets an event wake a worker, push an item, signal a pipeline or start one: the button above makes one.",
+	}, &got)
+	if err != nil {
 		return view{}, err
 	}
-	t := &table{Caption: "Subscribers, in the order in which they hear an event", Head: []string{"Subscriber", "Hears", "Does"}, Empty: "There is no subscriber. A subscriber lets an event wake a worker, push an item, signal a pipeline or start one: the button above makes one."}
 	for _, s := range got.Subscribers {
-		t.Rows = append(t.Rows, []cell{codeOf(s.Name).to(q.page(pathOf("subscribers", s.Name))).wide(), textOf(matchText(s.Match)), textOf(reactionText(s.Do))})
+		t.Rows = append(t.Rows, []cell{
+			codeOf(s.Name).to(q.scoped(pathOf("subscribers", s.Name), s.Namespace, s.Tenant)).wide(), textOf(matchText(s.Match)), textOf(reactionText(s.Do)),
+			whose(s.Namespace, s.Tenant),
+		})
 	}
+	q.next(t, got.NextPageToken)
 	v := view{Title: "Subscribers", Acts: q.actLinks("/subscribers", "new"), Body: []block{{Table: t}}}
 	if len(got.Program) > 0 {
 		own := &table{Caption: "Subscribers of the daemon's program", Head: []string{"Subscriber"}}
@@ -134,7 +146,7 @@ func reactionText(r core.Reaction) string {
 }
 
 func (q *visit) loadSubscriber() (s wire.SubscriberDetail, err error) {
-	return s, q.get(pathOf("subscribers", q.PathValue("name")), nil, &s)
+	return s, q.get(pathOf("subscribers", q.PathValue("name")), q.scopeQuery(), &s)
 }
 
 func (q *visit) subscriber() (view, error) {
@@ -145,7 +157,7 @@ func (q *visit) subscriber() (view, error) {
 	return view{
 		Kind: "Subscriber", Title: s.Name, Crumbs: []link{{Text: "Subscribers", Href: q.page("/subscribers")}}, Acts: q.actLinks("/subscribers/{name}", "edit", "delete"),
 		Body: []block{
-			{Facts: facts(fact{"Hears", textOf(matchText(s.Match))}, fact{"Does", textOf(reactionText(s.Do))}, q.declaredFact(s.Declared))},
+			{Facts: facts(fact{"Hears", textOf(matchText(s.Match))}, fact{"Does", textOf(reactionText(s.Do))}, fact{"Whose", whose(s.Namespace, s.Tenant)}, q.declaredFact(s.Declared))},
 			asJSON("Events that it hears", s.Match), asJSON("What it does", s.Do),
 		},
 	}, nil
@@ -165,8 +177,8 @@ func eventActs() []act {
 		},
 		{
 			on: "/subscribers", name: "new", at: "/new-subscriber", method: "PUT", api: api, label: "New subscriber", done: "The subscriber was made.",
-			says:   "Each event that matches leads to what is written here, from now on.",
-			fields: append([]field{{Name: "name", Label: "Name", Required: true}}, subscriberFields...), amend: nameFromForm, after: afterNamed("subscribers"),
+			says: "Each event that matches leads to what is written here, from now on.",
+			load: (*visit).newSubscriber, amend: nameFromForm, params: scopeParams, after: afterNamed("subscribers"),
 		},
 		{
 			on: on, name: "edit", method: "PUT", api: api, label: "Edit", done: "The subscriber was changed.", load: (*visit).editSubscriber,
@@ -182,7 +194,11 @@ func eventActs() []act {
 
 var subscriberFields = []field{
 	{Name: "match", Label: "Events that it hears", Type: fieldJSON, Required: true, Help: `A JSON object such as {"category":"pipeline","action":"phase","data":{"phase":"merge"}}; * stands for any text.`},
-	{Name: "do", Label: "What it does", Type: fieldJSON, Required: true, Help: `A JSON object with one of wake_worker, push, signal and start_pipeline, such as {"push":{"namespace":"default","tenant":"default","name":"merge"}}.`},
+	{Name: "do", Label: "What it does", Type: fieldJSON, Required: true, Help: `A JSON object with one of wake_worker, push, signal and start_pipeline, such as {"push":{"name":"merge"}}: in the tenant of the subscriber.`},
+}
+
+func (q *visit) newSubscriber() ([]field, error) {
+	return append(append([]field{{Name: "name", Label: "Name", Required: true}}, subscriberFields...), q.scopeFields()...), nil
 }
 
 func (q *visit) editSubscriber() ([]field, error) {

@@ -42,7 +42,7 @@ var nameLists = [...]nameList{
 // params are those of the list's request.
 func (l nameList) params() url.Values {
 	switch l.path {
-	case "subscribers", "webhooks": // which have no pages
+	case "webhooks": // which have no pages
 		return nil
 	case "recurring":
 		return url.Values{"limit": {strconv.Itoa(findRows)}, "all": {"true"}} // of all tenants
@@ -55,8 +55,6 @@ func (q *visit) hrefOf(l nameList, of *listed) string {
 	switch {
 	case l.path == "webhooks":
 		return q.page("/webhooks", "route", of.Name)
-	case l.path == "subscribers":
-		return q.page(pathOf(l.path, of.Name))
 	case l.known:
 		return q.scoped(pathOf(l.path, l.key(of)), of.Namespace, of.Tenant)
 	}

@@ -190,12 +190,24 @@ func TestSubscribersAreMadeChangedAndDeleted(t *testing.T) {
 	assert.Contains(t, k.text(k.act("/subscribers/s/delete", nil)), "There is no subscriber.")
 }
 
-func TestOfATokenThatIsBoundSubscribersAreNotShown(t *testing.T) {
-	k := newKit(t, httpapi.Token{Name: "ann", SHA256: httpapi.HashToken("ann-token"), Namespaces: []string{"n"}, Tenants: []string{"t"}})
+func TestATokenThatIsBoundHasTheSubscribersOfItsTenant(t *testing.T) {
+	k := newKit(t,
+		httpapi.Token{Name: "ann", SHA256: httpapi.HashToken("ann-token"), Namespaces: []string{"n"}, Tenants: []string{"t"}},
+		httpapi.Token{Name: "ops", SHA256: httpapi.HashToken("ops-token"), Admin: true})
+	other := url.Values{"name": {"s"}, "match": {`{"category":"others"}`}, "do": {`{"push":{"name":"q"}}`}, "namespace": {"n"}, "tenant": {"other"}}
+	k.as = "ops-token"
+	assert.Contains(t, k.text(k.act("/new-subscriber", other)), "Whose n / other")
 	k.as = "ann-token"
-	assert.Equal(t, http.StatusForbidden, k.send("GET", "/subscribers", nil).Code)
-	assert.NotContains(t, k.read("/queues"), `href="/ui/subscribers"`)
-	assert.Contains(t, k.text("/new-subscriber"), "Your token is bound")
+	assert.Contains(t, k.text("/subscribers"), "There is no subscriber.")
+	to := k.act("/new-subscriber", url.Values{"name": {"s"}, "match": {`{"category":"mine"}`}, "do": {`{"push":{"name":"q"}}`}})
+	assert.Contains(t, k.text(to), "Whose n / t")
+	shown := k.text("/subscribers")
+	assert.Contains(t, shown, "s mine:* pushes the event into the queue q n / t")
+	assert.NotContains(t, shown, "others")
+	assert.Equal(t, http.StatusForbidden, k.send("GET", "/subscribers/s?namespace=n&tenant=other", nil).Code)
+	k.as = "ops-token"
+	assert.Regexp(t, `s mine:\* .* n / t s others:\* .* n / other`, k.text("/subscribers"))
+	assert.Contains(t, k.text("/subscribers?tenant=other"), "s others:*")
 }
 
 func TestACalendarIsMadeOfLinesChangedAndDeleted(t *testing.T) {

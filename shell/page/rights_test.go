@@ -33,7 +33,7 @@ func TestActsAndPagesThatATokenMayNotUseSayWhyAndLeadNowhere(t *testing.T) {
 		assert.Contains(t, k.text(test.form), test.why, "its form says so, too")
 	}
 
-	for entry, refused := range map[string]string{"Jobs": "tool", "Runs": "tool", "Queues": "tool", "Events": "tool plain reader", "Subscribers": "tool plain reader", "Tasks": "", "Locks": ""} {
+	for entry, refused := range map[string]string{"Jobs": "tool", "Runs": "tool", "Queues": "tool", "Events": "tool plain reader", "Subscribers": "tool", "Tasks": "", "Locks": ""} {
 		path := "/" + strings.ToLower(entry)
 		for _, as := range []string{"ops", "tool", "plain", "reader"} {
 			k.as = as + "-secret"

@@ -22,7 +22,7 @@ import (
 
 // writtenBy names the version of core of the commits that have left databases in
 // testdata/written-by-COMMIT.
-var writtenBy = map[string]string{"fdef5e5": "3", "c9ebdc8": "4", "4039b90": "5", "1dc8f5b1": "9", "060862a4": "13"}
+var writtenBy = map[string]string{"fdef5e5": "3", "c9ebdc8": "4", "4039b90": "5", "1dc8f5b1": "9", "060862a4": "13", "5a9a01d2": "14"}
 
 // The databases of fdef5e5 were left by its crash suites and, for queues and locks, by its
 // daemon. Those of c9ebdc8 hold runs of jobs: jobs-killed.db of the local runner, under
@@ -35,6 +35,7 @@ var writtenBy = map[string]string{"fdef5e5": "3", "c9ebdc8": "4", "4039b90": "5"
 // room, creations that are asked for again, and limits that come late or unseen. schedules-killed.tar.gz
 // of 1dc8f5b1 has all files of a daemon that was killed, see [TestTheSchedulesOfAnEarlierCommitGoOn].
 // tenants.tar.gz of 060862a4 has two tenants of whom one reaches the other in each way in which it could then.
+// buses.tar.gz of 5a9a01d2 has one event bus with the subscribers of several tenants, see [TestTheBusOfAnEarlierCommitIsDivided].
 // What a later commit replays of them must be the same to the byte.
 func TestDatabasesOfAnEarlierCommitReplayByteForByte(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join("testdata", "written-by-*", "*.gz"))

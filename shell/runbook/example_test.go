@@ -44,7 +44,7 @@ func declare(ctx context.Context, e *shell.Engine, book *runbook.Runbook, in she
 		errs = append(errs, err)
 	}
 	for _, s := range book.Subscriptions(in.Namespace, in.Tenant) {
-		_, err := e.Subscribers().Send(ctx, core.BusSubscribe{Subscriber: s})
+		_, err := e.Subscribers().Send(ctx, in, core.BusSubscribe{Subscriber: s})
 		errs = append(errs, err)
 	}
 	for _, w := range book.Workers {

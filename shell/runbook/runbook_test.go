@@ -104,7 +104,7 @@ func assertCoreTakes(t testing.TB, book *runbook.Runbook) {
 	bus := core.Bus{}
 	for _, s := range book.Subscriptions("n", "t") {
 		var effs []effects.Effect
-		bus, effs = bus.Apply(core.BusSubscribe{Subscriber: s}, c)
+		bus, effs = bus.Apply(core.BusSubscribe{Namespace: "n", Tenant: "t", Subscriber: s}, c)
 		taken("subscriber "+s.Name, effs)
 	}
 	assert.Len(t, bus.Subscribers, len(book.Subscriptions("n", "t")), "each has a name of its own")

@@ -389,7 +389,7 @@ type subscriberTable struct {
 	DoJSON string         `toml:"do_json,omitempty" doc:"the same as JSON, byte for byte"`
 }
 
-func (t subscriberTable) entry(name string, _ core.Scope, v *values) shell.SetEntry {
+func (t subscriberTable) entry(name string, of core.Scope, v *values) shell.SetEntry {
 	s := core.Subscription{Name: name}
 	if strings.HasPrefix(name, "@") {
 		v.say("", "subscribers whose names begin with \"@\" are made by the daemon as its configuration says: take the table out")
@@ -402,10 +402,11 @@ func (t subscriberTable) entry(name string, _ core.Scope, v *values) shell.SetEn
 	} else if err := decodeStrictly(do, &s.Do); do != nil && err != nil {
 		v.say("do", "%s", err)
 	}
-	return shell.SetEntry{Subscriber: &s}
+	return shell.SetEntry{Subscriber: &shell.SubscriberSpec{Namespace: of.Namespace, Tenant: of.Tenant, Subscription: s}}
 }
 
-func tableOfSubscriber(s core.Subscription) (t subscriberTable) {
+func tableOfSubscriber(spec shell.SubscriberSpec) (t subscriberTable) {
+	s := spec.Subscription
 	t.Match, _ = tableOrJSONOf(s.Match)
 	if s.Match.SourceID == [16]byte{} {
 		delete(t.Match, "source_id")

@@ -391,7 +391,7 @@ func (l *loader) runbook(book *runbook.Runbook, name string, of core.Scope) {
 		l.entries = append(l.entries, shell.SetEntry{File: name, Worker: &spec})
 	}
 	for _, s := range book.Subscriptions(of.Namespace, of.Tenant) {
-		l.entries = append(l.entries, shell.SetEntry{File: name, Subscriber: &s})
+		l.entries = append(l.entries, shell.SetEntry{File: name, Subscriber: &shell.SubscriberSpec{Namespace: of.Namespace, Tenant: of.Tenant, Subscription: s}})
 	}
 }
 

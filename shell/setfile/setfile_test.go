@@ -518,7 +518,7 @@ func TestAllKindsAreWrittenAndReadAgain(t *testing.T) {
 	for _, f := range files {
 		again[f.Name] = string(f.Data)
 	}
-	assert.Equal(t, []string{"default-default-nightly-report.yaml", "ops-reports.toml", "subscribers.toml"}, slices.Sorted(maps.Keys(again)))
+	assert.Equal(t, []string{"default-default-nightly-report.yaml", "ops-reports.toml"}, slices.Sorted(maps.Keys(again)))
 	assert.NotContains(t, again["ops-reports.toml"], "[recurring]\n")
 	second, err := setfile.Load([]string{folder(t, again)}, setfile.Options{})
 	require.NoError(t, err)

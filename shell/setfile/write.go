@@ -58,11 +58,7 @@ func Marshal(entries []shell.SetEntry) ([]File, error) {
 		if err != nil {
 			return nil, err
 		}
-		name := "subscribers.toml"
-		if of != (core.Scope{}) {
-			name = names.of(".toml", of.Namespace, of.Tenant)
-		}
-		files = append(files, File{Name: name, Data: data})
+		files = append(files, File{Name: names.of(".toml", of.Namespace, of.Tenant), Data: data})
 	}
 	return append(files, jobs...), nil
 }

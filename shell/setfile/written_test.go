@@ -94,7 +94,7 @@ func drawSubscriber(t *rapid.T) shell.SetEntry {
 	if rapid.Bool().Draw(t, "push") {
 		s.Do = core.Reaction{Push: &core.PushReaction{MachineName: core.MachineName{Namespace: "ops", Tenant: "reports", Name: "q"}, Priority: each[int32](t, "priority", -1, 3)}}
 	}
-	return shell.SetEntry{Subscriber: &s}
+	return shell.SetEntry{Subscriber: &shell.SubscriberSpec{Namespace: "ops", Tenant: "reports", Subscription: s}}
 }
 
 // defaults puts into a definition what the core does where a file says nothing.
@@ -206,7 +206,7 @@ func TestWhatHasItsDefaultIsNotWritten(t *testing.T) {
 			Weekly: []core.CalendarWindow{{Days: []string{"mon"}, From: "09:00"}, {To: "06:00", Name: "night"}, {Days: []string{"sat", "sun"}}},
 		}}}, "[calendars.a]\ninclude = [\n  '2026-12-24=Eve',\n  '2026-12-25..2026-12-26'\n]\ninclude_weekly = [\n  'mon 09:00-24:00',\n  'daily 00:00-06:00=night',\n  'sat,sun'\n]\n"},
 		{
-			"a subscriber", shell.SetEntry{Subscriber: &core.Subscription{Name: "a", Match: core.EventMatch{Category: "queue"}, Do: core.Reaction{WakeWorker: &core.MachineName{Name: "w"}}}},
+			"a subscriber", shell.SetEntry{Subscriber: &shell.SubscriberSpec{Subscription: core.Subscription{Name: "a", Match: core.EventMatch{Category: "queue"}, Do: core.Reaction{WakeWorker: &core.MachineName{Name: "w"}}}}},
 			"[subscribers.a]\n[subscribers.a.match]\ncategory = 'queue'\n\n[subscribers.a.do]\n[subscribers.a.do.wake_worker]\nname = 'w'\n",
 		},
 		{"a job", shell.SetEntry{Job: &core.JobSpec{ID: "a", Schedule: "@daily", PodSpec: pod}}, "id: a\nschedule: '@daily'\npodSpec:\n  containers:\n    - name: c\n      image: i\n"},

@@ -24,6 +24,8 @@ const (
 	RuleTokens       = "the tokens of locks only grow" //nolint:gosec // no credentials
 	RuleReplay       = "the replay is clean"
 	RuleTold         = "who has lost commits is told"
+	RuleLives        = "what a process runs that lives is taken from nobody"
+	RulePlace        = "each partition is where it should be"
 	RuleOwn          = "the check of who runs the simulation"
 )
 
@@ -35,16 +37,16 @@ func (r *run) done() bool {
 		}
 	}
 	for _, i := range r.all {
-		if !i.dead && (r.waits(i, i.name+" commit") || r.waits(i, i.name+" tool")) {
+		if !i.dead && slices.ContainsFunc(i.units, func(u *unit) bool { return r.waits(i, u.name+" commit") || r.waits(i, u.name+" tool") }) {
 			return false
 		}
 	}
-	return len(r.unended()) == 0
+	return len(r.unended()) == 0 && r.settled()
 }
 
 // unended lists what has not ended.
 func (r *run) unended() (list []string) {
-	r.view(func(tx store.ReadTx) error {
+	r.views(func(_ int, tx store.ReadTx) error {
 		if err := tx.Outbox(func(e store.OutboxEntry) error {
 			list = append(list, "outbox entry "+e.Key.String())
 			return nil
@@ -68,9 +70,12 @@ func (r *run) unended() (list []string) {
 	return list
 }
 
-func (r *run) view(fn func(store.ReadTx) error) {
-	if err := r.db.live.View(context.Background(), fn); err != nil {
-		r.broken = errors.Join(r.broken, fmt.Errorf("look at the store: %w", err))
+// views looks at each partition.
+func (r *run) views(fn func(partition int, tx store.ReadTx) error) {
+	for n, db := range r.dbs {
+		if err := db.live.View(context.Background(), func(tx store.ReadTx) error { return fn(n, tx) }); err != nil {
+			r.broken = errors.Join(r.broken, fmt.Errorf("look at the store: %w", err))
+		}
 	}
 }
 
@@ -115,9 +120,9 @@ func (r *run) check() (list []Violation) {
 	for _, what := range r.unended() {
 		bad(RuleEnds, "%s", what)
 	}
-	r.view(func(tx store.ReadTx) error {
+	r.views(func(partition int, tx store.ReadTx) error {
 		for _, q := range r.requests {
-			if q.Check == nil || !q.answered || q.err != nil || r.wasLost(q.first, q.step) || q.late {
+			if q.Partition != partition || q.Check == nil || !q.answered || q.err != nil || r.wasLost(q.first, q.step) || q.late {
 				continue
 			}
 			if err := q.Check(tx); err != nil {
@@ -134,12 +139,16 @@ func (r *run) check() (list []Violation) {
 	r.checkCalls(bad)
 	r.checkTokens(bad)
 	r.checkTold(bad)
-	rep, err := replay.Verify(context.Background(), r.db.live, replay.Options{})
-	if err != nil {
-		bad(RuleReplay, "%v", err)
-	}
-	for _, d := range rep.Divergences {
-		bad(RuleReplay, "%s", d)
+	r.checkPlaces(bad)
+	r.checkFormers(bad)
+	for _, db := range r.dbs {
+		rep, err := replay.Verify(context.Background(), db.live, replay.Options{})
+		if err != nil {
+			bad(RuleReplay, "%v", err)
+		}
+		for _, d := range rep.Divergences {
+			bad(RuleReplay, "%s", d)
+		}
 	}
 	return list
 }
@@ -174,7 +183,7 @@ func (r *run) checkTold(bad func(rule, format string, args ...any)) {
 func (r *run) checkTokens(bad func(rule, format string, args ...any)) {
 	for _, a := range r.grants {
 		for _, b := range r.grants {
-			if a.step < b.first && !r.wasLost(a.first, a.step) && (b.token < a.token || b.token == a.token && a.holder != b.holder) {
+			if a.partition == b.partition && a.step < b.first && !r.wasLost(a.first, a.step) && (b.token < a.token || b.token == a.token && a.holder != b.holder) {
 				bad(RuleTokens, "%s has %d at step %d, and then %s has %d at step %d", a.holder, a.token, a.step, b.holder, b.token, b.step)
 			}
 		}
@@ -244,7 +253,7 @@ func (r *run) checkAction(tx store.ReadTx, spec core.ActionSpec) error {
 
 // journal adds the journal to the trace.
 func (r *run) journal() {
-	r.view(func(tx store.ReadTx) error {
+	r.views(func(_ int, tx store.ReadTx) error {
 		return tx.Journal(1, func(seq uint64, entry []byte) error {
 			fmt.Fprintf(&r.trace, "journal %d %s\n", seq, entry)
 			return nil

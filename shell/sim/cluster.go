@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/fleet"
 	"github.com/orrery-go/orrery/store"
@@ -19,6 +20,7 @@ var (
 	_ store.Owned     = (*stager)(nil)
 	_ store.Stager    = (*stager)(nil)
 	_ fleet.Scheduler = (*incarnation)(nil)
+	_ shell.Clock     = (*incarnation)(nil)
 )
 
 // lease is how long an owner may be silent before another one takes over.
@@ -27,7 +29,7 @@ const lease = 10 * time.Second
 // cluster is what a process sees of the database where processes divide it by themselves: each thing that it is asked for happens
 // when that is picked.
 type cluster struct {
-	*database
+	*run
 	of *incarnation
 }
 
@@ -48,43 +50,59 @@ func (c *cluster) ask(what string) error {
 	return nil
 }
 
+// partition names one where there are several, so that what goes on at the same time has names of its own.
+func (r *run) partition(number int) string {
+	if len(r.dbs) == 1 {
+		return "the partition"
+	}
+	return fmt.Sprintf("partition %d", number)
+}
+
 // Look implements [store.Cluster].
-func (c *cluster) Look(context.Context, int) (store.Partition, error) {
-	if err := c.ask("looks at the partition"); err != nil {
+func (c *cluster) Look(_ context.Context, number int) (store.Partition, error) {
+	if err := c.ask("looks at " + c.partition(number)); err != nil {
 		return store.Partition{}, err
 	}
-	if c.row.Token == 0 {
+	row := c.dbs[number].row
+	if row.Token == 0 {
 		return store.Partition{}, store.ErrNotFound
 	}
-	return c.row, nil
+	return row, nil
 }
 
 // Partitions implements [store.Cluster].
-func (c *cluster) Partitions(ctx context.Context) ([]store.Partition, error) {
-	p, err := c.Look(ctx, 0)
-	if err != nil {
+func (c *cluster) Partitions(context.Context) (all []store.Partition, err error) {
+	if err := c.ask("looks at all partitions"); err != nil {
 		return nil, err
 	}
-	return []store.Partition{p}, nil
+	for _, db := range c.dbs {
+		if db.row.Token > 0 {
+			all = append(all, db.row)
+		}
+	}
+	return all, nil
 }
 
 // Claim implements [store.Cluster].
 func (c *cluster) Claim(_ context.Context, claim store.PartitionClaim) (store.Owned, error) {
-	if err := c.ask("claims the partition"); err != nil {
+	seen := claim.Seen
+	if err := c.ask("claims " + c.partition(seen.Number)); err != nil {
 		return nil, err
 	}
-	if seen := claim.Seen; c.row.Token != seen.Token || c.row.Owned() && c.row.Beat != seen.Beat {
+	db := c.dbs[seen.Number]
+	if row := db.row; row.Token != seen.Token || row.Owned() && row.Beat != seen.Beat {
 		return nil, store.ErrClaimed
 	}
-	c.counts[CountClaims]++
-	if c.row.Owned() {
-		c.counts[CountLapsed]++
+	c.count(CountClaims)
+	if db.row.Owned() {
+		c.count(CountLapsed)
 	}
-	h := c.open(c.of)
+	u := c.of.units[seen.Number]
+	h := db.open(u)
 	h.in = c
-	c.row.Token, c.row.Beat, c.row.Session, c.row.Owner, c.row.Address = uint64(h.number), c.row.Beat+1, c.live.Session(), claim.Owner, claim.Address
-	c.of.handle = h
-	c.log("%s owns the partition", c.of.name)
+	db.row.Token, db.row.Beat, db.row.Session, db.row.Owner, db.row.Address = uint64(h.number), db.row.Beat+1, db.live.Session(), claim.Owner, claim.Address
+	u.handle = h
+	c.log("%s owns %s", c.of.name, c.partition(seen.Number))
 	if c.stages {
 		return &stager{handle: h}, nil
 	}
@@ -96,7 +114,8 @@ func (c *cluster) Register(_ context.Context, i store.Instance) error {
 	if err := c.ask("registers"); err != nil {
 		return err
 	}
-	i.Beat = c.listed[i.Name].Beat + 1
+	was := c.listed[i.Name]
+	i.Beat, i.Draining = was.Beat+1, was.Draining && was.Session == i.Session
 	c.listed[i.Name] = i
 	return nil
 }
@@ -137,6 +156,38 @@ func (c *cluster) Instances(context.Context) (all []store.Instance, err error) {
 	return all, nil
 }
 
+// Drain implements [store.Cluster].
+func (c *cluster) Drain(_ context.Context, name string, on bool) error {
+	if err := c.ask("drains " + name); err != nil {
+		return err
+	}
+	i, ok := c.listed[name]
+	if !ok {
+		return store.ErrNotFound
+	}
+	i.Draining = on
+	c.listed[name] = i
+	return nil
+}
+
+// Layout implements [store.Cluster].
+func (c *cluster) Layout(context.Context) (store.Layout, error) {
+	if err := c.ask("reads the layout"); err != nil {
+		return store.Layout{}, err
+	}
+	return c.layout(), nil
+}
+
+func (r *run) layout() store.Layout {
+	return store.Layout{Partitions: len(r.dbs), Rule: core.PartitionRule}
+}
+
+// SetLayout implements [store.Cluster]: it stays as the run has it.
+func (c *cluster) SetLayout(_ context.Context, l store.Layout) error {
+	is := c.layout()
+	return l.CanSet(&is, nil)
+}
+
 // Token implements [store.Claimed].
 func (h *handle) Token() uint64 { return uint64(h.number) }
 
@@ -148,7 +199,7 @@ func (h *handle) Failure() error { return h.failed }
 
 // Renew implements [store.Owned].
 func (h *handle) Renew(context.Context) error {
-	if err := h.in.ask("gives a sign of life"); err != nil {
+	if err := h.in.ask("gives a sign of life" + h.db.suffix()); err != nil {
 		return err
 	}
 	if err := h.usable(); err != nil {
@@ -158,12 +209,20 @@ func (h *handle) Renew(context.Context) error {
 	return nil
 }
 
+// suffix tells partitions apart where there are several.
+func (db *database) suffix() string {
+	if len(db.dbs) == 1 {
+		return ""
+	}
+	return " for " + db.partition(db.number)
+}
+
 // Close implements [store.Store]: where processes divide the database by themselves, it is given back. Else it is the run's.
 func (h *handle) Close() error {
 	if h.in == nil {
 		return nil
 	}
-	if err := h.in.ask("gives the partition back"); err != nil || h.usable() != nil {
+	if err := h.in.ask("gives " + h.db.partition(h.db.number) + " back"); err != nil || h.usable() != nil {
 		return nil //nolint:nilerr // whoever opens it next waits for a lease
 	}
 	h.db.row.Session, h.db.row.Owner, h.db.row.Address = "", "", ""
@@ -184,7 +243,7 @@ func (i *incarnation) Sleep(ctx context.Context, name string, d time.Duration) {
 // join has a process take part in the cluster: it runs an engine while it owns the partition.
 func (r *run) join(ctx context.Context, i *incarnation) (func() error, error) {
 	m, err := fleet.New(fleet.Options{
-		Cluster: &cluster{r.db, i}, Name: i.name, Address: i.name, Lease: lease, Clock: i, Scheduler: i,
+		Cluster: &cluster{r, i}, Name: i.name, Address: i.name, Lease: lease, Clock: i, Scheduler: i,
 	})
 	if err != nil {
 		return nil, err
@@ -192,48 +251,61 @@ func (r *run) join(ctx context.Context, i *incarnation) (func() error, error) {
 	i.member = m
 	return func() error {
 		return m.Run(ctx, func(ctx context.Context, t fleet.Term) error {
-			e, err := r.engine(i, t.Store)
+			e, err := r.engine(i.units[0], t.Store, t.Handover)
 			if err != nil {
 				return err
 			}
-			r.serve(i, e)
-			defer r.serve(i, nil)
+			r.serve(i.units[0], e)
+			defer r.serve(i.units[0], nil)
 			return e.Run(ctx)
 		})
 	}, nil
 }
 
-func (r *run) serve(i *incarnation, e *shell.Engine) {
+func (r *run) serve(u *unit, e *shell.Engine) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	i.engine = e
+	u.engine = e
 }
 
-func (r *run) engineOf(i *incarnation) *shell.Engine {
+func (r *run) engineOf(u *unit) *shell.Engine {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return i.engine
+	return u.engine
+}
+
+// count counts what several may do at the same time.
+func (r *run) count(what string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.counts[what]++
 }
 
 // errNoOwner is what a client is told by an instance that knows nobody who could answer.
 var errNoOwner = errors.New("nobody owns the partition, try again")
 
 // reach gives the engine that answers a request which has come to an instance: its own, or that of the owner, to whom it is passed on.
-func (r *run) reach(i *incarnation, name string) (*shell.Engine, error) {
-	if e := r.engineOf(i); e != nil || i.member == nil {
+func (r *run) reach(i *incarnation, partition int, name string) (*shell.Engine, error) {
+	if e := r.engineOf(i.units[partition]); e != nil || i.member == nil && i.group == nil {
 		return e, nil
 	}
 	r.park(i, i.name+" passes on "+name, 0, nil)
 	for _, o := range r.all {
-		if o.name == i.member.State().Owner && o != i {
+		if o.name == i.knows(partition) && o != i {
 			r.park(o, o.name+" is passed "+name, 0, nil)
-			if e := r.engineOf(o); e != nil {
-				r.mu.Lock()
-				r.counts[CountForwarded]++
-				r.mu.Unlock()
+			if e := r.engineOf(o.units[partition]); e != nil {
+				r.count(CountForwarded)
 				return e, nil
 			}
 		}
 	}
 	return nil, errNoOwner
+}
+
+// knows gives who owns a partition, as far as the process knows.
+func (i *incarnation) knows(partition int) string {
+	if i.group != nil {
+		return i.group.Member(partition).State().Owner
+	}
+	return i.member.State().Owner
 }

@@ -5,26 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/memory"
 )
 
-// database is what all instances share: it behaves as [store/postgres] does. It has one owner, whoever has opened it
+// database is a partition of what all instances share: it behaves as [store/postgres] does. It has one owner, whoever has opened it
 // last, unless it is one that all use at once, with claims alone between them.
 type database struct {
 	*run
+	number  int // of the partition
 	live    *memory.Store
 	shared  bool
 	owner   int           // counts the openings
-	away    time.Time     // until then nobody reaches it
 	standby *memory.Store // what a standby has that lags behind; nil: it lacks nothing
 	lagging int           // the step since which it lags
 	former  *memory.Store // before the last commit; for a defect
-	next    []Fault       // what the next commits meet
 	row     store.Partition
-	listed  map[string]store.Instance // what a cluster has beside the data
 }
 
 var (
@@ -36,18 +33,18 @@ var (
 	errAway = errors.New("the database cannot be reached")
 )
 
-func newDatabase(r *run) *database {
+func newDatabase(r *run, number int) *database {
 	session := "session-0"
 	if r.o.Shared {
 		session = ""
 	}
-	return &database{run: r, live: memory.NewSession(session), shared: r.o.Shared, listed: map[string]store.Instance{}}
+	return &database{run: r, number: number, live: memory.NewSession(session), shared: r.o.Shared, row: store.Partition{Number: number}}
 }
 
 // handle is one opening of the database.
 type handle struct {
 	db     *database
-	of     *incarnation
+	of     *unit
 	number int
 	failed error    // it refuses everything since
 	n      int      // counts its commits
@@ -55,7 +52,7 @@ type handle struct {
 	in     *cluster // nil: it is in none
 }
 
-func (db *database) open(i *incarnation) *handle {
+func (db *database) open(u *unit) *handle {
 	db.owner++
 	if db.former != nil {
 		db.live = db.former
@@ -63,10 +60,10 @@ func (db *database) open(i *incarnation) *handle {
 	if !db.shared {
 		db.live = db.live.Reopen(fmt.Sprintf("session-%d", db.owner))
 	}
-	h := &handle{db: db, of: i, number: db.owner}
+	h := &handle{db: db, of: u, number: db.owner}
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	db.last = int(i.on.name[1] - '0')
+	db.last = int(u.on.name[1] - '0')
 	return h
 }
 
@@ -150,12 +147,12 @@ func (h *handle) Update(ctx context.Context, fn func(store.Tx) error) error {
 		return errors.Join(errRefused, h.dry(ctx, h.db.live, fn))
 	case LoseAnswer: // it is looked up once the database answers
 		err = commit()
-		h.of.park(h.of, name+" is looked up", f.For, nil)
+		h.of.parks(name+" is looked up", f.For, nil)
 		if h.stale() && err == nil {
 			err = fmt.Errorf("%w: %w", store.ErrUnconfirmed, store.ErrFenced)
 		}
 	case LoseCommit: // it is looked up, and made then
-		h.of.park(h.of, name+" is looked up, and made", f.For, nil)
+		h.of.parks(name+" is looked up, and made", f.For, nil)
 		err = commit()
 	case LoseBoth:
 		if f.N%2 == 0 {
@@ -163,14 +160,14 @@ func (h *handle) Update(ctx context.Context, fn func(store.Tx) error) error {
 				return err
 			}
 		}
-		h.of.park(h.of, name+" is given up", f.For, nil)
+		h.of.parks(name+" is given up", f.For, nil)
 		return h.fail(name)
 	case SlowCommit:
 		err = commit()
-		h.of.park(h.of, name+" is slow", f.For, nil)
+		h.of.parks(name+" is slow", f.For, nil)
 	default:
 		err = commit()
-		h.of.park(h.of, name+" is answered", 0, nil)
+		h.of.parks(name+" is answered", 0, nil)
 	}
 	return err
 }
@@ -179,9 +176,9 @@ func (h *handle) Update(ctx context.Context, fn func(store.Tx) error) error {
 func (h *handle) begins() string {
 	h.n++
 	name := fmt.Sprintf("%s commit %d", h.of.name, h.n)
-	h.of.park(h.of, name+" begins", 0, nil)
+	h.of.parks(name+" begins", 0, nil)
 	for h.db.away.After(h.of.time()) {
-		h.of.park(h.of, name+" is tried again", h.db.away.Sub(h.of.time()), nil)
+		h.of.parks(name+" is tried again", h.db.away.Sub(h.of.time()), nil)
 	}
 	return name
 }
@@ -217,9 +214,9 @@ func (h *handle) dry(ctx context.Context, st *memory.Store, fn func(store.Tx) er
 }
 
 // meets gives what the commit that begins meets.
-func (db *database) meets() (f Fault) {
-	if len(db.next) > 0 {
-		f, db.next = db.next[0], db.next[1:]
+func (r *run) meets() (f Fault) {
+	if len(r.meeting) > 0 {
+		f, r.meeting = r.meeting[0], r.meeting[1:]
 	}
 	return f
 }
@@ -237,7 +234,6 @@ func (db *database) lag() {
 
 // failOver makes the standby the database: what it lacks is gone, and the owner is told. It reports whether that may be something.
 func (db *database) failOver() (lost bool) {
-	db.away = db.now.Add(3 * time.Second)
 	if db.standby == nil {
 		return false
 	}
@@ -246,10 +242,10 @@ func (db *database) failOver() (lost bool) {
 	}
 	db.live, db.standby = db.standby, nil
 	for _, i := range db.all {
-		if i.handle.failed == nil && !i.handle.stale() {
-			db.bereft = append(db.bereft, bereft{i, i.handle, db.steps})
+		if h := i.units[db.number].handle; h.failed == nil && !h.stale() {
+			db.bereft = append(db.bereft, bereft{i, h, db.steps})
 			if !db.defects.untold {
-				i.handle.failed = errLost
+				h.failed = errLost
 			}
 		}
 	}

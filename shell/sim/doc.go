@@ -9,6 +9,6 @@
 //
 // sim.go has what callers see and the course of a run, world.go what may happen next and the clocks, instance.go the engines, database.go
 // the store that they share with its faults, staging.go the same for engines that decide ahead, cluster.go the
-// same for processes that divide it by themselves, plan.go the plan of a seed, workload.go Orrery's own requests, tools.go the tools, and
+// same for processes that divide it by themselves, groups.go for those of several partitions, plan.go the plan of a seed, workload.go Orrery's own requests, tools.go the tools, and
 // check.go what must hold.
 package sim

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/orrery-go/orrery/shell"
@@ -21,20 +22,35 @@ type instance struct {
 	begun  int
 }
 
-// incarnation is a process: an engine with its own opening of the store. It is its [shell.Clock] and its Scheduler.
+// incarnation is a process, with what it is for each partition.
 type incarnation struct {
 	*world
 	on      *instance
 	name    string
-	engine  *shell.Engine // nil: it stands by
-	member  *fleet.Member // nil: it is in no fleet
-	handle  *handle
+	units   []*unit       // by the number of the partition
+	member  *fleet.Member // nil: it is in no fleet of one partition
+	group   *fleet.Group  // nil: it is in no fleet of several
 	end     context.CancelFunc
 	dead    bool // it has crashed: nothing of it moves before the run is over
 	leaving bool // the run is over: all that waits of it goes on
 	told    bool // its context has ended
 	ended   bool // Run has returned
 	err     error
+}
+
+// unit is an engine of a process with its own opening of a partition. It is its [shell.Clock] and its Scheduler.
+type unit struct {
+	*incarnation
+	name      string
+	partition int
+	engine    *shell.Engine // nil: it stands by
+	handle    *handle
+	ending    ending
+}
+
+// parks has a goroutine of it wait.
+func (u *unit) parks(name string, d time.Duration, early func() bool) {
+	u.park(u.incarnation, name, d, early)
 }
 
 // moves reports whether what is its own may happen.
@@ -56,43 +72,56 @@ func (i *incarnation) Now() time.Time {
 func (i *incarnation) Steady() time.Time { return i.time() }
 
 // Timer implements [shell.Clock].
-func (i *incarnation) Timer(d time.Duration) (<-chan time.Time, func()) {
+func (u *unit) Timer(d time.Duration) (<-chan time.Time, func()) {
 	c := make(chan time.Time, 1)
-	s := &stimulus{name: i.name + " time", of: i, timer: true, fire: func() { c <- time.Time{} }}
-	cancel := i.plan(s, d)
+	s := &stimulus{name: u.name + " time", of: u.incarnation, timer: true, fire: func() { c <- time.Time{} }}
+	cancel := u.plan(s, d)
 	return c, func() {
 		cancel()
 		if s.fired { // it was counted until now
-			i.Add(-1)
+			u.Add(-1)
 		}
 	}
 }
 
+// Timer implements [shell.Clock], of which a fleet under a scheduler asks for none.
+func (i *incarnation) Timer(d time.Duration) (<-chan time.Time, func()) { return i.units[0].Timer(d) }
+
 // AfterFunc implements [engine.Scheduler].
-func (i *incarnation) AfterFunc(name string, d time.Duration, f func()) func() {
-	return i.plan(&stimulus{name: i.name + " " + name, of: i, timer: true, fire: func() {
+func (u *unit) AfterFunc(name string, d time.Duration, f func()) func() {
+	return u.plan(&stimulus{name: u.name + " " + name, of: u.incarnation, timer: true, fire: func() {
 		f()
-		i.Add(-1)
+		u.Add(-1)
 	}}, d)
 }
 
 type clientKey struct{}
 
 // Answered implements [engine.Scheduler]: a reply is on its way until it is picked.
-func (i *incarnation) Answered(ctx context.Context) {
+func (u *unit) Answered(ctx context.Context) {
 	name, _ := ctx.Value(clientKey{}).(string)
-	i.park(i, i.name+" replies to "+name, 0, nil)
+	u.parks(u.name+" replies to "+name, 0, nil)
 }
 
 // start has a process begin on an instance.
 func (r *run) start(on *instance) {
 	on.begun++
 	i := &incarnation{world: r.world, on: on, name: fmt.Sprintf("%s.%d", on.name, on.begun)}
-	i.handle = &handle{db: r.db, of: i, number: -1} // that of nobody
+	for _, db := range r.dbs {
+		u := &unit{incarnation: i, name: i.name, partition: db.number}
+		if len(r.dbs) > 1 {
+			u.name = fmt.Sprintf("%s/%d", i.name, db.number)
+		}
+		u.handle = &handle{db: db, of: u, number: -1} // that of nobody
+		i.units = append(i.units, u)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	i.end = cancel
 	enter := r.alone
-	if r.o.Fleet {
+	switch {
+	case r.o.Partitions > 0:
+		enter = r.joinGroup
+	case r.o.Fleet:
 		enter = r.join
 	}
 	work, err := enter(ctx, i)
@@ -117,49 +146,80 @@ func (r *run) start(on *instance) {
 
 // alone has a process open the store, and run an engine on it.
 func (r *run) alone(ctx context.Context, i *incarnation) (func() error, error) {
-	i.handle = r.db.open(i)
-	st := store.Store(i.handle)
+	u := i.units[0]
+	u.handle = r.dbs[0].open(u)
+	st := store.Store(u.handle)
 	if r.stages {
-		st = &stager{handle: i.handle}
+		st = &stager{handle: u.handle}
 	}
-	e, err := r.engine(i, st)
-	i.engine = e
+	e, err := r.engine(u, st, nil)
+	u.engine = e
 	return func() error { return e.Run(ctx) }, err
 }
 
 // tell tells a process to end. The loop of its engine counts then.
 func (r *run) tell(i *incarnation) {
-	if r.engineOf(i) != nil && !i.ended {
-		r.Add(1)
+	for _, u := range i.units {
+		if r.mustCount(u) {
+			r.Add(1)
+		}
 	}
 	i.end()
 }
 
+// mustCount reports whether something notices that the context of a process ends, and counts then.
+func (r *run) mustCount(u *unit) bool {
+	if u.group != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return u.ending == listens
+	}
+	return r.engineOf(u) != nil && !u.ended
+}
+
+// failure is why a store of the process refuses everything; nil: none does.
+func (i *incarnation) failure() error {
+	for _, u := range i.units {
+		if err := u.handle.failure(); err != nil && !errors.Is(err, store.ErrFenced) {
+			return err
+		}
+	}
+	return nil
+}
+
+// commits reports whether an engine of the process waits for the store.
+func (r *run) commits(i *incarnation) bool {
+	return slices.ContainsFunc(i.units, func(u *unit) bool { return r.waits(i, u.name+" commit") })
+}
+
 // engine makes one of a process.
-func (r *run) engine(i *incarnation, st store.Store) (*shell.Engine, error) {
+func (r *run) engine(u *unit, st store.Store, over *shell.Handover) (*shell.Engine, error) {
 	o := shell.Options{
 		TickRate: 10 * time.Second, DefaultTimeout: time.Minute, AbandonAfter: 5 * time.Second, StopTimeout: 10 * time.Second,
 		LeaseTTL: 30 * time.Second, DefaultConcurrency: r.places, Logger: slog.New(slog.DiscardHandler),
+	}
+	if r.o.Fleet { // tools of which a stop does not wait for the end go on for a while
+		o.StopTimeout, o.Handover = 40*time.Second, over
 	}
 	o.Tools = map[string]shell.Tool{"work": script{}}
 	if r.o.Engine != nil {
 		r.o.Engine(&o)
 	}
-	o.Tools = r.wrapped(i, o.Tools)
+	o.Tools = r.wrapped(u, o.Tools)
 	lanes := o.Interpreters
 	o.Interpreters = map[string]shell.Interpreter{}
 	for lane, inner := range lanes {
-		o.Interpreters[lane] = &interpreter{i, inner}
+		o.Interpreters[lane] = &interpreter{u, inner}
 	}
-	o.Store, o.Clock, o.Scheduler, o.Instance = st, i, i, i.name
+	o.Store, o.Clock, o.Scheduler, o.Instance, o.Partition = st, u, u, u.incarnation.name, u.partition
 	return shell.New(o)
 }
 
 // wrapped has tools wait for their turn.
-func (r *run) wrapped(i *incarnation, tools map[string]shell.Tool) map[string]shell.Tool {
+func (r *run) wrapped(u *unit, tools map[string]shell.Tool) map[string]shell.Tool {
 	all := map[string]shell.Tool{}
 	for name, inner := range tools {
-		all[name] = &tool{of: i, run: r, inner: inner}
+		all[name] = &tool{of: u, run: r, inner: inner}
 	}
 	return all
 }
@@ -183,7 +243,7 @@ func (r *run) look() {
 				r.counts["ended with an error"]++
 			}
 		}
-		if i := on.runs; i != nil && i.handle.failure() != nil && !errors.Is(i.handle.failure(), store.ErrFenced) {
+		if i := on.runs; i != nil && i.failure() != nil {
 			r.crash(on) // its store refuses everything: whoever operates it starts it anew
 		}
 	}
@@ -215,7 +275,7 @@ func (r *run) successor() *instance {
 		return nil
 	}
 	for _, on := range r.instances {
-		if on.runs != nil && !on.runs.handle.stale() && !on.frozen.After(r.now) {
+		if on.runs != nil && !on.runs.units[0].handle.stale() && !on.frozen.After(r.now) {
 			return nil
 		}
 	}

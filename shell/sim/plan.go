@@ -39,6 +39,8 @@ const (
 	Jump FaultKind = "a wall clock is set"
 	// Double: a request that is on its way comes twice.
 	Double FaultKind = "a request comes twice"
+	// Drain: an instance of a fleet of several partitions is to give back what it owns, for a while.
+	Drain FaultKind = "an instance is drained"
 	// LoseReply: a client gives up a request that is on its way, and sends it again later.
 	LoseReply FaultKind = "a reply is lost"
 )
@@ -67,6 +69,11 @@ func faults(r *rand.Rand, o Options) (list []Fault) {
 		if o.Losses {
 			kinds = append(kinds, Lag, Lag, FailOver, FailOver)
 		}
+	}
+	if o.Partitions > 0 {
+		kinds = append(kinds, Drain)
+	} else if o.Fleet {
+		kinds = append(kinds, Stop, Stop)
 	}
 	for range r.IntN(o.Faults + 1) {
 		f := Fault{Kind: kinds[r.IntN(len(kinds))], Step: 10 + r.IntN(max(1, o.Steps*3/4)), N: r.IntN(64), For: time.Duration(1+r.IntN(40)) * time.Second}
@@ -109,9 +116,11 @@ func (r *run) applies(f Fault) bool {
 	case Freeze:
 		return on.runs.serves() && !on.frozen.After(r.now)
 	case Stop: // an engine is told while its loop waits
-		return on.runs.serves() && !on.runs.told && !on.frozen.After(r.now) && !r.waits(on.runs, on.runs.name+" commit")
+		return on.runs.serves() && !on.runs.told && !on.frozen.After(r.now) && (on.runs.group != nil || !r.commits(on.runs))
 	case TakeOver:
 		return on.runs == nil && !on.frozen.After(r.now) && r.successor() == nil
+	case Drain:
+		return on.runs.serves() && r.drains(on.runs.name, true)
 	case Double, LoseReply:
 		return r.underway(f) != nil
 	default:
@@ -123,11 +132,13 @@ func (r *run) apply(f Fault) {
 	on := r.one(f)
 	switch f.Kind {
 	case RefuseCommit, LoseAnswer, LoseCommit, LoseBoth, SlowCommit:
-		r.db.next = append(r.db.next, f)
+		r.meeting = append(r.meeting, f)
 	case Outage:
-		r.db.away = r.now.Add(f.For)
+		r.away = r.now.Add(f.For)
 	case Lag:
-		r.db.lag()
+		for _, db := range r.dbs {
+			db.lag()
+		}
 	case FailOver:
 		r.failOver()
 	case Crash:
@@ -140,6 +151,8 @@ func (r *run) apply(f Fault) {
 		r.tell(on.runs)
 	case TakeOver:
 		r.start(on)
+	case Drain:
+		r.drain(on.runs.name, f.For)
 	case Jump:
 		on.offset += f.For
 	case Double:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/memory"
 )
 
 // Options say what is simulated. The zero value is Orrery's own workload on one to three instances, as the seed says.
@@ -23,6 +24,9 @@ type Options struct {
 	// Fleet has each instance run [fleet.Run]: who owns the store gives signs of life, and who stands by takes it over after a lease without one, and
 	// passes on the requests that come to it. Otherwise the simulation says who takes over, at once.
 	Fleet bool
+	// Partitions has the instances of a Fleet run [fleet.Group.Run] on that many partitions, at most 16, each with an engine of its own ([Request].Partition). 0:
+	// the store is one partition.
+	Partitions int
 	// Faults is how many faults a run has at most; 0: 8; negative: none.
 	Faults int
 	// Losses allows failovers to a standby that lacks what was acknowledged. What clients were told meanwhile is not checked then.
@@ -58,6 +62,8 @@ type defects struct {
 type Request struct {
 	// Name stands in the trace.
 	Name string
+	// Partition is the number of the one whose engine is asked, with [Options].Partitions: that of the tenant whom the request is about.
+	Partition int
 	// Do asks. It may be called several times, and at the same time; ids in it must be fixed.
 	Do func(ctx context.Context, e *shell.Engine) error
 	// After is the number of another request in the list, from 1, that must have been answered before; 0: none. If the plan leaves
@@ -112,7 +118,14 @@ type run struct {
 	*world
 	o          Options
 	defects    defects
-	db         *database
+	dbs        []*database               // by the number of the partition
+	away       time.Time                 // until then nobody reaches the store
+	meeting    []Fault                   // what the next commits meet
+	listed     map[string]store.Instance // what a cluster has beside the data
+	formers    *memory.Process           // likewise, of former owners
+	carried    map[formerKey]*carried    // what is known of each that there was
+	drained    time.Time                 // when draining began: no fault happens any more
+	placed     time.Time                 // since when each partition is where it should be; zero: not all are
 	instances  []*instance
 	all        []*incarnation
 	stages     bool // the store is a [store.Stager]
@@ -136,6 +149,12 @@ func Run(seed uint64, o Options) (*Report, error) {
 	if o.Fleet && o.Shared {
 		return nil, errors.New("fleet: true, with shared: true: want one of the two, since a fleet has one owner")
 	}
+	switch {
+	case o.Partitions < 0 || o.Partitions > 16:
+		return nil, fmt.Errorf("partitions: %d: must be from 1 to 16, or 0 for a store that is not divided", o.Partitions)
+	case o.Partitions > 0 && !o.Fleet:
+		return nil, fmt.Errorf("partitions: %d, with fleet: false: want a fleet, since it divides the partitions", o.Partitions)
+	}
 	if o.Instances < 0 || o.Instances > 3 {
 		return nil, fmt.Errorf("instances: %d: must be from 1 to 3, or 0 for what the seed says", o.Instances)
 	}
@@ -143,6 +162,11 @@ func Run(seed uint64, o Options) (*Report, error) {
 	for _, q := range r.requests {
 		if q.After < 0 || q.After > q.n {
 			return nil, fmt.Errorf("request %d (%s): after: %d: must be the number of an earlier one, from 1 to %d", q.n+1, q.Name, q.After, q.n)
+		}
+	}
+	for _, q := range r.requests {
+		if q.Partition < 0 || q.Partition >= len(r.dbs) {
+			return nil, fmt.Errorf("request %d (%s): partition: %d: must be from 0 to %d", q.n+1, q.Name, q.Partition, len(r.dbs)-1)
 		}
 	}
 	plan, kept := r.cut()
@@ -164,7 +188,7 @@ func Run(seed uint64, o Options) (*Report, error) {
 }
 
 func newRun(seed uint64, o Options) *run {
-	r := &run{world: newWorld(seed), o: o, counts: map[string]int{}}
+	r := &run{world: newWorld(seed), o: o, counts: map[string]int{}, listed: map[string]store.Instance{}, formers: memory.NewCluster().Process(), carried: map[formerKey]*carried{}}
 	draw := rand.New(rand.NewPCG(seed, 1<<63)) //nolint:gosec // a seed is a run
 	n := 1 + draw.IntN(3)
 	r.places = []int{1, 2, 64}[draw.IntN(3)]
@@ -180,7 +204,10 @@ func newRun(seed uint64, o Options) *run {
 	}
 	r.o.Faults = max(r.o.Faults, 0)
 	many := 1
-	if o.Fleet { // most of what happens is that somebody looks
+	switch {
+	case o.Partitions > 0: // each gives signs of life of its own
+		many = 10
+	case o.Fleet: // most of what happens is that somebody looks
 		many = 5
 	}
 	if r.o.Steps == 0 {
@@ -192,7 +219,9 @@ func newRun(seed uint64, o Options) *run {
 	if o.broken != nil {
 		r.defects = o.broken()
 	}
-	r.db = newDatabase(r)
+	for n := range max(1, o.Partitions) {
+		r.dbs = append(r.dbs, newDatabase(r, n))
+	}
 	if o.Requests == nil {
 		o.Requests = r.workload
 	}
@@ -234,10 +263,11 @@ func (r *run) step() {
 		return
 	}
 	r.hear()
+	r.notePlaces()
 	if r.steps >= r.o.Steps && !r.draining {
-		r.draining = true
-		r.db.next = nil
-		r.db.away = time.Time{}
+		r.draining, r.drained = true, r.now
+		r.meeting, r.away = nil, time.Time{}
+		r.undrain()
 		for _, on := range r.instances {
 			on.frozen = time.Time{}
 		}
@@ -251,6 +281,12 @@ const (
 	CountForwarded = "a request is passed on"
 )
 
+// What it has of handovers: partitions that were given back while tools ran, and results of those tools that were reported to the next owner.
+const (
+	CountHandedOver = "a partition is handed over while tools run"
+	CountReported   = "a result is reported to the next owner"
+)
+
 // CountLost counts in [Report].Counts the failovers that have lost commits.
 const CountLost = "commits are lost by a failover"
 
@@ -262,9 +298,11 @@ type bereft struct {
 }
 
 func (r *run) failOver() {
-	from := r.db.lagging
-	if r.db.failOver() {
-		r.lost = append(r.lost, [2]int{from, r.steps})
+	r.away = r.now.Add(3 * time.Second)
+	for _, db := range r.dbs {
+		if from := db.lagging; db.failOver() {
+			r.lost = append(r.lost, [2]int{from, r.steps})
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"strconv"
@@ -14,9 +15,14 @@ import (
 	"github.com/orrery-go/orrery/shell/sim"
 )
 
-// options draws those of a seed: a third of all runs have a store that all use at once, a sixth a fleet, and a fifth loses commits by a failover.
+// options draws those of a seed: a third of all runs have a store that all use at once, a sixth a fleet, of which half have up to four partitions, and a
+// fifth loses commits by a failover.
 func options(seed uint64) sim.Options {
-	return sim.Options{Shared: seed%3 == 0, Fleet: seed%6 == 1, Losses: seed%5 == 0}
+	o := sim.Options{Shared: seed%3 == 0, Fleet: seed%6 == 1, Losses: seed%5 == 0}
+	if seed%12 == 7 {
+		o.Partitions = 1 + int(seed/12%4)
+	}
+	return o
 }
 
 func TestWhateverHappensTheGuaranteesHold(t *testing.T) {
@@ -44,7 +50,7 @@ func TestWhateverHappensTheGuaranteesHold(t *testing.T) {
 		return // they are too few to reach all
 	}
 	for _, k := range []sim.FaultKind{
-		sim.CountAhead, sim.CountLost, sim.CountClaims, sim.CountLapsed, sim.CountForwarded,
+		sim.CountAhead, sim.CountLost, sim.CountClaims, sim.CountLapsed, sim.CountForwarded, sim.CountMoved, sim.Drain,
 		sim.RefuseCommit, sim.LoseAnswer, sim.LoseCommit, sim.LoseBoth, sim.SlowCommit, sim.Outage, sim.Lag, sim.FailOver, sim.Crash, sim.Freeze,
 		sim.Stop, sim.TakeOver, sim.Jump, sim.Double, sim.LoseReply,
 	} {
@@ -74,4 +80,10 @@ func TestOptionsThatAreWrongAreRefused(t *testing.T) {
 	require.EqualError(t, err, "fleet: true, with shared: true: want one of the two, since a fleet has one owner")
 	_, err = sim.Run(1, sim.Options{Instances: 4})
 	require.EqualError(t, err, "instances: 4: must be from 1 to 3, or 0 for what the seed says")
+	_, err = sim.Run(1, sim.Options{Fleet: true, Partitions: 17})
+	require.EqualError(t, err, "partitions: 17: must be from 1 to 16, or 0 for a store that is not divided")
+	_, err = sim.Run(1, sim.Options{Partitions: 2})
+	require.EqualError(t, err, "partitions: 2, with fleet: false: want a fleet, since it divides the partitions")
+	_, err = sim.Run(1, sim.Options{Fleet: true, Partitions: 2, Requests: func(*rand.Rand) []sim.Request { return []sim.Request{{Name: "x", Partition: 2}} }})
+	require.EqualError(t, err, "request 1 (x): partition: 2: must be from 0 to 1")
 }

@@ -25,13 +25,17 @@ import (
 type edit struct{ file, is, becomes string }
 
 const (
-	engineBatch   = "shell/engine/batch.go"
-	engineWrite   = "shell/engine/batch_write.go"
-	engineRecover = "shell/engine/batch_recover.go"
-	engineStaged  = "shell/engine/staged.go"
-	engineOutbox  = "shell/engine/outbox.go"
-	engineLoop    = "shell/engine/loop.go"
-	coreAction    = "core/action.go"
+	engineBatch    = "shell/engine/batch.go"
+	engineWrite    = "shell/engine/batch_write.go"
+	engineRecover  = "shell/engine/batch_recover.go"
+	engineStaged   = "shell/engine/staged.go"
+	engineOutbox   = "shell/engine/outbox.go"
+	engineLoop     = "shell/engine/loop.go"
+	engineFormers  = "shell/engine/formers.go"
+	engineHandover = "shell/engine/handover.go"
+	coreAction     = "core/action.go"
+	fleetGroup     = "shell/fleet/group.go"
+	fleetPlacing   = "shell/fleet/placing.go"
 )
 
 // What keeps an owner out that was replaced, each by itself. Where the claim or the version goes alone, what it keeps out another one does.
@@ -76,15 +80,25 @@ var wrong = map[string][]edit{
 	"a staged commit is written although another one owns the store": {
 		{"shell/sim/staging.go", "if err := s.usable(); err != nil || n <= s.upTo {", "if err := error(nil); n <= s.upTo {"},
 	},
-	"nobody takes over from who is silent":  {{"shell/fleet/fleet.go", "row.Session == mine || silent >= m.o.Lease", "row.Session == mine || silent < 0"}},
-	"what a tool gave is not told":          {{engineBatch, "for _, o := range b.l.outcomes {", "for _, o := range b.l.outcomes[:0] {"}},
-	"what was answered stays in the outbox": {{engineBatch, "\terr := b.tx.DeleteOutbox(key)\n\tif err == nil {", "\terr := error(nil)\n\tif err == nil {"}},
-	"a key is not looked up":                {{engineBatch, "rep; before {", "rep; before && false {"}},
-	"an answer is not kept":                 {{engineWrite, "if err := b.keepAnswer(r, b.replies[i]); err != nil {", "if err := error(nil); err != nil {"}},
-	"the journal lacks some inputs":         {{engineBatch, "if res.Changed {\n\t\tb.entry.Inputs", "if res.Changed && len(b.entry.Inputs)%4 < 3 {\n\t\tb.entry.Inputs"}},
-	"the journal has what was refused":      {{engineBatch, "if res.Changed {\n\t\tb.entry.Inputs", "if true {\n\t\tb.entry.Inputs"}},
-	"the cache keeps what was changed":      oldCache,
-	"nothing is begun":                      {{engineWrite, "for _, launch := range b.launches {", "for _, launch := range b.launches[:0] {"}},
+	"what a former owner runs is taken from it":        {{engineFormers, "return f.seen[c.Session] != nil && !f.gone[c.Session]", "return false"}},
+	"what was read first is what there is":             {{engineFormers, "f.l, f.known = l, l.e.o.Handover == nil\n\tif f.known {", "f.l, f.known = l, true\n\tif l.e.o.Handover == nil {"}, {engineFormers, "\tif !f.known {\n\t\tf.next = now", "\tif f.told != nil {\n\t\tf.next = now"}},
+	"a former owner departs before it has told all":    {{engineHandover, "if len(l.running) == 0 && len(f.owed) == 0 {", "if len(l.running) == 0 {"}},
+	"what former owners report is deleted unread":      {{engineFormers, "for _, r := range b.l.formers.arrived {", "for _, r := range b.l.formers.arrived[:0] {"}},
+	"nobody takes over from who is silent":             {{"shell/fleet/fleet.go", "row.Session == mine || silent >= m.o.Lease", "row.Session == mine || silent < 0"}},
+	"nobody takes a partition over from who is silent": {{fleetPlacing, "s.left() || s.silent >= s.o.Lease)", "s.left())"}},
+	"a partition stays where it is":                    {{fleetPlacing, "if to == g.o.Name || !s.works()", "if true || !s.works()"}},
+	"the work on what is to move goes on":              {{fleetGroup, "\ts.end(ErrMoved)\n", "\ts.o.Scheduler.Add(-1)\n"}},
+	"a move that nobody has taken up is waited for":    {{fleetPlacing, "again := m.works()", "again := false"}},
+	"an instance that is gone has its place":           {{"shell/fleet/roster.go", "Alive: silent < p.o.Lease", "Alive: true"}},
+	"what was taken in place of another one is kept":   {{fleetPlacing, "now.Add(kept * g.o.Lease)", "now.Add(1000 * kept * g.o.Lease)"}},
+	"what a tool gave is not told":                     {{engineBatch, "for _, o := range b.l.outcomes {", "for _, o := range b.l.outcomes[:0] {"}},
+	"what was answered stays in the outbox":            {{engineBatch, "\terr := b.tx.DeleteOutbox(key)\n\tif err == nil {", "\terr := error(nil)\n\tif err == nil {"}},
+	"a key is not looked up":                           {{engineBatch, "rep; before {", "rep; before && false {"}},
+	"an answer is not kept":                            {{engineWrite, "if err := b.keepAnswer(r, b.replies[i]); err != nil {", "if err := error(nil); err != nil {"}},
+	"the journal lacks some inputs":                    {{engineBatch, "if res.Changed {\n\t\tb.entry.Inputs", "if res.Changed && len(b.entry.Inputs)%4 < 3 {\n\t\tb.entry.Inputs"}},
+	"the journal has what was refused":                 {{engineBatch, "if res.Changed {\n\t\tb.entry.Inputs", "if true {\n\t\tb.entry.Inputs"}},
+	"the cache keeps what was changed":                 oldCache,
+	"nothing is begun":                                 {{engineWrite, "for _, launch := range b.launches {", "for _, launch := range b.launches[:0] {"}},
 	"what is handed out is begun before it is stored": {
 		{engineWrite, "\tl.adrift = false\n", "\tl.adrift = false\n\tfor _, launch := range b.launches {\n\t\tl.e.stats.running.Add(1)\n\t\tl.start(launch)\n\t}\n\tb.launches = nil\n"},
 	},
@@ -117,12 +131,22 @@ func TestSeedsOfABrokenSource(t *testing.T) {
 	for seed := uint64(1); seed <= withinSeeds; seed++ {
 		o := options(seed)
 		o.Losses, o.MaxSteps = false, 3000
-		if o.Fleet {
+		switch {
+		case o.Partitions > 0:
+			o.MaxSteps = 20_000
+		case o.Fleet:
 			o.MaxSteps = 15_000
 		}
 		rep, err := sim.Run(seed, o)
 		require.NoError(t, err, "seed %d", seed)
 		require.False(t, rep.Failed(), "%s", rep)
+		if seed%3 == 0 {
+			o = handing(seed)
+			o.MaxSteps = 15_000
+			rep, err = sim.Run(seed, o)
+			require.NoError(t, err, "seed %d", seed)
+			require.False(t, rep.Failed(), "handing over: %s", rep)
+		}
 	}
 }
 
@@ -182,7 +206,7 @@ func few(t *testing.T, all map[string][]edit, always ...string) []string {
 }
 
 func TestWhatIsWrongInTheSourceIsFound(t *testing.T) {
-	for _, name := range few(t, wrong, "nothing keeps out who was replaced", "what is handed out is begun before it is stored") {
+	for _, name := range few(t, wrong, "nothing keeps out who was replaced", "what is handed out is begun before it is stored", "a partition stays where it is") {
 		t.Run(name, func(t *testing.T) {
 			found := seedsOf(t, wrong[name])
 			assert.NotEmpty(t, found, "it is not found within %d seeds", withinSeeds)

@@ -85,12 +85,12 @@ func (s *stager) made(name string, f Fault, n int, after *memory.Store) func() e
 
 func (s *stager) make(name string, f Fault, n int, after *memory.Store) error {
 	if n <= s.upTo && f.Kind == "" {
-		s.of.park(s.of, name+" is durable", 0, nil)
+		s.of.parks(name+" is durable", 0, nil)
 		return nil
 	}
 	write := func() error {
 		for !s.db.defects.hasty && s.db.away.After(s.of.time()) {
-			s.of.park(s.of, name+" is written again", s.db.away.Sub(s.of.time()), nil)
+			s.of.parks(name+" is written again", s.db.away.Sub(s.of.time()), nil)
 		}
 		if err := s.usable(); err != nil || n <= s.upTo {
 			return err
@@ -101,27 +101,27 @@ func (s *stager) make(name string, f Fault, n int, after *memory.Store) error {
 	}
 	switch f.Kind {
 	case LoseCommit:
-		s.of.park(s.of, name+" is looked up, and written", f.For, nil)
+		s.of.parks(name+" is looked up, and written", f.For, nil)
 		return write()
 	case LoseBoth:
-		s.of.park(s.of, name+" is written", 0, nil)
+		s.of.parks(name+" is written", 0, nil)
 		if f.N%2 == 0 {
 			if err := write(); err != nil {
 				return err
 			}
 		}
-		s.of.park(s.of, name+" is given up", f.For, nil)
+		s.of.parks(name+" is given up", f.For, nil)
 		return s.fail(name)
 	default:
 		if s.db.defects.hasty {
 			s.db.after(name+" is written late", f.For+3*time.Second, func() { _ = write() })
 			return nil
 		}
-		s.of.park(s.of, name+" is written", 0, nil)
+		s.of.parks(name+" is written", 0, nil)
 		if err := write(); err != nil {
 			return err
 		}
-		s.of.park(s.of, name+" is durable", f.For, nil)
+		s.of.parks(name+" is durable", f.For, nil)
 		if s.stale() && f.Kind == LoseAnswer {
 			return fmt.Errorf("%w: %w", store.ErrUnconfirmed, store.ErrFenced)
 		}

@@ -15,7 +15,7 @@ import (
 // tool has a tool of a process run when that is picked, and return when that is.
 type tool struct {
 	*run
-	of    *incarnation
+	of    *unit
 	inner shell.Tool
 }
 
@@ -44,12 +44,12 @@ func (t *tool) Run(ctx context.Context, c shell.Call) (json.RawMessage, error) {
 	if !early {
 		ended = nil
 	}
-	t.of.park(t.of, name+" works", d, ended)
+	t.of.parks(name+" works", d, ended)
 	if err := t.goneOr(ctx); err != nil {
 		return nil, err
 	}
 	result, err := t.inner.Run(ctx, c)
-	t.of.park(t.of, name+" returns", 0, nil)
+	t.of.parks(name+" returns", 0, nil)
 	return result, err
 }
 
@@ -75,7 +75,7 @@ func (t *tool) ValidateInput(input json.RawMessage) error {
 
 // interpreter has the effects of a lane carried out when that is picked.
 type interpreter struct {
-	of    *incarnation
+	of    *unit
 	inner shell.Interpreter
 }
 
@@ -96,7 +96,7 @@ func (i *interpreter) CarryFor(ctx context.Context, s core.State, e effects.Oute
 
 func (i *interpreter) carry(ctx context.Context, ref effects.Ref, e effects.Outer, do func() (json.RawMessage, error)) (json.RawMessage, error) {
 	name := fmt.Sprintf("%s effect %T of %s", i.of.name, e, ref)
-	i.of.park(i.of, name+" begins", 0, func() bool { return ctx.Err() != nil })
+	i.of.parks(name+" begins", 0, func() bool { return ctx.Err() != nil })
 	i.of.mu.Lock()
 	over := i.of.leaving
 	i.of.mu.Unlock()
@@ -104,7 +104,7 @@ func (i *interpreter) carry(ctx context.Context, ref effects.Ref, e effects.Oute
 		return nil, errOver
 	}
 	result, err := do()
-	i.of.park(i.of, name+" ends", 0, nil)
+	i.of.parks(name+" ends", 0, nil)
 	return result, err
 }
 

@@ -94,7 +94,7 @@ func (r *run) send(q *request) {
 			ctx = shell.WithOnce(ctx, shell.NewOnce(q.key, nil))
 		}
 		ctx = context.WithValue(ctx, clientKey{}, fmt.Sprintf("request %d try %d", q.n, try))
-		e, err := r.reach(i, fmt.Sprintf("request %d try %d", q.n, try))
+		e, err := r.reach(i, q.Partition, fmt.Sprintf("request %d try %d", q.n, try))
 		if err == nil {
 			err = q.Do(ctx, e)
 		}
@@ -186,10 +186,18 @@ func (r *run) underway(f Fault) *request {
 type grant struct {
 	token       uint64
 	holder      string
+	partition   int // each has a lock of that name
 	first, step int // when it was asked for first, and answered
 }
 
-var scope = shell.Scope{Namespace: "ns", Tenant: "t"}
+// tenant gives one that is in a partition.
+func (r *run) tenant(partition int) shell.Scope {
+	name := "t"
+	for n := 0; core.Partition(shell.Scope{Namespace: "ns", Tenant: name}, len(r.dbs)) != partition; n++ {
+		name = fmt.Sprint("t", n)
+	}
+	return shell.Scope{Namespace: "ns", Tenant: name}
+}
 
 // idOf gives the id of what a request makes.
 func (r *run) idOf(n int, what string) uuid.UUID {
@@ -205,39 +213,52 @@ func input(r *rand.Rand) json.RawMessage {
 
 // workload is Orrery's own.
 func (r *run) workload(d *rand.Rand) (list []Request) {
-	add := func(q Request) { list = append(list, q) }
-	queue := core.QueueRef("ns", "t", "work")
-	add(Request{Name: "configure the queue", Do: func(ctx context.Context, e *shell.Engine) error {
-		_, err := e.Queues().Configure(ctx, "ns", "t", "work", core.QueueConfig{
-			VisibilityTimeoutMS: 20_000, KeepCompletedMS: 1000 * 3600 * 24, Retry: core.Retry{MaxAttempts: 2},
-		})
-		return err
-	}})
-	var actions []int
+	var tenants []shell.Scope
+	for p := range r.dbs {
+		of := r.tenant(p)
+		tenants = append(tenants, of)
+		list = append(list, Request{Name: "configure the queue", Partition: p, Do: func(ctx context.Context, e *shell.Engine) error {
+			_, err := e.Queues().Configure(ctx, of.Namespace, of.Tenant, "work", core.QueueConfig{
+				VisibilityTimeoutMS: 20_000, KeepCompletedMS: 1000 * 3600 * 24, Retry: core.Retry{MaxAttempts: 2},
+			})
+			return err
+		}})
+	}
+	actions := map[int][]int{}
 	var ends []Request
-	for n := 1; n < 14+d.IntN(10); n++ {
+	for n := len(tenants); n < 13+len(tenants)+d.IntN(10); n++ {
+		p := 0
+		if len(tenants) > 1 {
+			p = d.IntN(len(tenants))
+		}
+		of := tenants[p]
+		add := func(q Request) {
+			q.Partition = p
+			list = append(list, q)
+		}
 		switch kind := d.IntN(12); {
 		case kind < 5:
-			actions = append(actions, n)
-			add(r.action(n, d))
-		case kind == 5 && len(actions) > 0:
-			id := r.idOf(actions[d.IntN(len(actions))], "action")
+			actions[p] = append(actions[p], n)
+			add(r.action(n, of, d))
+		case kind == 5 && len(actions[p]) > 0:
+			id := r.idOf(actions[p][d.IntN(len(actions[p]))], "action")
 			add(Request{Name: "cancel", Do: func(ctx context.Context, e *shell.Engine) error {
 				_, err := e.Actions().Cancel(ctx, id, "not wanted")
 				return gone(err)
 			}, Check: func(tx store.ReadTx) error { return ended(tx, core.KindAction, id) }})
 		case kind == 6:
-			first, last := r.recurring(n, d)
+			first, last := r.recurring(n, of, d)
 			add(first)
+			last.Partition = p
 			ends = append(ends, last)
 		case kind == 7:
-			add(r.pipeline(n, d))
+			add(r.pipeline(n, of, d))
 		case kind == 8:
-			add(r.lock(n, d))
+			add(r.lock(n, of, d))
 		case kind == 9:
-			add(r.worker(n, queue, d))
+			add(r.worker(n, p, of, d))
 		default:
-			add(r.push(n, queue, d))
+			add(r.push(n, p, of, d))
 		}
 	}
 	return append(list, ends...)
@@ -251,8 +272,8 @@ func gone(err error) error {
 	return err
 }
 
-func (r *run) action(n int, d *rand.Rand) Request {
-	spec := core.ActionSpec{ID: r.idOf(n, "action"), Namespace: "ns", Tenant: "t", Label: "l", ToolName: "work", ToolInput: input(d)}
+func (r *run) action(n int, of shell.Scope, d *rand.Rand) Request {
+	spec := core.ActionSpec{ID: r.idOf(n, "action"), Namespace: of.Namespace, Tenant: of.Tenant, Label: "l", ToolName: "work", ToolInput: input(d)}
 	if d.IntN(3) == 0 {
 		spec.Trigger = core.Scheduled(effects.TimeOf(begin.Add(time.Duration(d.IntN(60)) * time.Second)))
 	}
@@ -279,9 +300,9 @@ func (r *run) action(n int, d *rand.Rand) Request {
 	}
 }
 
-func (r *run) recurring(n int, d *rand.Rand) (first, last Request) {
+func (r *run) recurring(n int, of shell.Scope, d *rand.Rand) (first, last Request) {
 	spec := core.RecurringSpec{
-		ID: r.idOf(n, "recurring"), Namespace: "ns", Tenant: "t", CronExpr: "* * * * *", Timezone: "UTC", Enabled: true,
+		ID: r.idOf(n, "recurring"), Namespace: of.Namespace, Tenant: of.Tenant, CronExpr: "* * * * *", Timezone: "UTC", Enabled: true,
 		ActionTemplate: core.RecurringActionTemplate{Provider: "work", ActionType: "x", Payload: input(d)},
 	}
 	spec.Missed = []core.MissedPolicy{"", core.MissedLatest, core.MissedAll}[d.IntN(3)]
@@ -304,7 +325,7 @@ func (r *run) recurring(n int, d *rand.Rand) (first, last Request) {
 	return first, last
 }
 
-func (r *run) pipeline(n int, d *rand.Rand) Request {
+func (r *run) pipeline(n int, of shell.Scope, d *rand.Rand) Request {
 	id := r.idOf(n, "pipeline")
 	def := core.PipelineDef{Name: "p"}
 	for k := range 1 + d.IntN(3) {
@@ -313,37 +334,38 @@ func (r *run) pipeline(n int, d *rand.Rand) Request {
 	return Request{
 		Name: fmt.Sprintf("create a pipeline of %d phases", len(def.Phases)),
 		Do: func(ctx context.Context, e *shell.Engine) error {
-			_, err := e.Pipelines().Create(ctx, core.PipelineSpec{ID: id, Namespace: "ns", Tenant: "t", Label: "l", Definition: def})
+			_, err := e.Pipelines().Create(ctx, core.PipelineSpec{ID: id, Namespace: of.Namespace, Tenant: of.Tenant, Label: "l", Definition: def})
 			return err
 		},
 		Check: func(tx store.ReadTx) error { return ended(tx, core.KindPipeline, id) },
 	}
 }
 
-func (r *run) lock(n int, d *rand.Rand) Request {
+func (r *run) lock(n int, of shell.Scope, d *rand.Rand) Request {
 	holder := fmt.Sprintf("h%d", d.IntN(3))
-	ev := core.LockAcquire{Name: "door", Namespace: "ns", Tenant: "t", Holder: holder, TTLMS: 10_000}
+	ev := core.LockAcquire{Name: "door", Namespace: of.Namespace, Tenant: of.Tenant, Holder: holder, TTLMS: 10_000}
 	return Request{Name: "acquire the lock for " + holder, Do: func(ctx context.Context, e *shell.Engine) error {
-		l, err := e.Locks().Send(ctx, scope, "door", ev)
+		l, err := e.Locks().Send(ctx, of, "door", ev)
 		if err != nil || l.Holder != holder {
 			return err
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if q := r.requests[n]; !q.answered {
-			r.grants = append(r.grants, grant{l.Token, holder, q.first, r.steps})
+			r.grants = append(r.grants, grant{l.Token, holder, q.Partition, q.first, r.steps})
 		}
 		return nil
 	}}
 }
 
-func (r *run) push(n int, queue effects.Ref, d *rand.Rand) Request {
+func (r *run) push(n, partition int, of shell.Scope, d *rand.Rand) Request {
+	queue := core.QueueRef(of.Namespace, of.Tenant, "work")
 	data := json.RawMessage(fmt.Sprint(n))
 	priority := int32(d.IntN(3))
 	return Request{
-		Name: "push an item", After: 1,
+		Name: "push an item", After: partition + 1,
 		Do: func(ctx context.Context, e *shell.Engine) error {
-			_, _, err := e.Queues().Push(ctx, "ns", "t", "work", shell.PushOptions{Data: data, Priority: priority})
+			_, _, err := e.Queues().Push(ctx, of.Namespace, of.Tenant, "work", shell.PushOptions{Data: data, Priority: priority})
 			return err
 		},
 		Check: func(tx store.ReadTx) error {
@@ -369,9 +391,10 @@ func (r *run) push(n int, queue effects.Ref, d *rand.Rand) Request {
 	}
 }
 
-func (r *run) worker(n int, queue effects.Ref, d *rand.Rand) Request {
+func (r *run) worker(n, partition int, of shell.Scope, d *rand.Rand) Request {
+	queue := core.QueueRef(of.Namespace, of.Tenant, "work")
 	how := d.IntN(4)
-	return Request{Name: "take an item and answer it", After: 1, Do: func(ctx context.Context, e *shell.Engine) error {
+	return Request{Name: "take an item and answer it", After: partition + 1, Do: func(ctx context.Context, e *shell.Engine) error {
 		items, err := e.Queues().Take(ctx, queue, shell.TakeOptions{Holder: fmt.Sprintf("w%d", n)})
 		if err != nil {
 			return gone(err)

@@ -187,5 +187,10 @@ func (w *world) happen(s *stimulus) {
 func (w *world) waits(of *incarnation, prefix string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.waitsNow(of, prefix)
+}
+
+// waitsNow is waits for who holds w.mu.
+func (w *world) waitsNow(of *incarnation, prefix string) bool {
 	return slices.ContainsFunc(w.possible, func(s *stimulus) bool { return s.of == of && strings.HasPrefix(s.name, prefix) })
 }

@@ -24,7 +24,10 @@ type Cluster struct {
 	mu         sync.Mutex
 	partitions map[int]*partition
 	instances  map[string]store.Instance
-	away       error // nil: the database answers
+	formers    map[formerKey]*former
+	results    map[formerKey][]byte // of former owners
+	layout     *store.Layout        // nil: none was set
+	away       error                // nil: the database answers
 }
 
 // partition is one, as the database has it.
@@ -36,7 +39,10 @@ type partition struct {
 
 // NewCluster makes an empty one.
 func NewCluster() *Cluster {
-	return &Cluster{partitions: make(map[int]*partition), instances: make(map[string]store.Instance)}
+	return &Cluster{
+		partitions: make(map[int]*partition), instances: make(map[string]store.Instance),
+		formers: make(map[formerKey]*former), results: make(map[formerKey][]byte),
+	}
 }
 
 // SetAway makes everything that a process asks of the database fail with err, as in an outage, and change nothing; nil ends it.
@@ -200,6 +206,9 @@ func (p *Process) Claim(ctx context.Context, claim store.PartitionClaim) (store.
 
 func (p *Process) claim(claim store.PartitionClaim) (*Owned, error) {
 	seen := claim.Seen
+	if err := p.c.checkLayout(seen.Number); err != nil {
+		return nil, err
+	}
 	part := p.c.partitions[seen.Number]
 	if part == nil {
 		if seen.Token != 0 || seen.Number < 0 {
@@ -229,7 +238,8 @@ func (p *Process) Register(ctx context.Context, i store.Instance) error {
 		return fmt.Errorf("register an instance: name %q, session %q: want both", i.Name, i.Session)
 	}
 	err := p.ask(ctx, func() error {
-		i.Beat = p.c.instances[i.Name].Beat + 1
+		was := p.c.instances[i.Name]
+		i.Beat, i.Draining = was.Beat+1, was.Draining && was.Session == i.Session
 		p.c.instances[i.Name] = i
 		return nil
 	})
@@ -282,6 +292,57 @@ func (p *Process) Instances(ctx context.Context) (all []store.Instance, err erro
 		return nil, fmt.Errorf("list instances: %w", err)
 	}
 	return all, nil
+}
+
+// Drain implements [store.Cluster].
+func (p *Process) Drain(ctx context.Context, name string, on bool) error {
+	err := p.ask(ctx, func() error {
+		i, ok := p.c.instances[name]
+		if !ok {
+			return store.ErrNotFound
+		}
+		i.Draining = on
+		p.c.instances[name] = i
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("drain instance %s: %w", name, err)
+	}
+	return nil
+}
+
+// Layout implements [store.Cluster].
+func (p *Process) Layout(ctx context.Context) (l store.Layout, err error) {
+	err = p.ask(ctx, func() error {
+		if p.c.layout == nil {
+			return store.ErrNotFound
+		}
+		l = *p.c.layout
+		return nil
+	})
+	if err != nil {
+		return store.Layout{}, fmt.Errorf("read the layout: %w", err)
+	}
+	return l, nil
+}
+
+// SetLayout implements [store.Cluster].
+func (p *Process) SetLayout(ctx context.Context, l store.Layout) error {
+	return p.ask(ctx, func() error {
+		if err := l.CanSet(p.c.layout, slices.Sorted(maps.Keys(p.c.partitions))); err != nil {
+			return err
+		}
+		p.c.layout = &l
+		return nil
+	})
+}
+
+// checkLayout refuses a partition that the layout does not have.
+func (c *Cluster) checkLayout(number int) error {
+	if l := c.layout; l != nil && number >= l.Partitions {
+		return fmt.Errorf("%w: the database has %s: want a number below that", store.ErrUnusable, l)
+	}
+	return nil
 }
 
 // Owned is a partition of a [Cluster] that is open.

@@ -30,6 +30,10 @@ func TestAPartitionKeepsWhatTheInterfacePromises(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) store.Store { return claim(t, memory.NewCluster().Process(), "a") })
 }
 
+func TestAClusterInMemoryKeepsWhatTheInterfacePromises(t *testing.T) {
+	storetest.RunCluster(t, func(*testing.T) store.Cluster { return memory.NewCluster().Process() })
+}
+
 func TestAPartitionIsClaimedOnlyAsItWasSeen(t *testing.T) {
 	c := memory.NewCluster()
 	a, b := c.Process(), c.Process()
@@ -135,4 +139,11 @@ func TestInstancesOfAClusterInMemory(t *testing.T) {
 	require.NoError(t, p.Renew(ctx, two))
 	require.NoError(t, p.Leave(ctx, two))
 	require.ErrorIs(t, p.Renew(ctx, two), store.ErrFenced)
+}
+
+func TestAClusterKeepsWhatAHandoverIsPromised(t *testing.T) {
+	storetest.RunHandover(t, func(*testing.T) (former, owner store.Handover) {
+		c := memory.NewCluster()
+		return c.Process(), c.Process()
+	})
 }

@@ -45,7 +45,7 @@ func Connect(ctx context.Context, url string, o Options) (*Cluster, error) {
 // Look tells who owns a partition; [store.ErrNotFound]: nobody has opened it yet.
 func (c *Cluster) Look(ctx context.Context, partition int) (Partition, error) {
 	row, err := c.kv.Look(ctx, partition)
-	if errors.Is(err, pgx.ErrNoRows) {
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && row.Token == 0 { // made, and never opened
 		err = store.ErrNotFound
 	}
 	if err != nil {
@@ -61,7 +61,9 @@ func (c *Cluster) Partitions(ctx context.Context) (all []Partition, err error) {
 		return nil, fmt.Errorf("list partitions: %w", err)
 	}
 	for _, row := range rows {
-		all = append(all, partitionOf(row))
+		if row.Token > 0 { // else it was made, and never opened
+			all = append(all, partitionOf(row))
+		}
 	}
 	return all, nil
 }
@@ -93,7 +95,7 @@ func (c *Cluster) Register(ctx context.Context, i Instance) error {
 	if i.Name == "" || i.Session == "" {
 		return fmt.Errorf("register an instance: name %q, session %q: want both", i.Name, i.Session)
 	}
-	if err := c.kv.Register(ctx, i.Name, i.Session, i.Address, i.Version); err != nil {
+	if err := c.kv.Register(ctx, i); err != nil {
 		return fmt.Errorf("register instance %s: %w", i.Name, err)
 	}
 	return nil
@@ -120,14 +122,41 @@ func (c *Cluster) Leave(ctx context.Context, i Instance) error {
 }
 
 // Instances lists those that are registered, by name, alive or not: the beat of one that is grows.
-func (c *Cluster) Instances(ctx context.Context) (all []Instance, err error) {
-	err = c.kv.Instances(ctx, func(name, session, address, version string, beat uint64) {
-		all = append(all, Instance{Name: name, Session: session, Address: address, Version: version, Beat: beat})
-	})
+func (c *Cluster) Instances(ctx context.Context) ([]Instance, error) {
+	all, err := c.kv.Instances(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list instances: %w", err)
 	}
 	return all, nil
+}
+
+// Drain implements [store.Cluster]: the instance finds it in its row.
+func (c *Cluster) Drain(ctx context.Context, name string, on bool) error {
+	found, err := c.kv.Drain(ctx, name, on)
+	if err == nil && !found {
+		err = store.ErrNotFound
+	}
+	if err != nil {
+		return fmt.Errorf("drain instance %s: %w", name, err)
+	}
+	return nil
+}
+
+// Layout implements [store.Cluster].
+func (c *Cluster) Layout(ctx context.Context) (store.Layout, error) {
+	l, err := c.kv.Layout(ctx)
+	if err == nil && l == nil {
+		err = store.ErrNotFound
+	}
+	if err != nil {
+		return store.Layout{}, fmt.Errorf("read the layout: %w", err)
+	}
+	return *l, nil
+}
+
+// SetLayout implements [store.Cluster]. A program of an earlier version opens no partition then, if there is more than one: [ErrNewer].
+func (c *Cluster) SetLayout(ctx context.Context, l store.Layout) error {
+	return c.kv.SetLayout(ctx, l)
 }
 
 // Close ends its connections.

@@ -60,6 +60,7 @@ func TestAServerThatIsKilledLosesNothingAndTheStoreGoesOnWhenItIsBack(t *testing
 	s := open(t, url, postgres.Options{Checkpoint: time.Hour})
 	require.NoError(t, create(s, 0, 100))
 	server.Kill(t)
+	require.ErrorIs(t, s.View(ctx, func(store.ReadTx) error { return nil }), store.ErrUnreachable, "who reads is told at once")
 	var later error
 	var commit sync.WaitGroup
 	began := make(chan struct{})
@@ -94,6 +95,21 @@ func TestACommitIsUnconfirmedOnceTheServerIsAwayForTooLong(t *testing.T) {
 	server.Start(t)
 	next := open(t, url, postgres.Options{TakeOver: true})
 	requireCount(t, next, 1)
+}
+
+func TestWhoHasWrittenNothingIsToldThatTheDatabaseDoesNotAnswer(t *testing.T) {
+	server := postgrestest.Start(t, postgrestest.Options{NoFsync: true})
+	s := open(t, server.Database(t), postgres.Options{Checkpoint: time.Hour})
+	refuse := func() error { return s.Update(ctx, func(store.Tx) error { return nil }) }
+	require.NoError(t, create(s, 0, 1))
+	require.NoError(t, refuse())
+	server.Kill(t)
+	err := refuse()
+	require.ErrorIs(t, err, store.ErrUnreachable)
+	require.NotErrorIs(t, err, store.ErrUnconfirmed)
+	server.Start(t)
+	require.NoError(t, create(s, 1, 1))
+	require.NoError(t, refuse())
 }
 
 func TestAnOwnerWhoseProcessWasKilledLeavesAllThatItHasAcknowledged(t *testing.T) {
@@ -226,4 +242,19 @@ func TestManyOpenANewDatabaseAtTheSameTime(t *testing.T) {
 	for n := range 6 {
 		requireCount(t, open(t, url, postgres.Options{Partition: n}), 3)
 	}
+}
+
+func TestAViewWhoseConnectionIsLostMidwaySaysThatTheDatabaseDoesNotAnswer(t *testing.T) {
+	server := postgrestest.Start(t, postgrestest.Options{NoFsync: true})
+	s := open(t, server.Database(t), postgres.Options{LogBytes: 1, Checkpoint: time.Millisecond, CacheBytes: 1})
+	require.NoError(t, create(s, 0, 20))
+	waitForCheckpoint(t, s)
+	err := s.View(ctx, func(tx store.ReadTx) error {
+		server.Kill(t)
+		_, _, _, err := counts(tx)
+		return err
+	})
+	require.ErrorIs(t, err, store.ErrUnreachable)
+	server.Start(t)
+	requireCount(t, s, 20)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/postgres"
 	"github.com/orrery-go/orrery/store/postgres/postgrestest"
+	"github.com/orrery-go/orrery/store/storetest"
 )
 
 // id makes ids that grow with n, as those that begin with the time do.
@@ -280,6 +281,71 @@ func TestAWatcherTakesAPartitionOverOnlyAsItHasSeenIt(t *testing.T) {
 	require.False(t, seen.Owned())
 }
 
+func TestAClusterKeepsWhatTheInterfacePromises(t *testing.T) {
+	storetest.RunCluster(t, func(t *testing.T) store.Cluster {
+		c, err := postgres.Connect(ctx, postgrestest.Database(t), postgres.Options{})
+		require.NoError(t, err)
+		t.Cleanup(c.Close)
+		return c
+	})
+}
+
+func TestADividedDatabaseRefusesProgramsThatKnowNoLayout(t *testing.T) {
+	url := postgrestest.Database(t)
+	c, err := postgres.Connect(ctx, url, postgres.Options{})
+	require.NoError(t, err)
+	defer c.Close()
+	least := func() (n int) {
+		conn, err := pgx.Connect(ctx, url)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, conn.Close(ctx)) }()
+		require.NoError(t, conn.QueryRow(ctx, `SELECT least FROM orrery.meta`).Scan(&n))
+		return n
+	}
+	require.Equal(t, 1, least(), "programs of both formats work on it")
+	require.NoError(t, c.SetLayout(ctx, store.Layout{Partitions: 2, Rule: 1}))
+	require.Equal(t, 2, least())
+}
+
+func TestADatabaseOfTheFirstFormatIsBroughtToThatOfNow(t *testing.T) {
+	url := postgrestest.Database(t)
+	s := open(t, url, postgres.Options{})
+	require.NoError(t, create(s, 0, 3))
+	require.NoError(t, s.Close())
+	exec(t, url, `ALTER TABLE orrery.meta DROP COLUMN partitions, DROP COLUMN rule; ALTER TABLE orrery.instances DROP COLUMN able, DROP COLUMN core, DROP COLUMN draining;
+		DROP TABLE orrery.formers, orrery.reported; UPDATE orrery.meta SET format = 1`)
+	c, err := postgres.Connect(ctx, url, postgres.Options{})
+	require.NoError(t, err)
+	defer c.Close()
+	require.ErrorIs(t, c.SetLayout(ctx, store.Layout{Partitions: 2, Rule: 1}), store.ErrDivided)
+	requireCount(t, open(t, url, postgres.Options{}), 3)
+}
+
+func TestALayoutAndAnOpeningAtTheSameTimeExcludeOneAnother(t *testing.T) {
+	for range 8 {
+		url := postgrestest.Database(t)
+		c, err := postgres.Connect(ctx, url, postgres.Options{})
+		require.NoError(t, err)
+		var all sync.WaitGroup
+		var opened, divided error
+		all.Go(func() {
+			var s *postgres.Store
+			if s, opened = postgres.Open(ctx, url, postgres.Options{Partition: 5}); opened == nil {
+				assert.NoError(t, s.Close())
+			}
+		})
+		all.Go(func() { divided = c.SetLayout(ctx, store.Layout{Partitions: 4, Rule: 1}) })
+		all.Wait()
+		c.Close()
+		if divided == nil {
+			require.ErrorIs(t, opened, store.ErrUnusable)
+		} else {
+			require.ErrorIs(t, divided, store.ErrDivided)
+			require.NoError(t, opened)
+		}
+	}
+}
+
 func TestInstancesAreRegisteredAndReplaced(t *testing.T) {
 	c, err := postgres.Connect(ctx, postgrestest.Database(t), postgres.Options{})
 	require.NoError(t, err)
@@ -360,4 +426,17 @@ func TestTheClockOfTheDatabaseIsComparedWithThisMachines(t *testing.T) {
 	require.NoError(t, err)
 	assert.Positive(t, within)
 	assert.LessOrEqual(t, by.Abs(), within, "it is the same clock")
+}
+
+func TestADatabaseKeepsWhatAHandoverIsPromised(t *testing.T) {
+	storetest.RunHandover(t, func(t *testing.T) (former, owner store.Handover) {
+		url := postgrestest.Database(t)
+		connected := func() store.Handover {
+			c, err := postgres.Connect(ctx, url, postgres.Options{})
+			require.NoError(t, err)
+			t.Cleanup(c.Close)
+			return c
+		}
+		return connected(), connected()
+	})
 }

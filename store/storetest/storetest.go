@@ -3,8 +3,8 @@
 //
 // storetest.go has [Run]; records.go, journal.go, outbox.go, kept.go and
 // transactions.go with staged.go have the cases; model.go compares a store with a plain one under
-// random operations, model_lists.go its list indexes, and
-// copy.go its copies.
+// random operations, model_lists.go its list indexes,
+// copy.go its copies; handover.go has [RunHandover].
 package storetest
 
 import (

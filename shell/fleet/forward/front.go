@@ -8,9 +8,8 @@ import (
 
 // Front answers at an address of a process, whether it works or stands by. It is safe for concurrent use.
 type Front struct {
-	f *Forwarder
-
 	mu      sync.Mutex
+	f       *Forwarder
 	own     http.Handler
 	changed chan struct{} // closed once own is another one
 }
@@ -32,26 +31,34 @@ func (f *Front) set(h http.Handler) {
 	f.changed = make(chan struct{})
 }
 
-func (f *Front) now() (own http.Handler, changed <-chan struct{}) {
+// Pass has requests be passed on by another Forwarder from now on, of other settings. Requests under way go on by the one before.
+func (f *Front) Pass(by *Forwarder) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.own, f.changed
+	f.f = by
+}
+
+func (f *Front) now() (own http.Handler, passes *Forwarder, changed <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.own, f.f, f.changed
 }
 
 // ServeHTTP implements [http.Handler]. While this process has the partition, and its own handler does not answer yet, or not any more, a request waits, at
 // most [Options.Wait].
 func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	limit := time.NewTimer(f.f.o.Wait)
+	_, passes, _ := f.now()
+	limit := time.NewTimer(passes.o.Wait)
 	defer limit.Stop()
 	for {
-		own, set := f.now()
+		own, _, set := f.now()
 		if own != nil {
 			own.ServeHTTP(w, r)
 			return
 		}
-		changed := f.f.o.Member.Changed()
-		if !f.f.o.Member.State().Works {
-			f.f.ServeHTTP(w, r)
+		changed := passes.o.Member.Changed()
+		if !passes.o.Member.State().Works {
+			passes.ServeHTTP(w, r)
 			return
 		}
 		select {

@@ -8,6 +8,12 @@ type Cluster struct {
 	Instances  []ClusterInstance  `json:"instances"`
 }
 
+// ClusterDrain is the body of POST /v1/cluster/drain.
+type ClusterDrain struct {
+	Instance string `json:"instance"`       // its name
+	Undo     bool   `json:"undo,omitempty"` // it takes part again
+}
+
 // ClusterPartition is what one daemon at a time works on.
 type ClusterPartition struct {
 	Number  int    `json:"number"`
@@ -28,4 +34,8 @@ type ClusterInstance struct {
 	SilentSeconds float64 `json:"silent_seconds"`
 	// Alive is false once that is longer than a lease.
 	Alive bool `json:"alive"`
+	// Draining: it gives its partitions to others, and takes none.
+	Draining bool `json:"draining"`
+	// Able is a hash of the tools, routes and runners that it has: two that differ are able to do different work.
+	Able string `json:"able"`
 }

@@ -7,12 +7,20 @@ import (
 	"github.com/orrery-go/orrery/effects"
 )
 
-// SubscriberList is the answer to GET /v1/subscribers: all of them.
+// SubscriberList is a page of GET /v1/subscribers. Those of one tenant stand together, and on one page.
 type SubscriberList struct {
-	Subscribers []core.Subscription `json:"subscribers"`
+	Subscribers []Subscriber `json:"subscribers"`
 	// Program names those that the daemon's program brings along: they hear an event after
-	// the others, and cannot be changed here.
-	Program []string `json:"program,omitempty"`
+	// the others, and cannot be changed here. Only for a token that is not bound.
+	Program       []string `json:"program,omitempty"`
+	NextPageToken string   `json:"next_page_token"`
+}
+
+// Subscriber is a subscriber of the event bus of a tenant.
+type Subscriber struct {
+	Namespace string `json:"namespace"`
+	Tenant    string `json:"tenant"`
+	core.Subscription
 }
 
 // SubscriberRequest is the body of PUT /v1/subscribers/{name}.

@@ -63,9 +63,11 @@ type SetWorker struct {
 	WorkerRequest
 }
 
-// SetSubscriber is a subscriber of the bus as a set declares it. It takes a token that is not bound.
+// SetSubscriber is a subscriber of the event bus as a set declares it.
 type SetSubscriber struct {
-	Name string `json:"name"`
+	Namespace *string `json:"namespace,omitempty"`
+	Tenant    *string `json:"tenant,omitempty"`
+	Name      string  `json:"name"`
 	SubscriberRequest
 }
 
@@ -92,7 +94,7 @@ type SetChange struct {
 	// run, refused: the notes say why.
 	Action          string         `json:"action"`
 	Kind            string         `json:"kind"`
-	Namespace       string         `json:"namespace"` // empty for a subscriber, which belongs to no tenant
+	Namespace       string         `json:"namespace"`
 	Tenant          string         `json:"tenant"`
 	Name            string         `json:"name"`
 	Was             string         `json:"was,omitempty"` // the name that it has had
@@ -145,7 +147,7 @@ type SemaphoreDetail struct {
 
 // SubscriberDetail is the answer to GET /v1/subscribers/{name}.
 type SubscriberDetail struct {
-	core.Subscription
+	Subscriber
 	Declared *DeclaredBy `json:"declared,omitempty"` // the set that owns it
 }
 

@@ -36,6 +36,21 @@ type System struct {
 	Quarantine []SetAside `json:"quarantine"`
 	// Settings are those in force, without secrets, as text; empty unless the token is an admin's.
 	Settings string `json:"settings"`
+	// Partitions are those of a server whose tenants are divided over several, by number. What stands above is then of all
+	// together: sums, and of lateness and lag the greatest; JournalSeq and JournalFrom are 0.
+	Partitions []PartitionSystem `json:"partitions,omitempty"`
+}
+
+// PartitionSystem is how the engine of one partition fares.
+type PartitionSystem struct {
+	Partition      int          `json:"partition"`
+	Instance       string       `json:"instance"` // that has it
+	PausedSince    effects.Time `json:"paused_since,omitzero"`
+	Running        int64        `json:"running"`
+	LoopLagSeconds float64      `json:"loop_lag_seconds"`
+	CommitErrors   uint64       `json:"commit_errors"`
+	JournalSeq     uint64       `json:"journal_seq"`
+	JournalFrom    uint64       `json:"journal_from"`
 }
 
 // Resumed is the answer to POST /v1/system/resume.

@@ -182,6 +182,9 @@ func (r *Relay) work(ctx context.Context, e *shell.Engine, name string) error {
 // Subscribers is how the names of the subscribers begin that a relay makes: none that a runbook makes does.
 const Subscribers = "@notify/"
 
+// channels is the tenant of the queues, whose subscribers hear the events of all.
+var channels = shell.Scope{Namespace: Namespace, Tenant: Tenant}
+
 // subscribe makes the queues, and what pushes into them, as the channels say. A set of files that has declared one of
 // the subscribers, as it was exported with others, loses it: else the daemon could not begin.
 func (r *Relay) subscribe(ctx context.Context, e *shell.Engine) error {
@@ -196,7 +199,11 @@ func (r *Relay) subscribe(ctx context.Context, e *shell.Engine) error {
 			want[s.Name] = s
 		}
 	}
-	bus, err := e.Subscribers().Get(ctx)
+	// The engine does so as it begins, which may be yet to come.
+	if _, err := e.Subscribers().Send(ctx, shell.Scope{}, core.BusDivide{}); err != nil && !isRefusal(err) {
+		return fmt.Errorf("divide the event bus of an earlier version: %w", err)
+	}
+	bus, err := e.Subscribers().Get(ctx, channels)
 	if err != nil && !errors.Is(err, shell.ErrNotFound) {
 		return fmt.Errorf("read the subscribers: %w", err)
 	}
@@ -204,24 +211,29 @@ func (r *Relay) subscribe(ctx context.Context, e *shell.Engine) error {
 		wanted, ok := want[has.Name]
 		switch {
 		case ok && string(encoded(wanted)) == string(encoded(has)):
-			_, err := e.Sets().Owner(ctx, core.BusRef(), has.Name)
+			_, err := e.Sets().Owner(ctx, core.BusOf(Namespace, Tenant), has.Name)
 			if errors.Is(err, shell.ErrNotFound) { // else it is taken over
 				delete(want, has.Name)
 			} else if err != nil {
 				return fmt.Errorf("read whose %q is: %w", has.Name, err)
 			}
 		case !ok && strings.HasPrefix(has.Name, Subscribers):
-			if _, err := e.Subscribers().Send(ctx, core.BusUnsubscribe{Name: has.Name}); err != nil {
+			if _, err := e.Subscribers().Send(ctx, channels, core.BusUnsubscribe{Name: has.Name}); err != nil {
 				return fmt.Errorf("unsubscribe %q: %w", has.Name, err)
 			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(want)) {
-		if _, err := e.Subscribers().Send(ctx, core.BusSubscribe{Subscriber: want[name]}); err != nil {
+		if _, err := e.Subscribers().Send(ctx, channels, core.BusSubscribe{Subscriber: want[name]}); err != nil {
 			return fmt.Errorf("subscribe %q: %w", name, err)
 		}
 	}
 	return nil
+}
+
+func isRefusal(err error) bool {
+	_, is := errors.AsType[*shell.Refusal](err)
+	return is
 }
 
 // declare makes the queue of a channel. One that there is keeps its configuration: somebody may

@@ -137,7 +137,7 @@ func (d *daemon) failing(t *testing.T, tenant, label string) core.Action {
 
 func (d *daemon) publish(t *testing.T, action, data string) {
 	t.Helper()
-	_, err := d.Subscribers().Send(t.Context(), core.BusPublish{Kind: effects.Custom("deploy", action), Source: effects.EventSource{Component: "test"}, Data: json.RawMessage(data)})
+	_, err := d.Subscribers().Send(t.Context(), shell.Scope{}, core.BusPublish{Kind: effects.Custom("deploy", action), Source: effects.EventSource{Component: "test"}, Data: json.RawMessage(data)})
 	require.NoError(t, err)
 }
 
@@ -497,7 +497,7 @@ func TestAnotherConfigurationSubscribesAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := inMemory(t)
 		subscribers := func(d *daemon) (names []string) {
-			bus, err := d.Subscribers().Get(t.Context())
+			bus, err := d.Subscribers().Get(t.Context(), ofChannels)
 			if !errors.Is(err, shell.ErrNotFound) {
 				require.NoError(t, err)
 			}
@@ -510,7 +510,7 @@ func TestAnotherConfigurationSubscribesAnew(t *testing.T) {
 		channels := ops(p, "deploy:*", "action:failed")
 		channels["dev"] = relay.Channel{Channel: p, Events: []string{"task:stuck"}}
 		d := begin(t, st, relay.Options{Channels: channels})
-		_, err := d.Subscribers().Send(t.Context(), core.BusSubscribe{Subscriber: core.Subscription{
+		_, err := d.Subscribers().Send(t.Context(), ofChannels, core.BusSubscribe{Subscriber: core.Subscription{
 			Name: "mine", Match: core.EventMatch{Category: "deploy"}, Do: core.Reaction{WakeWorker: &core.MachineName{Name: "w"}},
 		}})
 		require.NoError(t, err)
@@ -626,11 +626,11 @@ func TestASubscriptionOfAChannelThatIsAnotherOneIsMadeAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, st := &people{}, inMemory(t)
 		d := begin(t, st, relay.Options{Channels: ops(p, "deploy:*")})
-		bus, err := d.Subscribers().Get(t.Context())
+		bus, err := d.Subscribers().Get(t.Context(), ofChannels)
 		require.NoError(t, err)
 		changed := bus.Subscribers[0]
 		changed.Match.Category = "elsewhere"
-		_, err = d.Subscribers().Send(t.Context(), core.BusSubscribe{Subscriber: changed})
+		_, err = d.Subscribers().Send(t.Context(), ofChannels, core.BusSubscribe{Subscriber: changed})
 		require.NoError(t, err)
 		d.publish(t, "raised", `{"label":"unheard"}`)
 		d.stop()

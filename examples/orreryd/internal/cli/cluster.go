@@ -2,19 +2,107 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
+	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
+	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/postgres"
 )
 
 func (a *app) clusterCommand() *cobra.Command {
-	return a.addClientFlags(group("cluster", "Show the daemons on one PostgreSQL database",
-		`Of several daemons on one PostgreSQL database one works, and the others stand by. Each of them
-may be asked: the one that works answers.`,
-		a.clusterStatus()))
+	return group("cluster", "Divide a PostgreSQL database, and show the daemons on it",
+		`Of several daemons on one PostgreSQL database each partition has one that works on it, and the
+others stand by. A database has one partition, unless "init" divides it before a daemon works
+on it. Each daemon may be asked anything.`,
+		a.clusterInit(), a.addClientFlags(a.clusterStatus()), a.addClientFlags(a.clusterDrain()))
+}
+
+// defaultPartitions is how many a divided database has, unless somebody says otherwise: a few for each of the daemons that most clusters have.
+const defaultPartitions = 16
+
+func (a *app) clusterInit() *cobra.Command {
+	var database string
+	var partitions int
+	cmd := &cobra.Command{
+		Use:   "init --database URL",
+		Short: "Divide a new PostgreSQL database into partitions",
+		Long: `Divide a PostgreSQL database on which no daemon has worked yet. Each tenant lives in one
+partition, which follows from its namespace and name alone, and each partition is worked on by
+one daemon at a time: so several daemons work side by side, each on some of them. The number
+stays as it is. Done twice with the same number it changes nothing.`,
+		Example: "  orreryd cluster init --database postgres://orrery@db.example/orrery",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.divide(cmd.Context(), database, partitions)
+		},
+	}
+	cmd.Flags().StringVar(&database, "database", a.env("ORRERY_DATABASE"), "`URL` of a PostgreSQL database (default $ORRERY_DATABASE)")
+	cmd.Flags().Lookup("database").DefValue = "" // the usage names the variable
+	cmd.Flags().IntVar(&partitions, "partitions", defaultPartitions, "`number` of partitions")
+	cmd.Flags().BoolVar(&a.json, "json", false, "print JSON, for programs")
+	return cmd
+}
+
+// divided is what cluster init --json prints.
+type divided struct {
+	Database   string `json:"database"`
+	Partitions int    `json:"partitions"`
+}
+
+func (a *app) divide(ctx context.Context, database string, partitions int) error {
+	switch {
+	case database == "":
+		return usagef("--database: missing: name the URL of a PostgreSQL database")
+	case !config.IsDatabaseURL(database):
+		return usagef("--database: is no URL of PostgreSQL: want one such as postgres://orrery@db.example/orrery")
+	case partitions < 1 || partitions > core.MaxPartitions:
+		return usagef("--partitions: %d is not between 1 and %d", partitions, core.MaxPartitions)
+	}
+	name := config.DatabaseName(database)
+	cluster, err := postgres.Connect(ctx, database, postgres.Options{})
+	if err != nil {
+		return fmt.Errorf("--database: %s: %w", name, err)
+	}
+	defer cluster.Close()
+	if err := cluster.SetLayout(ctx, store.Layout{Partitions: partitions, Rule: core.PartitionRule}); err != nil {
+		return fmt.Errorf("--partitions: %s: %w", name, err)
+	}
+	return a.show(divided{name, partitions}, fmt.Sprintf("%s has %s: start daemons on it\n", text.Clean(name), counted(partitions, "partition")))
+}
+
+func (a *app) clusterDrain() *cobra.Command {
+	var undo bool
+	cmd := &cobra.Command{
+		Use:   "drain INSTANCE",
+		Short: "Have a daemon give its partitions to the others",
+		Long: `Have a daemon give its partitions to the others, one after the other, and take none, such as
+before its machine is serviced. It goes on to answer requests. A partition that has sessions or
+pods on that machine stays until they have ended. The daemon takes part again once it
+is started anew, or with --undo. It takes an admin's token.`,
+		Example: "  orreryd cluster drain daemon-1\n  orreryd cluster drain daemon-1 --undo",
+		Args:    oneArg("INSTANCE"),
+	}
+	cmd.Flags().BoolVar(&undo, "undo", false, "have it take part again")
+	cmd.RunE = a.withClient(func(ctx context.Context, c *client, args []string) error {
+		body := wire.ClusterDrain{Instance: args[0], Undo: undo}
+		raw, err := c.json(ctx, request{method: http.MethodPost, path: "/v1/cluster/drain", body: body}, nil)
+		if err != nil {
+			return err
+		}
+		says := args[0] + " gives its partitions away"
+		if undo {
+			says = args[0] + " takes part again"
+		}
+		return a.printLine(raw, says)
+	})
+	return cmd
 }
 
 func (a *app) clusterStatus() *cobra.Command {
@@ -38,13 +126,13 @@ works. It takes a token that is bound to nothing.`,
 }
 
 func clusterView(s wire.Cluster) view {
-	works := map[string]string{}
+	owns := map[string]int{}
 	v := view{fields: [][2]string{{"database", s.Database}}}
 	for _, p := range s.Partitions {
 		who := "nobody works on it"
 		if p.Owner != "" {
 			who = p.Owner + " works, at " + p.Address + ", with token " + strconv.FormatUint(p.Token, 10)
-			works[p.Owner] = "works"
+			owns[p.Owner]++
 		}
 		if p.Stopped != "" {
 			who = "stopped: " + p.Stopped
@@ -52,12 +140,18 @@ func clusterView(s wire.Cluster) view {
 		v.fields = append(v.fields, [2]string{"partition " + strconv.Itoa(p.Number), who + "; commit " + strconv.FormatUint(p.Commit, 10)})
 	}
 	for _, i := range s.Instances {
-		state := works[i.Name]
-		switch {
+		state := "stands by"
+		switch n := owns[i.Name]; {
 		case !i.Alive:
 			state = "silent for " + strconv.FormatFloat(i.SilentSeconds, 'f', 0, 64) + " s"
-		case state == "":
-			state = "stands by"
+		case i.Draining && n > 0:
+			state = "gives its partitions away, has " + strconv.Itoa(n)
+		case i.Draining:
+			state = "gives its partitions away, has none"
+		case n > 0 && len(s.Partitions) > 1:
+			state = "works on " + counted(n, "partition")
+		case n > 0:
+			state = "works"
 		}
 		v.fields = append(v.fields, [2]string{i.Name, state + ", at " + i.Address + ", version " + i.Version})
 	}

@@ -161,6 +161,9 @@ func (c *copying) verify(ctx context.Context, from store.Store) error {
 
 // fill makes the database on PostgreSQL.
 func (c *copying) fill(ctx context.Context, from store.Exporter) (err error) {
+	if err := undivided(ctx, "--to", c.to); err != nil {
+		return err
+	}
 	st, err := postgres.Open(ctx, c.to, postgres.Options{Owner: copyOwner, Address: copyAddress(), Fill: true})
 	if err != nil {
 		return fmt.Errorf("--to: %s: %w", storeName(c.to), err)

@@ -57,11 +57,14 @@ func (c *copying) claim(ctx context.Context) (*postgres.Store, error) {
 // look says who owns the only partition of the source, and changes nothing.
 func (c *copying) look(ctx context.Context) (p postgres.Partition, err error) {
 	name := storeName(c.from)
-	looked, err := beside(ctx, "--from", c.from) // which makes no tables
+	looked, err := beside(ctx, "--from", c.from, 0) // which makes no tables
 	if err != nil {
 		return p, err
 	}
 	if err := looked.Close(); err != nil {
+		return p, err
+	}
+	if err := undivided(ctx, "--from", c.from); err != nil {
 		return p, err
 	}
 	cluster, err := postgres.Connect(ctx, c.from, postgres.Options{})
@@ -75,10 +78,20 @@ func (c *copying) look(ctx context.Context) (p postgres.Partition, err error) {
 		return p, fmt.Errorf("--from: %s: %w", name, err)
 	case len(all) == 0:
 		return p, &exitError{code: exitNotFound, err: fmt.Errorf("--from: %s: no daemon has worked on it yet", name)}
-	case len(all) > 1:
-		return p, fmt.Errorf("--from: %s has %d partitions: only a database with one can be copied", name, len(all))
 	}
 	return all[0], nil
+}
+
+// undivided refuses a database whose tenants are divided over several partitions.
+func undivided(ctx context.Context, flag, url string) error {
+	layout, err := layoutOf(ctx, flag, url)
+	if err != nil {
+		return err
+	}
+	if layout.Partitions > 1 {
+		return fmt.Errorf("%s: %s is divided into %d partitions: only a database with one can be copied, and into one", flag, storeName(url), layout.Partitions)
+	}
+	return nil
 }
 
 // held does something with a database, gives signs of life meanwhile, and ends it if somebody else takes the database over.

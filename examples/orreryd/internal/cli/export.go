@@ -26,12 +26,16 @@ type exporting struct {
 	a     *app
 	c     *client
 	scope scoped
-	// ofTenant: a tenant is named, so that what belongs to none is left out: a set may own it that is another's.
-	ofTenant bool
-	owned    map[uuid.UUID]bool // what the set owns; nil: all is exported
-	parts    map[string]bool    // subscribers that it owns
+	owned map[uuid.UUID]bool // what the set owns; nil: all is exported
+	parts map[part]bool      // subscribers that it owns
 
 	entries []shell.SetEntry
+}
+
+// part is a subscriber of a tenant.
+type part struct {
+	of   scoped
+	name string
 }
 
 func (a *app) exportCommand() *cobra.Command {
@@ -41,9 +45,8 @@ func (a *app) exportCommand() *cobra.Command {
 		Use:   "export",
 		Short: "Print what a tenant has, or a set owns, as files that apply takes",
 		Long: `Print what a tenant has as files that "orreryd apply" takes: schedules, jobs, queues,
-semaphores, workers and calendars, and the subscribers of the bus, which belong to no
-tenant, if none is named and the token is bound to nothing. With --set it is what that
-set owns, of all tenants. With --dir the files are written into a folder, none of which may be there already. Without it the file
+semaphores, workers, calendars and subscribers of the event bus. With --set it is what
+that set owns, of all tenants. With --dir the files are written into a folder, none of which may be there already. Without it the file
 is printed, if it is one: several, such as one of each job and one of the rest, need
 a folder. Secrets are not in them: what refers to one does so there, too. To apply what
 was exported changes nothing.`,
@@ -51,7 +54,7 @@ was exported changes nothing.`,
 		Args:    noArgs,
 	}
 	cmd.RunE = a.withClient(func(ctx context.Context, c *client, _ []string) error {
-		e := &exporting{a: a, c: c, scope: s, ofTenant: cmd.Flags().Changed("tenant") || cmd.Flags().Changed("namespace")}
+		e := &exporting{a: a, c: c, scope: s}
 		if err := e.all(ctx, set); err != nil {
 			return err
 		}
@@ -141,15 +144,16 @@ func (e *exporting) all(ctx context.Context, set string) error {
 		if err != nil {
 			return err
 		}
-		e.owned, e.parts, scopes = map[uuid.UUID]bool{}, map[string]bool{}, nil
+		e.owned, e.parts, scopes = map[uuid.UUID]bool{}, map[part]bool{}, nil
 		seen := map[scoped]bool{}
 		for _, d := range owned {
+			of := scoped{d.Namespace, d.Tenant}
 			if d.Kind == "subscriber" {
-				e.parts[d.Name] = true
-				continue
+				e.parts[part{of, d.Name}] = true
+			} else {
+				e.owned[d.ID] = true
 			}
-			e.owned[d.ID] = true
-			if of := (scoped{d.Namespace, d.Tenant}); !seen[of] {
+			if !seen[of] {
 				seen[of] = true
 				scopes = append(scopes, of)
 			}
@@ -159,13 +163,13 @@ func (e *exporting) all(ctx context.Context, set string) error {
 		}
 	}
 	for _, of := range scopes {
-		for _, collect := range []func(context.Context, scoped) error{e.calendars, e.queues, e.semaphores, e.workers, e.recurring, e.jobs} {
+		for _, collect := range []func(context.Context, scoped) error{e.calendars, e.queues, e.semaphores, e.workers, e.recurring, e.jobs, e.subscribers} {
 			if err := collect(ctx, of); err != nil {
 				return err
 			}
 		}
 	}
-	return e.subscribers(ctx)
+	return nil
 }
 
 // listed reads all of a list of a tenant.
@@ -257,25 +261,18 @@ func (e *exporting) jobs(ctx context.Context, of scoped) error {
 	return nil
 }
 
-// subscribers exports those of the bus; a token that is bound sees none.
-func (e *exporting) subscribers(ctx context.Context) error {
-	if e.owned == nil && e.ofTenant || e.owned != nil && len(e.parts) == 0 {
-		return nil
-	}
-	_, list, err := subscribers(ctx, e.c)
+// subscribers exports those of a tenant.
+func (e *exporting) subscribers(ctx context.Context, of scoped) error {
+	list, err := listed[wire.Subscriber](ctx, e, of, subscribersPath, "subscribers")
 	if err != nil {
-		if e.owned == nil {
-			text.Sayf(e.a.err, "orreryd: warning: the subscribers of the bus are left out: %s\n", text.Clean(err.Error()))
-			return nil
-		}
 		return err
 	}
 	for _, s := range list {
 		if strings.HasPrefix(s.Name, relay.Subscribers) {
 			continue // the daemon's configuration makes those
 		}
-		if e.owned == nil || e.parts[s.Name] {
-			e.add(shell.SetEntry{Subscriber: &s})
+		if e.owned == nil || e.parts[part{of, s.Name}] {
+			e.add(shell.SetEntry{Subscriber: &shell.SubscriberSpec{Namespace: s.Namespace, Tenant: s.Tenant, Subscription: s.Subscription}})
 		}
 	}
 	return nil

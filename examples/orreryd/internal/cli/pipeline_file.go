@@ -76,7 +76,7 @@ func applyRunbook(ctx context.Context, c *client, book *runbook.Runbook, s scope
 		put("semaphore", semaphoresPath, sem.Name, s.query(), wire.SlotsRequest{Slots: &sem.Slots})
 	}
 	for _, sub := range book.Subscriptions(s.namespace, s.tenant) {
-		put("subscriber", "/v1/subscribers", sub.Name, nil, wire.SubscriberRequest{Match: sub.Match, Do: sub.Do})
+		put("subscriber", subscribersPath, sub.Name, s.query(), wire.SubscriberRequest{Match: sub.Match, Do: sub.Do})
 	}
 	for _, w := range book.Workers {
 		body := wire.WorkerRequest{Queue: w.Queue, Concurrency: w.Concurrency, PollMS: w.PollMS, Do: w.Do}

@@ -17,6 +17,7 @@ import (
 // place is a database that a command reads: a file that no daemon has open, or one on PostgreSQL, beside the daemon.
 type place struct {
 	db, database string
+	partition    int
 	flags        *pflag.FlagSet
 }
 
@@ -28,6 +29,7 @@ func (p *place) addTo(a *app, cmd *cobra.Command) {
 	p.flags = cmd.Flags()
 	p.flags.StringVar(&p.db, "db", a.env("ORRERY_DB"), anyFile)
 	p.flags.StringVar(&p.database, "database", a.env("ORRERY_DATABASE"), databaseUsage)
+	p.flags.IntVar(&p.partition, "partition", 0, "`number` of the partition, of a PostgreSQL database that is divided")
 	for _, name := range []string{"db", "database"} {
 		p.flags.Lookup(name).DefValue = "" // the usage names the variable
 	}
@@ -66,20 +68,52 @@ func (p *place) read(ctx context.Context, do func(store.Store) error) (err error
 	if err != nil {
 		return err
 	}
-	if url == "" {
+	named := p.flags.Changed("partition")
+	switch {
+	case url == "" && named:
+		return usagef("--partition: is of a PostgreSQL database: leave it out for a file")
+	case p.partition < 0:
+		return usagef("--partition: %d is no number of a partition: the first one is 0", p.partition)
+	case url == "":
 		return withStopped(p.db, func(st *bolt.Store) error { return do(st) })
 	}
-	st, err := beside(ctx, "--database", url)
+	st, err := beside(ctx, "--database", url, p.partition)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
+	layout, err := layoutOf(ctx, "--database", url)
+	switch {
+	case err != nil:
+		return err
+	case layout.Partitions > 1 && !named:
+		return usagef("--partition: missing: %s is divided into %d partitions: name one, from 0 to %d", config.DatabaseName(url), layout.Partitions, layout.Partitions-1)
+	case p.partition >= layout.Partitions:
+		return usagef("--partition: there is no partition %d: %s has %d, and the first one is 0", p.partition, config.DatabaseName(url), layout.Partitions)
+	}
 	return do(st)
 }
 
+// layoutOf says how a database is divided whose tables exist.
+func layoutOf(ctx context.Context, flag, url string) (store.Layout, error) {
+	cluster, err := postgres.Connect(ctx, url, postgres.Options{})
+	if err != nil {
+		return store.Layout{}, fmt.Errorf("%s: %s: %w", flag, config.DatabaseName(url), err)
+	}
+	defer cluster.Close()
+	layout, err := cluster.Layout(ctx)
+	if errors.Is(err, store.ErrNotFound) {
+		return store.Layout{Partitions: 1}, nil
+	}
+	if err != nil {
+		return layout, fmt.Errorf("%s: %s: %w", flag, config.DatabaseName(url), err)
+	}
+	return layout, nil
+}
+
 // beside opens a database on PostgreSQL to look at, beside its daemon. The flag has named it.
-func beside(ctx context.Context, flag, url string) (*postgres.Store, error) {
-	st, err := postgres.Open(ctx, url, postgres.Options{ReadOnly: true})
+func beside(ctx context.Context, flag, url string, partition int) (*postgres.Store, error) {
+	st, err := postgres.Open(ctx, url, postgres.Options{ReadOnly: true, Partition: partition})
 	if err == nil {
 		if err = st.View(ctx, func(store.ReadTx) error { return nil }); err != nil { // nobody has made it yet, or half of it
 			err = errors.Join(err, st.Close())

@@ -287,7 +287,10 @@ func wireEntry(e shell.SetEntry) wire.SetEntry {
 			Name: k.Name, Namespace: &k.Namespace, Tenant: &k.Tenant, Timezone: k.Timezone, Description: k.Description, Exclude: k.Exclude, Include: k.Include,
 		}
 	case e.Subscriber != nil:
-		out.Subscriber = &wire.SetSubscriber{Name: e.Subscriber.Name, SubscriberRequest: wire.SubscriberRequest{Match: e.Subscriber.Match, Do: e.Subscriber.Do}}
+		b := e.Subscriber
+		out.Subscriber = &wire.SetSubscriber{
+			Namespace: &b.Namespace, Tenant: &b.Tenant, Name: b.Name, SubscriberRequest: wire.SubscriberRequest{Match: b.Match, Do: b.Do},
+		}
 	}
 	return out
 }

@@ -2,66 +2,38 @@ package cli
 
 import (
 	"cmp"
-	"context"
-	"encoding/json"
-	"fmt"
 	"net/http"
 
 	"github.com/spf13/cobra"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 const subscribersPath = "/v1/subscribers"
 
 func (a *app) subscriberCommand() *cobra.Command {
-	m := machine[core.Subscription]{a: a, path: subscribersPath, arg: "NAME", args: oneArg("NAME"), view: subscriberView, id: subscriberName}
+	var s scoped
+	m := machine[wire.Subscriber]{a: a, path: subscribersPath, arg: "NAME", args: oneArg("NAME"), scope: &s, view: subscriberView, id: subscriberName}
 	return a.addClientFlags(group("subscriber", "Declare, list and delete subscribers of the event bus",
-		"A subscriber does something when an event is announced: it wakes a worker, pushes\nthe event, signals a pipeline or starts one. The bus is over all tenants: all of\nthis takes a token that is bound to nothing.",
-		a.subscriberList(), m.show("Show a subscriber: which events it is told of, and what it does"), subscriberDeclare(m),
-		m.verb(verb{use: "delete", short: "Delete a subscriber", method: http.MethodDelete})))
-}
-
-// subscribers asks for all of them, as they came and read.
-func subscribers(ctx context.Context, c *client) (raws []json.RawMessage, list []core.Subscription, err error) {
-	var page struct {
-		Subscribers []json.RawMessage `json:"subscribers"`
-	}
-	if _, err := c.json(ctx, request{method: http.MethodGet, path: subscribersPath}, &page); err != nil {
-		return nil, nil, err
-	}
-	list = make([]core.Subscription, len(page.Subscribers))
-	for i, raw := range page.Subscribers {
-		if err := json.Unmarshal(raw, &list[i]); err != nil {
-			return nil, nil, fmt.Errorf("read the subscribers: %w", err)
-		}
-	}
-	return page.Subscribers, list, nil
+		"A subscriber does something when an event is announced: it wakes a worker, pushes\nthe event, signals a pipeline or starts one. It hears the events of its tenant and\nacts there; each tenant has a bus of its own.",
+		a.withScope(&s, a.subscriberList(), m.show("Show a subscriber: which events it is told of, and what it does"), subscriberDeclare(m),
+			m.verb(verb{use: "delete", short: "Delete a subscriber", method: http.MethodDelete}))...))
 }
 
 func (a *app) subscriberList() *cobra.Command {
-	l := listing[core.Subscription]{
-		none: "no subscribers", name: subscriberName, header: []string{"NAME:60", "EVENT:60", "DOES"},
-		row: func(s core.Subscription) []string {
-			return []string{s.Name, eventText(s.Match), reactionText(s.Do)}
+	return listing[wire.Subscriber]{
+		path: subscribersPath, field: "subscribers", none: "no subscribers", short: "List subscribers: those of one tenant together, in the order in which they are told",
+		name: subscriberName, header: []string{"NAME:60", "SCOPE:40", "EVENT:60", "DOES"},
+		row: func(s wire.Subscriber) []string {
+			return []string{s.Name, s.Namespace + "/" + s.Tenant, eventText(s.Match), reactionText(s.Do)}
 		},
-	}
-	cmd := &cobra.Command{Use: "list", Short: "List all subscribers, in the order in which they are told", Args: noArgs}
-	flags := a.addListFlags(cmd, formWide, formJSON, formName)
-	cmd.RunE = a.withClient(func(ctx context.Context, c *client, _ []string) error {
-		return flags.print(ctx, cmd, func(ctx context.Context) (answered, error) {
-			raws, list, err := subscribers(ctx, c)
-			out := l.answered(a, nil, raws, list, "")
-			out.json = func() error { return a.printJSON(map[string]any{"subscribers": raws}) }
-			return out, err
-		})
-	})
-	return cmd
+	}.command(a)
 }
 
-func subscriberName(s core.Subscription) string { return s.Name }
+func subscriberName(s wire.Subscriber) string { return s.Name }
 
-func subscriberDeclare(m machine[core.Subscription]) *cobra.Command {
+func subscriberDeclare(m machine[wire.Subscriber]) *cobra.Command {
 	const missing = "say which events, and what is done then"
 	return m.verb(verb{
 		use: "declare NAME --match JSON --do JSON", short: "Declare a subscriber, or replace what was declared", method: http.MethodPut,
@@ -74,13 +46,13 @@ func subscriberDeclare(m machine[core.Subscription]) *cobra.Command {
 	})
 }
 
-func subscriberView(s core.Subscription) view {
+func subscriberView(s wire.Subscriber) view {
 	data := ""
 	if len(s.Match.Data) > 0 {
 		data = plain(s.Match.Data)
 	}
 	return view{fields: [][2]string{
-		{"name", s.Name}, {"event", eventText(s.Match)}, {"component", s.Match.Component},
+		{"name", s.Name}, {"scope", s.Namespace + "/" + s.Tenant}, {"event", eventText(s.Match)}, {"component", s.Match.Component},
 		{"source", idOr(s.Match.SourceID)}, {"data", data}, {"does", reactionText(s.Do)},
 	}}
 }

@@ -1,11 +1,15 @@
 package config
 
 import (
+	"crypto/sha256"
 	"crypto/x509"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,6 +53,39 @@ func (c *Config) checkDatabase() error {
 		return errors.New("is no URL: want one such as postgres://orrery@db.example/orrery, with %XX for other characters in a name or a password")
 	}
 	return nil
+}
+
+// Abilities is a hash of what a daemon with these settings can do: the names of its tools, routes of webhooks, runners and channels. Daemons of one
+// cluster that differ in it do not carry out the same.
+func (c *Config) Abilities() string {
+	h := sha256.New()
+	for _, of := range []struct {
+		what  string
+		names []string
+	}{
+		{"tool", slices.Sorted(maps.Keys(c.Tools))}, {"webhook", slices.Sorted(maps.Keys(c.Webhooks))}, {"runner", c.RunnerNames()},
+		{"channel", slices.Sorted(maps.Keys(c.Notify.Channels))},
+	} {
+		for _, name := range of.names {
+			_, _ = fmt.Fprintf(h, "%s %q\n", of.what, name) // a hash takes everything
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// Of gives the settings of one partition of several in one daemon: what stands on this machine's disk, it has for itself.
+func (c Config) Of(partition int) Config { //nolint:gocritic // a copy is what it gives
+	part := fmt.Sprintf(".%d", partition)
+	c.DB += part
+	c.Runners = maps.Clone(c.Runners)
+	for name, r := range c.Runners { // order-free: each is changed by itself
+		if r.Type == runnerLocal && r.Dir != nil {
+			dir := *r.Dir + part
+			r.Dir = &dir
+			c.Runners[name] = r
+		}
+	}
+	return c
 }
 
 // checkAddress refuses what other daemons could not send a request to.

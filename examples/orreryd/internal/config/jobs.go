@@ -238,6 +238,11 @@ func (c *Config) RunnerNames() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(c.Runners)), func(name string) bool { return !c.Runners[name].enabled() })
 }
 
+// LocalRunners are those whose pods are programs of this machine.
+func (c *Config) LocalRunners() []string {
+	return slices.DeleteFunc(c.RunnerNames(), func(name string) bool { return c.Runners[name].Type != runnerLocal })
+}
+
 // OpenRunners are the runners that every token may use: those of a cluster whose pods are
 // restricted and reach no secret, account or volume of somebody's, and that no token names as
 // its own.

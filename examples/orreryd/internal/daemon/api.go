@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -12,55 +11,62 @@ import (
 	"github.com/orrery-go/orrery/shell/audit"
 	"github.com/orrery-go/orrery/shell/constraints"
 	"github.com/orrery-go/orrery/shell/httpapi"
-	"github.com/orrery-go/orrery/shell/httpapi/wire"
 	"github.com/orrery-go/orrery/shell/jobs"
 	"github.com/orrery-go/orrery/shell/podspec"
 )
 
 // addServers builds the API, and the page, on the addresses that were taken.
 func (d *daemon) addServers() error {
-	c := d.c
-	tokens, err := c.APITokens()
+	o, err := apiOptions(d.c, d.log, d.audit)
 	if err != nil {
 		return err
+	}
+	o.Engine, o.Notify, o.Jobs, o.Metrics = d.engine, notifier{d}, d.jobs, d.metrics()
+	o.Settings = func() string { return d.settings().Shown() }
+	if d.term != nil {
+		o.Cluster = d.term.roster.tell
+	}
+	if d.hosted() {
+		o.Drain, o.Partitions, o.Shared = d.term.roster.drain, d.term.host.layout.Partitions, &d.term.host.shared
+		o.PageKey = d.term.host.pageKey
+	}
+	if d.server, err = httpapi.New(o); err != nil || d.hosted() {
+		return err
+	}
+	d.api.listen(d.server, d.server.Handler())
+	if d.c.Page.Enabled {
+		if err := d.addPage(d.server); err != nil {
+			return err
+		}
+	}
+	return d.addTLS()
+}
+
+// apiOptions are those of the API that the settings say, and that are the same for each partition of a database.
+func apiOptions(c config.Config, log *slog.Logger, audit *audit.Log) (o httpapi.Options, err error) {
+	tokens, err := c.APITokens()
+	if err != nil {
+		return o, err
 	}
 	auth, err := c.WebhookAuth()
 	if err != nil {
-		return err
+		return o, err
 	}
-	var cluster func(context.Context) (wire.Cluster, error)
-	if d.term != nil {
-		cluster = d.term.roster.tell
-	}
-	api, err := httpapi.New(httpapi.Options{
-		Cluster: cluster,
-		Audit:   d.audit, AuditReads: c.Audit.Reads,
+	return httpapi.Options{
+		Audit: audit, AuditReads: c.Audit.Reads,
 		Limits: c.APILimits(),
-		Engine: d.engine, Tokens: tokens, Webhooks: auth, WebhookFilters: c.WebhookFilters(), Logger: d.log, Version: version.String(),
+		Tokens: tokens, Webhooks: auth, WebhookFilters: c.WebhookFilters(), Logger: log, Version: version.String(),
 		Redact:       c.Redact.Redaction(),
 		MaxBodyBytes: c.HTTP.MaxBodyBytes, MaxWebhookBytes: c.HTTP.MaxWebhookBytes,
 		MaxWebhookBytesInFlight: c.HTTP.MaxWebhookBytesInFlight, MaxBodyBytesInFlight: c.HTTP.MaxBodyBytesInFlight,
 		MaxRequestsPerToken: c.HTTP.MaxRequestsPerToken, MaxListsPerToken: c.HTTP.MaxListsPerToken,
 		MaxStreamsPerToken: c.HTTP.MaxStreamsPerToken, MaxConnections: maxConnections(c.HTTP.MaxConnections, descriptors()),
-		Settings: func() string { return d.settings().Shown() }, Metrics: d.metrics(),
-		Notify: notifier{d},
-		Jobs:   d.jobs, OpenRunners: c.OpenRunners(), JobUses: func(spec core.JobSpec) (jobs.Reach, error) { return constraints.Uses(&spec) },
+		OpenRunners: c.OpenRunners(), JobUses: func(spec core.JobSpec) (jobs.Reach, error) { return constraints.Uses(&spec) },
 		ParsePodSpec: func(text []byte) (json.RawMessage, error) {
 			_, spec, err := podspec.Parse(text)
 			return spec, err
 		},
-	})
-	if err != nil {
-		return err
-	}
-	d.server = api
-	d.api.listen(api, api.Handler())
-	if c.Page.Enabled {
-		if err := d.addPage(api); err != nil {
-			return err
-		}
-	}
-	return d.addTLS()
+	}, nil
 }
 
 // openAudit opens the log of requests; nil if there is to be none.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/orrery-go/orrery/core"
@@ -13,7 +14,7 @@ import (
 	"github.com/orrery-go/orrery/shell/setfile"
 )
 
-// applySet applies the set of files that the daemon is configured with: all of it, or nothing.
+// applySet applies the set of files that the daemon is configured with: all of it, or nothing; where tenants are divided, of each partition for itself.
 func (d *daemon) applySet(ctx context.Context) ([]slog.Attr, error) {
 	o := jobfile.Options{}
 	if d.checker != nil {
@@ -23,7 +24,7 @@ func (d *daemon) applySet(ctx context.Context) ([]slog.Attr, error) {
 	if err != nil {
 		return nil, err
 	}
-	entries := files.Entries()
+	entries := d.own(files.Entries())
 	var wrong shell.SetErrors
 	for _, e := range entries {
 		if e.Job == nil {
@@ -55,6 +56,17 @@ func (d *daemon) applySet(ctx context.Context) ([]slog.Attr, error) {
 		slog.String("set", res.Set), slog.String("dir", d.c.Apply.Dir), slog.Int("created", counts[shell.SetCreates]), slog.Int("changed", counts[shell.SetUpdates]+counts[shell.SetAdopts]),
 		slog.Int("removed", counts[shell.SetRemoves]), slog.Int("unchanged", counts[shell.SetKeeps]),
 	}, nil
+}
+
+// own gives those of the tenants that live in the daemon's partition: each partition declares its own.
+func (d *daemon) own(entries []shell.SetEntry) []shell.SetEntry {
+	if !d.hosted() {
+		return entries
+	}
+	return slices.DeleteFunc(slices.Clone(entries), func(e shell.SetEntry) bool {
+		_, of, _ := e.About()
+		return core.Partition(of, d.term.host.layout.Partitions) != d.term.Partition
+	})
 }
 
 // commandsFor gives the commands that show and do what the set of the daemon is refused for, where there are such: it would

@@ -16,19 +16,24 @@ import (
 type roster struct {
 	name, database string
 	cluster        *postgres.Cluster
-	member         *fleet.Member
+	instances      func(context.Context) ([]fleet.Instance, error)
+}
+
+// drain has a daemon give its partitions to the others, or take part again.
+func (r roster) drain(ctx context.Context, instance string, on bool) error {
+	return r.cluster.Drain(ctx, instance, on)
 }
 
 // tell gives what GET /v1/cluster answers.
 func (r roster) tell(ctx context.Context) (wire.Cluster, error) {
 	out := wire.Cluster{Instance: r.name, Database: r.database, Instances: []wire.ClusterInstance{}, Partitions: []wire.ClusterPartition{}}
-	all, err := r.member.Instances(ctx)
+	all, err := r.instances(ctx)
 	if err != nil {
 		return out, err
 	}
 	for _, i := range all {
 		out.Instances = append(out.Instances, wire.ClusterInstance{
-			Name: i.Name, Address: i.Address, Version: i.Version, SilentSeconds: i.Silent.Round(time.Millisecond).Seconds(), Alive: i.Alive,
+			Name: i.Name, Address: i.Address, Version: i.Version, SilentSeconds: i.Silent.Round(time.Millisecond).Seconds(), Alive: i.Alive, Draining: i.Draining, Able: i.Able,
 		})
 	}
 	rows, err := r.cluster.Partitions(ctx)
@@ -38,6 +43,36 @@ func (r roster) tell(ctx context.Context) (wire.Cluster, error) {
 		})
 	}
 	return out, err
+}
+
+// logMove says what has become of a partition in a daemon that works on several.
+func logMove(log *slog.Logger, database, name string, e fleet.Event) {
+	s := e.State
+	of := log.With("database", database, "partition", s.Partition)
+	switch e.Kind {
+	case fleet.EventStandsBy:
+		of.Info("another daemon works on the partition", "works", s.Owner, "at", s.Address)
+	case fleet.EventOwns:
+		of.Info("the partition is this daemon's", "name", name, "token", s.Token)
+	case fleet.EventLost:
+		if errors.Is(e.Err, store.ErrFenced) {
+			of.Warn("another daemon has the partition; what ran here was told to end, and nothing of it is stored", "error", e.Err)
+		} else {
+			of.Warn("the database takes nothing of this daemon for the partition any more; what ran here was told to end, and was stored or not", "error", e.Err)
+		}
+	case fleet.EventUnclaimed:
+		of.Warn("the partition cannot be taken over; trying again", "error", e.Err)
+	case fleet.EventMoved:
+		if e.Err != nil {
+			of.Warn("the partition was given away, and not in good order", "to", e.To, "error", e.Err)
+		} else {
+			of.Info("the partition was given away", "to", e.To)
+		}
+	case fleet.EventUnusable:
+		of.Error("nobody can open the partition; the others are worked on", "error", e.Err)
+	default:
+		logEvent(log, database, name, e)
+	}
 }
 
 // logEvent says what has become of a daemon in its cluster.
@@ -71,6 +106,15 @@ func logEvent(log *slog.Logger, database, name string, e fleet.Event) {
 		log.Warn("this daemon stays in the roster, though it ends", "error", e.Err)
 	case fleet.EventClock:
 		log.Warn("this machine's clock and the database's differ; the database's counts", "database_ahead", e.Ahead.Round(time.Millisecond))
+	case fleet.EventDrains:
+		log.Info("this daemon gives its partitions away, and takes none, as it was told to")
+	case fleet.EventUndrained:
+		log.Info("this daemon takes partitions again")
+	case fleet.EventRefuses:
+		log.Warn("this daemon takes no partition", "error", e.Err)
+	case fleet.EventAgrees:
+		log.Info("this daemon takes partitions again: its core is the one that counts")
+	case fleet.EventMoved, fleet.EventUnusable: // of a partition of several: see logMove
 	case fleet.EventUntimed:
 		log.Warn("the database does not tell the time; what was last known of it counts until it does", "error", e.Err)
 	}

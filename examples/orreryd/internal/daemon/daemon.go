@@ -55,6 +55,7 @@ type daemon struct {
 	server   *httpapi.Server               // the API; its tokens, and
 	secrets  *secrets.Replaceable          // of tools, are replaced then; nil: there were none at the start
 	hangups  <-chan struct{}               // tells to read all of reloads again; nil: nothing does
+	endJobs  func()                        // ends the service of jobs, and waits for that
 }
 
 // newLogger writes to w as the configuration says; its level may be changed.
@@ -77,6 +78,9 @@ func newLogger(c config.Config, w io.Writer) (*slog.Logger, *slog.LevelVar, erro
 func openDaemon(ctx context.Context, c config.Config, program string, log *slog.Logger, in *term) (_ *daemon, err error) {
 	d := &daemon{c: c, log: log, term: in, api: endpoint{what: "the HTTP API"}, page: endpoint{what: "the page"}, reloads: newReloads(log)}
 	d.hints = hints{program: program, server: func() string { return d.api.url() }}
+	if d.hosted() {
+		d.hints.server = func() string { return in.host.url }
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.close())
@@ -129,7 +133,10 @@ func openDaemon(ctx context.Context, c config.Config, program string, log *slog.
 		Logger:                 log,
 	}
 	if in != nil {
-		o.Clock = in.Clock
+		o.Clock, o.Partition, o.Handover = in.Clock, in.Partition, d.handover(in.Handover)
+	}
+	if d.hosted() {
+		o.Slots = &in.host.slots
 	}
 	source, err := c.NamedSecrets()
 	if err != nil {
@@ -145,6 +152,10 @@ func openDaemon(ctx context.Context, c config.Config, program string, log *slog.
 	if d.engine, err = shell.New(o); err != nil {
 		return nil, err
 	}
+	if d.hosted() {
+		d.audit = in.host.audit
+		return d, d.addServers()
+	}
 	if d.watchdog, err = c.Watchdog.Make(d.works, log); err != nil {
 		return nil, fmt.Errorf("watchdog: %w", err)
 	}
@@ -153,6 +164,9 @@ func openDaemon(ctx context.Context, c config.Config, program string, log *slog.
 	}
 	return d, d.addServers()
 }
+
+// hosted reports whether it works on one partition of several, and somebody else has what is one for all of them: addresses, log of requests, watchdog.
+func (d *daemon) hosted() bool { return d.term != nil && d.term.host != nil }
 
 // takeAddresses opens the addresses that are not open yet.
 func (d *daemon) takeAddresses(ctx context.Context) error {
@@ -177,6 +191,14 @@ func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
 	var engineErr, jobsErr, storeErr, relayErr error
 	served := make([]error, len(d.endpoints()))
 	engineDone := make(chan struct{})
+	// The service of jobs goes on until the engine has stopped, or hands the database over: runs under way need it.
+	jobsCtx, endJobs := context.WithCancel(context.WithoutCancel(ctx))
+	defer endJobs()
+	jobsDone := make(chan struct{})
+	d.endJobs = func() {
+		endJobs()
+		<-jobsDone
+	}
 	relayed.Add(1)
 	engineCtx, stopEngine := stopRelayFirst(ctx, &relayed)
 	defer stopEngine()
@@ -189,11 +211,9 @@ func (d *daemon) run(ctx context.Context, ready, stopping func()) error {
 		defer cancel()
 		storeErr = d.watchStore(ctx)
 	})
-	// The service of jobs goes on until the engine has stopped: runs under way need it.
-	jobsCtx, endJobs := context.WithCancel(context.WithoutCancel(ctx))
-	defer endJobs()
 	wg.Go(func() {
 		defer cancel()
+		defer close(jobsDone)
 		jobsErr = d.watchJobs(jobsCtx)
 	})
 	startErr := d.awaitEngine(ctx)
@@ -268,7 +288,7 @@ func (d *daemon) close() error {
 	if d.sessions != nil {
 		errs = append(errs, d.sessions.Close())
 	}
-	if d.audit != nil {
+	if d.audit != nil && !d.hosted() {
 		errs = append(errs, d.audit.Close())
 	}
 	if d.store != nil && d.term == nil { // that of a term is closed at its end

@@ -40,6 +40,10 @@ func (d *daemon) take(ctx context.Context) (err error) {
 // takeTerm takes what the daemon has for its term.
 func (d *daemon) takeTerm() (err error) {
 	d.store = d.term.Store
+	if d.term.host != nil {
+		d.runners, err = d.c.MakeRunners(d.log)
+		return err
+	}
 	d.api.listener = d.term.api.gate.turn()
 	if d.term.page != nil {
 		d.page.listener = d.term.page.gate.turn()

@@ -1,9 +1,11 @@
 package daemon
 
 import (
+	"log/slog"
 	"net/http"
 	"strings"
 
+	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/version"
 	"github.com/orrery-go/orrery/shell/httpapi"
 	"github.com/orrery-go/orrery/shell/page"
@@ -11,27 +13,31 @@ import (
 
 // addPage serves the page at its own address if it has one, else beside the API.
 func (d *daemon) addPage(api *httpapi.Server) error {
-	proxies, err := d.c.Page.Proxies()
-	if err != nil {
-		return err
-	}
-	ui, err := page.New(page.Options{API: api, BasePath: d.c.Page.BasePath, TrustedProxies: proxies, Version: version.String(), Logger: d.log})
+	ui, err := newPage(d.c, api, d.log)
 	if err != nil {
 		return err
 	}
 	if d.c.Page.Apart() {
-		d.page.listen(api, d.withPage(ui, probes(api.Handler())))
+		d.page.listen(api, withPage(d.c, ui, probes(api.Handler())))
 	} else {
-		d.api.server.Handler = d.withPage(ui, api.Handler())
+		d.api.server.Handler = withPage(d.c, ui, api.Handler())
 	}
 	return nil
 }
 
+func newPage(c config.Config, api *httpapi.Server, log *slog.Logger) (*page.Page, error) {
+	proxies, err := c.Page.Proxies()
+	if err != nil {
+		return nil, err
+	}
+	return page.New(page.Options{API: api, BasePath: c.Page.BasePath, TrustedProxies: proxies, Version: version.String(), Logger: log})
+}
+
 // withPage serves the page beside something else, and leads browsers from the root to it. A proxy may take base_path off or leave
 // it: nginx decodes the names in a path that it takes something off.
-func (d *daemon) withPage(ui, rest http.Handler) http.Handler {
+func withPage(c config.Config, ui, rest http.Handler) http.Handler {
 	const mount = page.DefaultMount
-	base := d.c.Page.BasePath
+	base := c.Page.BasePath
 	left := http.StripPrefix(base, ui)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path := r.URL.Path; {

@@ -11,6 +11,7 @@ import (
 	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/version"
+	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/fleet"
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/postgres"
@@ -28,6 +29,8 @@ type term struct {
 	fleet.Term
 	roster    roster
 	api, page *front // page nil: it has no address of its own
+	// host answers for it, of several partitions; nil: the daemon has the addresses itself.
+	host *host
 }
 
 // member is a daemon on a shared database.
@@ -59,6 +62,13 @@ func orchestrateShared(ctx context.Context, c config.Config, t Terminal, log *sl
 		return fmt.Errorf("%s: %w", c.StoreName(), err)
 	}
 	defer cluster.Close()
+	layout, err := cluster.Layout(ctx)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("%s: %w", c.StoreName(), err)
+	}
+	if layout.Partitions > 1 {
+		return orchestrateDivided(ctx, m, cluster, layout, name, url)
+	}
 	address := c.Cluster.Address
 	if address == "" {
 		address = url
@@ -82,7 +92,7 @@ func orchestrateShared(ctx context.Context, c config.Config, t Terminal, log *sl
 		return err
 	}
 	defer s.ending.Wait() // what was passed on comes to its end, for a while
-	r := roster{name: name, database: c.StoreName(), cluster: cluster, member: s.member}
+	r := roster{name: name, database: c.StoreName(), cluster: cluster, instances: s.member.Instances}
 	var ended error
 	err = s.member.Run(ctx, func(ctx context.Context, own fleet.Term) error {
 		ended = runTerm(ctx, m.settings(), t, log, level, &term{Term: own, roster: r, api: m.api, page: m.page})
@@ -114,6 +124,19 @@ func (m *member) listen(ctx context.Context) (url string, err error) {
 		m.page = &front{gate: newGate(d.page.listener), tls: encrypted, isPage: true}
 	}
 	return d.api.url(), nil
+}
+
+// handover is how the daemon gives its database to another one while tools run on: whatever else works on the database has ended before.
+func (d *daemon) handover(h *shell.Handover) *shell.Handover {
+	if h == nil {
+		return nil
+	}
+	mine := *h
+	mine.GiveBack = func() error {
+		d.endJobs()
+		return h.GiveBack()
+	}
+	return &mine
 }
 
 func (m *member) fronts() (all []*front) {

@@ -31,8 +31,8 @@ type standby struct {
 	metrics http.Handler
 	ending  sync.WaitGroup // servers whose requests come to their end
 
-	passes    atomic.Pointer[forward.Forwarder] // by the settings in force
-	transport *http.Transport                   // its
+	passes     atomic.Pointer[forward.Forwarder] // by the settings in force
+	forwarding *forwarding                       // of it
 }
 
 // endFor is how long requests that are being passed on have to come to their end.
@@ -59,27 +59,53 @@ func standbyMetric(is float64) prometheus.Collector {
 
 // as has requests be passed on by these settings from now on.
 func (s *standby) as(c config.Config) error {
-	proxies, err := c.Page.Proxies()
+	by, err := newForwarding(c, s.name, s.log)
 	if err != nil {
 		return err
 	}
-	roots, err := c.Authorities()
-	if err != nil {
-		return err
-	}
-	transport := forward.Transport(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12})
-	f, err := forward.New(forward.Options{
-		Member: s.member, Name: s.name, Open: len(c.Tokens) == 0, TrustedProxies: proxies, MaxBody: c.HTTP.MaxBodyBytes, Transport: transport, Logger: s.log,
-	})
+	f, err := by.to(s.member)
 	if err != nil {
 		return err
 	}
 	s.passes.Store(f)
-	if s.transport != nil {
-		s.transport.CloseIdleConnections() // what it has under way goes on
-	}
-	s.transport = transport
+	s.forwarding.end()
+	s.forwarding = by
 	return nil
+}
+
+// forwarding is how requests are passed on, by the settings of some moment.
+type forwarding struct {
+	o         forward.Options
+	transport *http.Transport
+}
+
+func newForwarding(c config.Config, name string, log *slog.Logger) (*forwarding, error) {
+	proxies, err := c.Page.Proxies()
+	if err != nil {
+		return nil, err
+	}
+	roots, err := c.Authorities()
+	if err != nil {
+		return nil, err
+	}
+	transport := forward.Transport(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12})
+	return &forwarding{forward.Options{
+		Name: name, Open: len(c.Tokens) == 0, TrustedProxies: proxies, MaxBody: c.HTTP.MaxBodyBytes, Transport: transport, Logger: log,
+	}, transport}, nil
+}
+
+// to makes what passes them on to who works.
+func (f *forwarding) to(m forward.Member) (*forward.Forwarder, error) {
+	o := f.o
+	o.Member = m
+	return forward.New(o)
+}
+
+// end closes what is idle; what is under way goes on.
+func (f *forwarding) end() {
+	if f != nil {
+		f.transport.CloseIdleConnections()
+	}
 }
 
 // reload reads the settings again, and goes by them at once and from when this daemon works on. If anything of them is wrong, nothing changes.
@@ -116,7 +142,7 @@ func (s *standby) run(ctx context.Context) error {
 	defer end() // an address that fails ends it
 	bounds := httpapi.NewBounds(maxConnections(s.of.c.HTTP.MaxConnections, descriptors()), s.log)
 	beside.Go(func() { s.reloads.run(ctx, s.of.t.Reload) })
-	return s.serve(ctx, bounds, s.of.fronts())
+	return serveFronts(ctx, bounds, s.of.fronts(), func(f *front) http.Handler { return s.handler(f.isPage) }, &s.ending)
 }
 
 // handler answers while another one works. An address of the page alone passes nothing on: that of the one that works is not known.
@@ -153,12 +179,18 @@ func answer(w http.ResponseWriter, r *http.Request, v any) {
 	_ = json.NewEncoder(w).Encode(v) // the client may have gone
 }
 
-// serve answers on listeners until ctx ends, and lets what is under way come to its end for a while after that.
-func (s *standby) serve(ctx context.Context, bounds *httpapi.Bounds, fronts []*front) error {
+// bounds are those on connections, and on slow and large requests.
+type bounds interface {
+	Listener(l net.Listener) net.Listener
+	HTTPServer(addr string, h http.Handler) *http.Server
+}
+
+// serveFronts answers at addresses until ctx ends, and lets what is under way come to its end for a while after that, of which ending tells.
+func serveFronts(ctx context.Context, bounds bounds, fronts []*front, handler func(*front) http.Handler, ending *sync.WaitGroup) error {
 	var wg sync.WaitGroup
 	errs := make([]error, len(fronts))
 	for i, f := range fronts {
-		server := bounds.HTTPServer(f.gate.Addr().String(), s.handler(f.isPage))
+		server := bounds.HTTPServer(f.gate.Addr().String(), handler(f))
 		server.TLSConfig = f.tls
 		l := bounds.Listener(f.gate.turn())
 		wg.Go(func() {
@@ -171,11 +203,11 @@ func (s *standby) serve(ctx context.Context, bounds *httpapi.Bounds, fronts []*f
 				errs[i] = nil
 			}
 		})
-		s.ending.Add(1)
+		ending.Add(1)
 		context.AfterFunc(ctx, func() {
 			_ = l.Close() // the next one answers from now on
 			go func() {
-				defer s.ending.Done()
+				defer ending.Done()
 				limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), endFor)
 				defer cancel()
 				if server.Shutdown(limit) != nil {

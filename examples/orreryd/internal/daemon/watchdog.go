@@ -38,6 +38,9 @@ func (w watchdogMetrics) Collect(ch chan<- prometheus.Metric) {
 
 // metrics are those of the daemon that the HTTP API serves beside its own.
 func (d *daemon) metrics() []prometheus.Collector {
+	if d.hosted() {
+		return nil
+	}
 	list := []prometheus.Collector{d.reloads}
 	if d.watchdog != nil {
 		list = append(list, watchdogMetrics{d.watchdog})

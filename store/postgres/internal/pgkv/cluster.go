@@ -3,11 +3,14 @@ package pgkv
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/orrery-go/orrery/store"
 )
 
 // Cluster is a connection to the database of somebody who owns nothing.
@@ -46,9 +49,85 @@ func (c *Cluster) Rows(ctx context.Context) (all []Row, err error) {
 }
 
 // Register notes an instance.
-func (c *Cluster) Register(ctx context.Context, name, session, address, version string) error {
-	_, err := c.pool.Exec(ctx, c.s.instance, name, session, address, version)
+func (c *Cluster) Register(ctx context.Context, i store.Instance) error {
+	_, err := c.pool.Exec(ctx, c.s.instance, i.Name, i.Session, i.Address, i.Version, i.Able, i.Core)
 	return err
+}
+
+// Drain sets whether an instance is to give back what it owns, if it is there.
+func (c *Cluster) Drain(ctx context.Context, name string, on bool) (found bool, err error) {
+	tag, err := c.pool.Exec(ctx, c.s.drain, name, on)
+	return tag.RowsAffected() > 0, err
+}
+
+// Layout gives how the database is divided; nil: it was not said.
+func (c *Cluster) Layout(ctx context.Context) (*store.Layout, error) {
+	return layoutOf(ctx, c.pool, c.s)
+}
+
+func layoutOf(ctx context.Context, q interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}, s *statements) (*store.Layout, error) {
+	var l store.Layout
+	err := q.QueryRow(ctx, s.layout).Scan(&l.Partitions, &l.Rule)
+	switch {
+	case noRow(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return &l, nil
+}
+
+// SetLayout divides the database: whoever makes or claims a partition at the same time was seen, or waits.
+func (c *Cluster) SetLayout(ctx context.Context, l store.Layout) error {
+	if err := l.Validate(); err != nil {
+		return fmt.Errorf("set the layout: %w", err)
+	}
+	return pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, c.s.lockMeta); err != nil {
+			return fmt.Errorf("wait for who else divides the database: %w", err)
+		}
+		was, err := layoutOf(ctx, tx, c.s)
+		if err != nil {
+			return fmt.Errorf("read the layout: %w", err)
+		}
+		opened, err := c.opened(ctx, tx)
+		if err != nil {
+			return fmt.Errorf("look for partitions: %w", err)
+		}
+		if err := l.CanSet(was, opened); err != nil || was != nil {
+			return err
+		}
+		knows := least
+		if l.Partitions > 1 {
+			knows = divided
+		}
+		if _, err := tx.Exec(ctx, c.s.setLayout, l.Partitions, l.Rule, knows); err != nil {
+			return fmt.Errorf("write the layout: %w", err)
+		}
+		if _, err := tx.Exec(ctx, c.s.dropParts, l.Partitions); err != nil {
+			return fmt.Errorf("remove partitions that were never opened: %w", err)
+		}
+		return nil
+	})
+}
+
+// opened locks the rows of all partitions, and gives the numbers of those that somebody has opened.
+func (c *Cluster) opened(ctx context.Context, tx pgx.Tx) (list []int, err error) {
+	rows, err := tx.Query(ctx, c.s.lockParts)
+	if err != nil {
+		return nil, err
+	}
+	var part int
+	var token uint64
+	_, err = pgx.ForEachRow(rows, []any{&part, &token}, func() error {
+		if token > 0 {
+			list = append(list, part)
+		}
+		return nil
+	})
+	return list, err
 }
 
 // RenewInstance moves an instance's beat, if it is there in that session.
@@ -64,26 +143,15 @@ func (c *Cluster) Leave(ctx context.Context, name, session string) error {
 }
 
 // Instances gives all instances, by name.
-func (c *Cluster) Instances(ctx context.Context, fn func(name, session, address, version string, beat uint64)) error {
-	type instance struct {
-		name, session, address, version string
-		beat                            uint64
-	}
-	var all []instance
-	err := each(ctx, c.pool, func(rows pgx.Rows) error {
-		var i instance
-		err := rows.Scan(&i.name, &i.session, &i.address, &i.version, &i.beat)
+func (c *Cluster) Instances(ctx context.Context) (all []store.Instance, err error) {
+	err = each(ctx, c.pool, func(rows pgx.Rows) error {
+		var i store.Instance
+		err := rows.Scan(&i.Name, &i.Session, &i.Address, &i.Version, &i.Able, &i.Core, &i.Draining, &i.Beat)
 		all = append(all, i)
 		return err
 	}, c.s.instances)
-	if err != nil {
-		return err
-	}
-	slices.SortFunc(all, func(a, b instance) int { return cmp.Compare(a.name, b.name) })
-	for _, i := range all {
-		fn(i.name, i.session, i.address, i.version, i.beat)
-	}
-	return nil
+	slices.SortFunc(all, func(a, b store.Instance) int { return cmp.Compare(a.Name, b.Name) })
+	return all, err
 }
 
 // Close ends the connections.

@@ -90,7 +90,7 @@ func (db *DB) stillOwns() error {
 	last, checkpoint := db.shown()
 	row, err := scanRow(db.writes.QueryRow(ctx, db.s.look, db.o.Partition))
 	if err != nil {
-		return fmt.Errorf("look who owns partition %d: %w", db.o.Partition, err)
+		return fmt.Errorf("look who owns partition %d: %w", db.o.Partition, unreachable(context.Background(), err)) // whatever the bound above has to do with it
 	}
 	if err = db.judge(ctx, row, last, checkpoint); err != nil {
 		db.Break(err)

@@ -328,10 +328,10 @@ func (db *DB) newest() (*overlay, uint64) {
 
 // query implements queryer for the writer: a database that is away is waited for.
 func (db *DB) query(ctx context.Context, begin func(), fn func(rows pgx.Rows) error, sql string, args ...any) error {
-	return db.patiently(ctx, func(ctx context.Context) error {
+	return unreachable(ctx, db.patiently(ctx, func(ctx context.Context) error {
 		begin()
 		return each(ctx, db.writes, fn, sql, args...)
-	})
+	}))
 }
 
 // attempt gives one of the attempts that patience is made of its time: a connection over which nothing comes any more is

@@ -125,10 +125,11 @@ func Pool(ctx context.Context, url string, o Options, writes bool) (*pgxpool.Poo
 var migrations embed.FS
 
 // format is that of the tables that this program makes, and least the least one that one must know to work
-// with them.
+// with them. Once there are several partitions that is divided.
 const (
-	format = 1
-	least  = 1
+	format  = 3
+	least   = 1
+	divided = 2
 )
 
 // Migrate makes the tables of a schema, or brings them to this program's format. Programs that know the format
@@ -182,7 +183,7 @@ func migrateFrom(ctx context.Context, tx pgx.Tx, schema string, found int) error
 		}
 	}
 	_, err := tx.Exec(ctx, `INSERT INTO `+name+`.meta (one, format, least) VALUES (1, $1, $2)
-		ON CONFLICT (one) DO UPDATE SET format = excluded.format, least = excluded.least`, format, least)
+		ON CONFLICT (one) DO UPDATE SET format = excluded.format, least = greatest(meta.least, excluded.least)`, format, least)
 	return err
 }
 
@@ -212,6 +213,9 @@ func (db *DB) claim(ctx context.Context) error {
 			return fmt.Errorf("make partition %d: %w", db.o.Partition, err)
 		}
 		seen, err = scanRow(db.writes.QueryRow(ctx, db.s.look, db.o.Partition))
+		if noRow(err) {
+			return fmt.Errorf("%w: partition %d: the database is divided into less: want a number that its layout has", store.ErrUnusable, db.o.Partition)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("look at partition %d: %w", db.o.Partition, err)

@@ -37,6 +37,11 @@ type statements struct {
 	instances  string
 	leave      string
 	partitions string
+	drain      string
+
+	layout, setLayout, lockMeta, lockParts, dropParts string
+
+	remain, report, depart, formers, reported, stopFormer, taken string
 
 	emptyEntries, emptyLog, emptyTables, emptied, filled string
 }
@@ -47,7 +52,15 @@ func newStatements(schema string) *statements {
 	s := &statements{
 		look:       `SELECT ` + columns + ` FROM @.partitions WHERE part = $1`,
 		partitions: `SELECT ` + columns + ` FROM @.partitions ORDER BY part`,
-		newPart:    `INSERT INTO @.partitions (part) VALUES ($1) ON CONFLICT (part) DO NOTHING`,
+		// Whoever divides the database has the row of meta locked, and one that waits for it sees what it has become.
+		newPart: `INSERT INTO @.partitions (part) SELECT $1::int FROM (SELECT partitions FROM @.meta WHERE one = 1 FOR SHARE) AS m
+			WHERE m.partitions IS NULL OR m.partitions > $1::int ON CONFLICT (part) DO NOTHING`,
+		layout:    `SELECT partitions, rule FROM @.meta WHERE one = 1 AND partitions IS NOT NULL`,
+		setLayout: `UPDATE @.meta SET partitions = $1, rule = $2, least = greatest(least, $3::int) WHERE one = 1`,
+		lockMeta:  `SELECT one FROM @.meta WHERE one = 1 FOR UPDATE`,
+		// Whoever claims one at the same time waits, or was seen.
+		lockParts: `SELECT part, token FROM @.partitions ORDER BY part FOR UPDATE`,
+		dropParts: `DELETE FROM @.partitions WHERE token = 0 AND part >= $1`,
 		claim: `UPDATE @.partitions SET token = token + 1, beat = beat + 1, session = $2, owner = $3, address = $4, halted = $9
 			WHERE part = $1 AND ($5 OR token = $6) AND ($5 OR session = '' OR beat = $7) AND ($8 OR halted = '') RETURNING ` + columns,
 		renew:   `UPDATE @.partitions SET beat = beat + 1 WHERE part = $1 AND session = $2 RETURNING ` + columns,
@@ -85,16 +98,30 @@ func newStatements(schema string) *statements {
 			CROSS JOIN LATERAL (SELECT x.k, x.v FROM @.entries x WHERE x.part = $1 AND x.tab = t.id ORDER BY x.k LIMIT $2) e WHERE t.part = $1`,
 		warmLast: `SELECT t.id, e.k, e.v FROM @.tables t
 			CROSS JOIN LATERAL (SELECT x.k, x.v FROM @.entries x WHERE x.part = $1 AND x.tab = t.id ORDER BY x.k DESC LIMIT $2) e WHERE t.part = $1`,
-		instance: `INSERT INTO @.instances (name, session, address, version, beat) VALUES ($1, $2, $3, $4, 1)
-			ON CONFLICT (name) DO UPDATE SET session = excluded.session, address = excluded.address, version = excluded.version, beat = @.instances.beat + 1`,
+		instance: `INSERT INTO @.instances (name, session, address, version, able, core, beat) VALUES ($1, $2, $3, $4, $5, $6, 1)
+			ON CONFLICT (name) DO UPDATE SET session = excluded.session, address = excluded.address, version = excluded.version, able = excluded.able, core = excluded.core,
+			draining = @.instances.draining AND @.instances.session = excluded.session, beat = @.instances.beat + 1`,
+		drain:        `UPDATE @.instances SET draining = $2 WHERE name = $1`,
 		renewed:      `UPDATE @.instances SET beat = beat + 1 WHERE name = $1 AND session = $2`,
-		instances:    `SELECT name, session, address, version, beat FROM @.instances`,
+		instances:    `SELECT name, session, address, version, able, core, draining, beat FROM @.instances`,
 		emptyEntries: `DELETE FROM @.entries WHERE part = $1 AND (tab, k) IN (SELECT tab, k FROM @.entries WHERE part = $1 LIMIT $2)`,
 		emptyLog:     `DELETE FROM @.log WHERE part = $1`,
 		emptyTables:  `DELETE FROM @.tables WHERE part = $1`,
 		emptied:      `UPDATE @.partitions SET last = 0, checkpoint = 0, target = 0, beat = beat + 1 WHERE part = $1 AND session = $2 RETURNING ` + columns,
 		filled:       `UPDATE @.partitions SET halted = '', beat = beat + 1 WHERE part = $1 AND session = $2`,
-		leave:        `DELETE FROM @.instances WHERE name = $1 AND session = $2`,
+		remain: `INSERT INTO @.formers (part, session, owner, beat, running, stops) VALUES ($1, $2, $3, 1, $4, '')
+			ON CONFLICT (part, session) DO UPDATE SET owner = excluded.owner, beat = @.formers.beat + 1, running = excluded.running, stops = ''`,
+		report: `WITH is_there AS (UPDATE @.formers SET beat = beat + 1, running = $3 WHERE part = $1 AND session = $2 RETURNING stops),
+			put AS (INSERT INTO @.reported (part, session, id, n, data) SELECT $1, $2, x.id, x.n, x.data
+				FROM is_there, unnest($4::bytea[], $5::bigint[], $6::bytea[]) AS x (id, n, data) ON CONFLICT (part, session, id, n) DO NOTHING)
+			SELECT stops FROM is_there`,
+		depart:     `DELETE FROM @.formers WHERE part = $1 AND session = $2`,
+		formers:    `SELECT session, owner, beat, running FROM @.formers WHERE part = $1`,
+		reported:   `SELECT session, id, n, data FROM @.reported WHERE part = $1 LIMIT $2`,
+		stopFormer: `UPDATE @.formers SET stops = $3 WHERE part = $1 AND session = $2`,
+		taken: `DELETE FROM @.reported r USING unnest($2::text[], $3::bytea[], $4::bigint[]) AS x (session, id, n)
+			WHERE r.part = $1 AND r.session = x.session AND r.id = x.id AND r.n = x.n`,
+		leave: `DELETE FROM @.instances WHERE name = $1 AND session = $2`,
 	}
 	name := pgx.Identifier{schema}.Sanitize()
 	for _, sql := range s.all() {
@@ -110,5 +137,7 @@ func (s *statements) all() []*string {
 		&s.log, &s.up, &s.upTo, &s.down, &s.downTo, &s.many, &s.warmFirst, &s.warmLast,
 		&s.emptyEntries, &s.emptyLog, &s.emptyTables, &s.emptied, &s.filled,
 		&s.instance, &s.renewed, &s.instances, &s.leave, &s.partitions,
+		&s.drain, &s.layout, &s.setLayout, &s.lockMeta, &s.lockParts, &s.dropParts,
+		&s.remain, &s.report, &s.depart, &s.formers, &s.reported, &s.stopFormer, &s.taken,
 	}
 }

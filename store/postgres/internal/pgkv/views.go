@@ -27,14 +27,23 @@ type snapshot struct {
 // query implements queryer.
 func (s *snapshot) query(ctx context.Context, begin func(), fn func(rows pgx.Rows) error, sql string, args ...any) error {
 	begin()
-	return each(ctx, s.conn, fn, sql, args...)
+	return unreachable(ctx, each(ctx, s.conn, fn, sql, args...))
+}
+
+// unreachable marks an error of the connection or of a server that does not work now. Whoever reads is told; it has asked for nothing to
+// be waited for.
+func unreachable(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() != nil || !passes(err) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", store.ErrUnreachable, err)
 }
 
 // snapshot begins one, and reads the partition's row in it, in one round trip.
 func (db *DB) snapshot(ctx context.Context) (s *snapshot, err error) {
 	conn, err := db.views.Acquire(ctx)
 	if err != nil {
-		return nil, err
+		return nil, unreachable(ctx, err)
 	}
 	s = &snapshot{conn: conn}
 	defer func() {
@@ -53,7 +62,7 @@ func (db *DB) snapshot(ctx context.Context) (s *snapshot, err error) {
 	if cerr := results.Close(); err == nil {
 		err = cerr
 	}
-	return s, err
+	return s, unreachable(ctx, err)
 }
 
 // end ends it. A connection on which that fails is not used again.

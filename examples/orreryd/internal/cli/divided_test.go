@@ -1,0 +1,136 @@
+//go:build unix
+
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
+	"github.com/orrery-go/orrery/store/postgres/postgrestest"
+)
+
+// owners gives who works on each partition; "": nobody does.
+func (p *process) owners() (out []string) {
+	p.t.Helper()
+	var c wire.Cluster
+	require.NoError(p.t, json.Unmarshal([]byte(p.ok("cluster", "status", "--json")), &c))
+	for _, of := range c.Partitions {
+		out = append(out, of.Owner)
+	}
+	return out
+}
+
+// divides waits until somebody of these, and each of them, works on some of that many partitions.
+func (p *process) divides(partitions int, names ...string) {
+	p.t.Helper()
+	var is []string
+	ok := assert.Eventually(p.t, func() bool {
+		is = p.owners()
+		seen := map[string]bool{}
+		for _, o := range is {
+			seen[o] = true
+		}
+		for _, name := range names {
+			if !seen[name] {
+				return false
+			}
+			delete(seen, name)
+		}
+		return len(is) == partitions && len(seen) == 0
+	}, 2*patience, 50*time.Millisecond)
+	require.True(p.t, ok, "want all partitions with %v: they are with %q", names, is)
+}
+
+func TestDaemonsOnADividedDatabaseWorkSideBySide(t *testing.T) {
+	t.Parallel()
+	const partitions, tenants = 6, 24
+	database := postgrestest.Database(t)
+	divide := []string{"cluster", "init", "--database", database, "--partitions", strconv.Itoa(partitions)}
+	r := cli(t, nil, "", divide...)
+	require.Zero(t, r.code, r.err)
+	assert.Contains(t, r.out, "has 6 partitions: start daemons on it")
+	r = cli(t, nil, "", divide...)
+	assert.Zero(t, r.code, "done twice it changes nothing: %s", r.err)
+	r = cli(t, []string{"ORRERY_DATABASE=" + database}, "", "cluster", "init", "--partitions", "7")
+	assert.Equal(t, exitFailed, r.code)
+	assert.Contains(t, r.err, "6 partitions")
+
+	r = cli(t, nil, "", "copy", "--to", database, "--from", stoppedFile(t))
+	assert.Equal(t, exitFailed, r.code)
+	assert.Contains(t, r.err, "is divided into 6 partitions: only a database with one can be copied, and into one")
+
+	var daemons []*process
+	for _, name := range []string{"first", "second", "third"} {
+		daemons = append(daemons, start(t, "--database", database, "--config", member(t, name)))
+	}
+	first, second, third := daemons[0], daemons[1], daemons[2]
+	first.divides(partitions, "first", "second", "third")
+
+	tenant := func(n int) []string { return []string{"--namespace", "n", "--tenant", fmt.Sprint("t", n)} }
+	at := map[int]bool{}
+	for n := range tenants {
+		at[core.Partition(core.Scope{Namespace: "n", Tenant: fmt.Sprint("t", n)}, partitions)] = true
+		daemons[n%3].ok(append([]string{"queue", "push", "q", "--data", `{"n":1}`}, tenant(n)...)...)
+		done := daemons[(n+1)%3].add(append([]string{"--wait"}, append(tenant(n), "--", "echo", "x")...)...)
+		assert.Equal(t, core.StatusCompleted, daemons[(n+2)%3].action(done).Status.Type, "its id alone finds it")
+	}
+	require.Len(t, at, partitions, "there are tenants in each partition")
+	listed := func(p *process) int {
+		return len(strings.Fields(p.ok("actions", "list", "--output", "name", "--all")))
+	}
+	for _, p := range daemons {
+		assert.Equal(t, tenants, listed(p), "a list has those of all partitions, once each")
+		assert.Equal(t, 1, strings.Count(p.ok("queue", "list", "--namespace", "n", "--tenant", "t0", "--output", "name"), "\n"))
+	}
+
+	require.NoError(t, third.cmd.Process.Kill())
+	<-third.exited
+	for n := range tenants {
+		daemons[n%2].ok(append([]string{"queue", "push", "q", "--data", `{"n":2}`}, tenant(n)...)...) // waits until somebody works on it
+	}
+	first.divides(partitions, "first", "second")
+	for n := range tenants {
+		assert.Regexp(t, `items +2 ready`, first.ok(append([]string{"queue", "show", "q"}, tenant(n)...)...), "what was acknowledged is there, once")
+	}
+
+	first.ok("cluster", "drain", "first")
+	second.divides(partitions, "second")
+	assert.Contains(t, second.ok("cluster", "status"), "gives its partitions away")
+	assert.Equal(t, tenants, listed(first), "it goes on to answer")
+	second.ok("cluster", "drain", "first", "--undo")
+	second.divides(partitions, "first", "second")
+	for _, p := range []*process{first, second} {
+		p.signal(os.Interrupt)
+		assert.Zero(t, p.code())
+	}
+	for n := range partitions {
+		r := cli(t, nil, "", "replay", "--verify", "--database", database, "--partition", strconv.Itoa(n))
+		require.Zero(t, r.code, r.err)
+		assert.Contains(t, r.out, " 0 divergences")
+	}
+	r = cli(t, nil, "", "replay", "--verify", "--database", database)
+	assert.Equal(t, exitUsage, r.code)
+	assert.Contains(t, r.err, "is divided into 6 partitions: name one, from 0 to 5")
+	r = cli(t, nil, "", "quarantine", "--database", database, "--partition", "6")
+	assert.NotZero(t, r.code)
+}
+
+// stoppedFile makes a database file that a daemon has worked on.
+func stoppedFile(t *testing.T) string {
+	t.Helper()
+	db := database(t)
+	p := start(t, "--db", db)
+	p.signal(os.Interrupt)
+	assert.Zero(t, p.code())
+	return db
+}

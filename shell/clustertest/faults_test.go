@@ -1,0 +1,222 @@
+//go:build unix
+
+package clustertest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/store/postgres/postgrestest"
+)
+
+// kind is a kind of fault.
+type kind int
+
+const (
+	killed          kind = iota // kill -9, started again later
+	killedBriefly               // kill -9, started again at once
+	stopped                     // SIGTERM, started again at once
+	frozen                      // SIGSTOP for longer than a lease, then SIGCONT
+	cutFromDatabase             // nothing passes in either direction
+	answersLost                 // the database gets what is sent, and its answers are lost
+	connectionsLost             // connections to the database are closed, and none can be made for a while
+	cutFromOthers               // requests that others pass on do not arrive
+	repliesLost                 // requests that others pass on arrive, and are not answered
+	restarted                   // the server ends in order, and starts again
+	crashed                     // the server is killed, and starts again
+	failedOver                  // the server is killed, and its synchronous standby takes over
+	kinds
+)
+
+var kindNames = [kinds]string{
+	"kill", "kill briefly", "stop", "freeze", "cut from the database", "lose answers of the database", "close connections to the database",
+	"cut from the others", "lose replies to the others", "restart the database", "crash the database", "fail over",
+}
+
+func (k kind) String() string { return kindNames[k] }
+
+// ofDatabase reports whether a fault is of the server, and of no daemon.
+func (k kind) ofDatabase() bool { return k >= restarted }
+
+// fault is what happens to a daemon or to the server, and for how long.
+type fault struct {
+	kind   kind
+	who    int // number of the daemon; -1: the one that works then
+	length time.Duration
+}
+
+func (f fault) String() string {
+	who := fmt.Sprintf(" daemon-%d", f.who)
+	switch {
+	case f.kind.ofDatabase():
+		who = ""
+	case f.who < 0:
+		who = " the one that works"
+	}
+	return fmt.Sprintf("%s%s, %s", f.kind, who, f.length)
+}
+
+// lasts reports whether a fault goes on until it is healed: another one may happen meanwhile.
+func (k kind) lasts() bool { return k != killedBriefly && k != stopped }
+
+// step is a fault, or two of which the second one begins while the first one goes on.
+type step struct {
+	first  fault
+	second *fault
+}
+
+func (s step) String() string {
+	if s.second == nil {
+		return s.first.String()
+	}
+	return fmt.Sprintf("%s; meanwhile %s", s.first, s.second)
+}
+
+// plan draws a schedule. As long as there are enough steps, each kind is in it.
+func plan(rng *rand.Rand, n int) (all []step) {
+	draw := func(k kind) fault {
+		f := fault{kind: k, who: -1}
+		if rng.IntN(3) == 0 {
+			f.who = rng.IntN(daemons)
+		}
+		// Some are over within a lease, most are not.
+		f.length = time.Duration(rng.IntN(int(3*lease/time.Millisecond))) * time.Millisecond
+		if f.kind == frozen || f.kind == killed {
+			f.length += lease
+		}
+		return f
+	}
+	for len(all) < n {
+		for _, k := range rng.Perm(int(kinds)) {
+			s := step{first: draw(kind(k))}
+			other := kind(rng.IntN(int(kinds)))
+			oneServer := other.ofDatabase() && s.first.kind.ofDatabase()
+			if rng.IntN(3) == 0 && s.first.kind.lasts() && other.lasts() && !oneServer {
+				second := draw(other)
+				s.second = &second
+			}
+			all = append(all, s)
+		}
+	}
+	return all[:n]
+}
+
+// wait waits for so long: a fault takes its time.
+func wait(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	<-t.C
+}
+
+// suffer has the faults of a step happen, and waits for their end.
+func (c *cluster) suffer(t *testing.T, s step) {
+	t.Helper()
+	heal, who := c.begin(t, s.first, nil)
+	if s.second == nil {
+		wait(s.first.length)
+		heal()
+		return
+	}
+	wait(s.first.length / 2)
+	healSecond, _ := c.begin(t, *s.second, who)
+	wait(s.first.length / 2)
+	heal()
+	wait(s.second.length)
+	healSecond()
+}
+
+// begin has a fault happen to a daemon other than that one, and gives what ends it.
+func (c *cluster) begin(t *testing.T, f fault, not *member) (heal func(), who *member) {
+	t.Helper()
+	if f.kind.ofDatabase() {
+		t.Logf("PostgreSQL: %s", f)
+		return c.beginInDatabase(t, f.kind), nil
+	}
+	m := c.members[max(f.who, 0)]
+	if f.who < 0 {
+		m = c.working()
+	}
+	if m == not {
+		m = c.members[(slices.Index(c.members, m)+1)%daemons]
+	}
+	t.Logf("%s: %s", m.name, f)
+	both := func(a, b func()) func() { return func() { a(); b() } }
+	switch f.kind {
+	case killed:
+		m.kill()
+		return m.start, m
+	case killedBriefly:
+		m.kill()
+		m.start()
+		return func() {}, m
+	case stopped:
+		require.NoError(t, m.stop(), "%s stops", m.name)
+		m.start()
+		return func() {}, m
+	case frozen:
+		m.signal(syscall.SIGSTOP)
+		return func() { m.signal(syscall.SIGCONT) }, m
+	case cutFromDatabase:
+		return both(silence(t, m.toDatabase, "upstream"), silence(t, m.toDatabase, "downstream")), m
+	case answersLost:
+		return silence(t, m.toDatabase, "downstream"), m
+	case connectionsLost:
+		m.toDatabase.Stop()
+		return func() {
+			if !m.toDatabase.Enabled { // a failover starts it, too
+				require.NoError(t, m.toDatabase.Start())
+			}
+		}, m
+	case cutFromOthers:
+		return both(silence(t, m.fromOthers, "upstream"), silence(t, m.fromOthers, "downstream")), m
+	case repliesLost:
+		return silence(t, m.fromOthers, "downstream"), m
+	default:
+		panic("no such fault of a daemon")
+	}
+}
+
+func (c *cluster) beginInDatabase(t *testing.T, k kind) (heal func()) {
+	t.Helper()
+	server := c.server
+	switch k {
+	case restarted:
+		server.Stop(t)
+	case crashed:
+		server.Kill(t)
+	case failedOver:
+		standby := server.Standby(t, postgrestest.Synchronous)
+		server.Kill(t)
+		return func() {
+			standby.Promote(t)
+			c.lead(standby)
+		}
+	default:
+		panic("no such fault of the database")
+	}
+	return func() { server.Start(t) }
+}
+
+// revive starts daemons that have ended by themselves, as a supervisor does, and says which had no reason to: one that finds no
+// database at its start says so, and ends.
+func (c *cluster) revive() (ended []string) {
+	for _, m := range c.members {
+		if !m.ended() {
+			continue
+		}
+		lines := strings.Split(strings.TrimSpace(m.logged()), "\n")
+		if last := lines[len(lines)-1]; !strings.Contains(last, "connect to the database") {
+			ended = append(ended, fmt.Sprintf("%s ended by itself: %v: %s", m.name, m.err, last))
+		}
+		m.cmd = nil
+		m.start()
+	}
+	return ended
+}

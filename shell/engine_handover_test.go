@@ -1,0 +1,349 @@
+package shell_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/engine"
+	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/memory"
+)
+
+const handoverLease = 10 * time.Second
+
+// heir is a process that owns the partition of a cluster until it is told to stop.
+type heir struct {
+	*shell.Engine
+	*memory.Process
+	st    store.Owned
+	given chan struct{} // closed once it has given the partition back
+	end   context.CancelFunc
+	done  chan error
+}
+
+// inherit has a process claim the partition, and work on it.
+func inherit(t *testing.T, c *memory.Cluster, name string, tool shell.Tool, change func(*shell.Options)) *heir {
+	t.Helper()
+	h := &heir{Process: c.Process(), given: make(chan struct{}), done: make(chan error, 1)}
+	seen, err := h.Look(bg(), 0)
+	if !errors.Is(err, store.ErrNotFound) {
+		require.NoError(t, err)
+	}
+	h.st, err = h.Claim(bg(), store.PartitionClaim{Seen: seen, Owner: name})
+	require.NoError(t, err)
+	o := shell.Options{
+		Store: h.st, Tools: tools(tool), Instance: name, Logger: quiet, TickRate: 10 * time.Second, StopTimeout: time.Minute, AbandonAfter: 5 * time.Second,
+		Handover: &engine.Handover{Through: h.Process, Owner: name, Lease: handoverLease, Wanted: func() bool { return true }, GiveBack: func() error {
+			defer close(h.given)
+			return h.st.Close()
+		}},
+	}
+	if change != nil {
+		change(&o)
+	}
+	h.Engine, err = shell.New(o)
+	require.NoError(t, err)
+	ctx, end := context.WithCancel(bg())
+	h.end = end
+	go func() { h.done <- h.Run(ctx) }()
+	synctest.Wait()
+	return h
+}
+
+// leave tells it to stop, and sees that it has given the partition back at once.
+func (h *heir) leave(t *testing.T) {
+	t.Helper()
+	h.end()
+	synctest.Wait()
+	select {
+	case <-h.given:
+	default:
+		require.Fail(t, "the partition was not given back")
+	}
+}
+
+// over sees that it ends, and that a replay finds all as it was.
+func (h *heir) over(t *testing.T) {
+	t.Helper()
+	h.end()
+	require.NoError(t, <-h.done)
+	h.closed(t)
+}
+
+// closed sees that a replay finds all as it was.
+func (h *heir) closed(t *testing.T) {
+	t.Helper()
+	verify(t, h.st)
+	require.NoError(t, h.st.Close())
+}
+
+// alone has it keep the partition until all has ended.
+func alone(o *shell.Options) { o.Handover.Wanted = func() bool { return false } }
+
+func createCount(t *testing.T, e *shell.Engine, on core.OnInterrupt) core.Action {
+	t.Helper()
+	a, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count", Policy: core.RunPolicy{OnInterrupt: on}})
+	require.NoError(t, err)
+	synctest.Wait()
+	return a
+}
+
+func TestAStoreIsHandedOverWhileAToolRunsOnAndItsResultCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, other := memory.NewCluster(), &counting{}
+		tool := shell.ToolFunc(func(_ context.Context, c shell.Call) (json.RawMessage, error) {
+			_, _ = fmt.Fprint(c.Output(), "before, ")
+			<-time.After(40 * time.Second)
+			_, _ = fmt.Fprint(c.Output(), "and after")
+			return json.RawMessage(`"done"`), nil
+		})
+		a := inherit(t, c, "a", tool, nil)
+		made := createCount(t, a.Engine, core.InterruptFail)
+		a.leave(t)
+		b := inherit(t, c, "b", other, alone)
+		elapse(39 * time.Second)
+		require.Equal(t, core.StatusRunning, actionOf(t, b.Engine, made.ID).Status.Type, "its process lives")
+		elapse(1500 * time.Millisecond)
+		is := actionOf(t, b.Engine, made.ID)
+		assert.Equal(t, core.StatusCompleted, is.Status.Type)
+		assert.JSONEq(t, `"done"`, string(is.Status.Result))
+		assert.Zero(t, other.n.Load(), "nobody else has run it")
+		out, err := b.Actions().Output(bg(), made.ID, 0)
+		require.NoError(t, err)
+		assert.Equal(t, "before, and after", string(out.Head)+string(out.Tail))
+		require.NoError(t, <-a.done, "it ends once it has told all")
+		elapse(time.Second)
+		all, left, err := b.Formers(bg(), 0, 10)
+		require.NoError(t, err)
+		assert.Empty(t, all)
+		assert.Empty(t, left, "what was taken is deleted")
+		assert.Equal(t, []string{"instance/1"}, claims(t, b.st))
+		b.over(t)
+	})
+}
+
+func TestWhatIsReportedWhileNobodyOwnsTheStoreCountsToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, g := memory.NewCluster(), newGate()
+		a := inherit(t, c, "a", g, nil)
+		made := createCount(t, a.Engine, core.InterruptFail)
+		a.leave(t)
+		g.open()
+		require.NoError(t, <-a.done)
+		b := inherit(t, c, "b", g, alone)
+		elapse(time.Second)
+		assert.Equal(t, core.StatusCompleted, actionOf(t, b.Engine, made.ID).Status.Type)
+		b.over(t)
+	})
+}
+
+func TestManyHandOverOneAfterTheOtherAndAllTheirResultsCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := memory.NewCluster()
+		gates := []*gate{newGate(), newGate(), newGate()}
+		var made []core.Action
+		var heirs []*heir
+		for n, g := range gates {
+			h := inherit(t, c, fmt.Sprint("heir-", n), g, nil)
+			for range 50 {
+				made = append(made, createCount(t, h.Engine, core.InterruptFail))
+			}
+			h.leave(t)
+			heirs = append(heirs, h)
+		}
+		last := inherit(t, c, "last", newGate(), alone)
+		elapse(30 * time.Second)
+		for _, g := range gates {
+			g.open()
+		}
+		elapse(3 * time.Second)
+		for n, h := range heirs {
+			require.NoError(t, <-h.done)
+			assert.EqualValues(t, 50, gates[n].n.Load())
+		}
+		for _, m := range made {
+			assert.Equal(t, core.StatusCompleted, actionOf(t, last.Engine, m.ID).Status.Type)
+		}
+		last.over(t)
+	})
+}
+
+func TestACancelReachesWhatAFormerOwnerCarriesOut(t *testing.T) {
+	for _, told := range []bool{true, false} { // by the owner that has decided it, or by the one after
+		t.Run(fmt.Sprint(told), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := memory.NewCluster()
+				causes := make(chan error, 1)
+				tool := shell.ToolFunc(func(ctx context.Context, _ shell.Call) (json.RawMessage, error) {
+					<-ctx.Done()
+					causes <- context.Cause(ctx)
+					return nil, context.Cause(ctx)
+				})
+				a := inherit(t, c, "a", tool, nil)
+				made := createCount(t, a.Engine, core.InterruptFail)
+				a.leave(t)
+				b := inherit(t, c, "b", tool, alone)
+				elapse(time.Second)
+				_, err := b.Actions().Cancel(bg(), made.ID, "")
+				require.NoError(t, err)
+				if !told {
+					b.over(t)
+					b = inherit(t, c, "c", tool, alone)
+				}
+				elapse(time.Second)
+				select {
+				case cause := <-causes:
+					require.ErrorIs(t, cause, shell.ErrCancelled)
+				default:
+					require.Fail(t, "it was not cancelled")
+				}
+				assert.Equal(t, core.StatusCancelled, actionOf(t, b.Engine, made.ID).Status.Type)
+				require.NoError(t, <-a.done)
+				b.over(t)
+			})
+		})
+	}
+}
+
+func TestAFormerOwnerThatIsSilentForALeaseIsGoneAndItsResultTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, g := memory.NewCluster(), newGate()
+		causes := make(chan error, 1)
+		tool := shell.ToolFunc(func(ctx context.Context, call shell.Call) (json.RawMessage, error) {
+			defer func() { causes <- context.Cause(ctx) }()
+			return g.Run(ctx, call)
+		})
+		a := inherit(t, c, "a", tool, nil)
+		failed, again := createCount(t, a.Engine, core.InterruptFail), createCount(t, a.Engine, core.InterruptRetry)
+		causes = make(chan error, 2)
+		a.leave(t)
+		other := &counting{}
+		b := inherit(t, c, "b", other, alone)
+		elapse(time.Minute / 2)
+		a.SetAway(errors.New("it is cut off"))
+		elapse(handoverLease - 2*time.Second)
+		require.Equal(t, core.StatusRunning, actionOf(t, b.Engine, failed.ID).Status.Type, "not yet a lease")
+		elapse(3 * time.Second)
+		assert.Equal(t, core.Status{Type: core.StatusFailed, Reason: core.ReasonRecovered}, actionOf(t, b.Engine, failed.ID).Status)
+		assert.Equal(t, core.StatusCompleted, actionOf(t, b.Engine, again.ID).Status.Type)
+		assert.EqualValues(t, 1, other.n.Load())
+		elapse(time.Second)
+		a.SetAway(nil)
+		require.NoError(t, <-a.done)
+		require.ErrorIs(t, <-causes, shell.ErrFenced)
+		elapse(time.Second)
+		assert.Equal(t, core.StatusFailed, actionOf(t, b.Engine, failed.ID).Status.Type)
+		b.over(t)
+	})
+}
+
+func TestAnOutageOfTheDatabaseInterruptsNothingThatFormerOwnersCarryOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, g := memory.NewCluster(), newGate()
+		a := inherit(t, c, "a", g, nil)
+		made := createCount(t, a.Engine, core.InterruptFail)
+		a.leave(t)
+		b := inherit(t, c, "b", &counting{}, alone)
+		elapse(time.Second)
+		c.SetAway(errors.New("it is away"))
+		elapse(2 * handoverLease)
+		g.open()
+		elapse(handoverLease)
+		c.SetAway(nil)
+		elapse(handoverLease)
+		assert.Equal(t, core.StatusCompleted, actionOf(t, b.Engine, made.ID).Status.Type)
+		require.NoError(t, <-a.done)
+		b.over(t)
+	})
+}
+
+func TestWhatAFormerOwnerCutsOffAtTheEndOfItsTimeIsToldInterrupted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := memory.NewCluster()
+		a := inherit(t, c, "a", newGate(), nil)
+		failed, again := createCount(t, a.Engine, core.InterruptFail), createCount(t, a.Engine, core.InterruptRetry)
+		a.leave(t)
+		other := &counting{}
+		b := inherit(t, c, "b", other, alone)
+		elapse(59 * time.Second)
+		require.Equal(t, core.StatusRunning, actionOf(t, b.Engine, failed.ID).Status.Type)
+		elapse(2 * time.Second)
+		require.NoError(t, <-a.done)
+		assert.Contains(t, actionOf(t, b.Engine, failed.ID).Status.Reason, "interrupted by a shutdown")
+		assert.Equal(t, core.StatusCompleted, actionOf(t, b.Engine, again.ID).Status.Type)
+		b.over(t)
+	})
+}
+
+// stationary is a tool that needs the process that owns the store.
+type stationary struct{ *gate }
+
+func (stationary) Stationary() {}
+
+func TestAStoreIsKeptWhileWhatRunsCannotGoOnWithoutIt(t *testing.T) {
+	for name, change := range map[string]func(*shell.Options){
+		"a stationary tool": func(o *shell.Options) { o.Tools["count"] = stationary{o.Tools["count"].(*gate)} }, //nolint:forcetypeassert // it is
+		"nobody takes it":   alone,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, g := memory.NewCluster(), newGate()
+				a := inherit(t, c, "a", g, change)
+				made := createCount(t, a.Engine, core.InterruptFail)
+				a.end()
+				elapse(30 * time.Second)
+				require.Equal(t, core.StatusRunning, actionOf(t, a.Engine, made.ID).Status.Type)
+				g.open()
+				require.NoError(t, <-a.done)
+				require.Equal(t, core.StatusCompleted, actionOf(t, a.Engine, made.ID).Status.Type)
+				assert.Empty(t, claims(t, a.st), "as a stop without handover")
+				a.closed(t)
+			})
+		})
+	}
+}
+
+func TestAHandoverThatTheDatabaseRefusesIsAStopAsWithout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, g := memory.NewCluster(), newGate()
+		a := inherit(t, c, "a", g, func(o *shell.Options) { o.Handover.Through = deaf{o.Handover.Through} })
+		made := createCount(t, a.Engine, core.InterruptFail)
+		a.end()
+		elapse(time.Second)
+		require.Equal(t, core.StatusRunning, actionOf(t, a.Engine, made.ID).Status.Type)
+		g.open()
+		require.NoError(t, <-a.done)
+		assert.Equal(t, core.StatusCompleted, actionOf(t, a.Engine, made.ID).Status.Type)
+		a.closed(t)
+	})
+}
+
+// deaf is a database that notes no former owner.
+type deaf struct{ store.Handover }
+
+func (deaf) Remain(context.Context, store.Former) error { return errors.New("it is full") }
+
+func TestTheOptionsOfAHandoverAreChecked(t *testing.T) {
+	c := memory.NewCluster()
+	give := func() error { return nil }
+	for want, h := range map[string]*shell.Handover{
+		"Handover.Through is nil":  {GiveBack: give},
+		"Handover.GiveBack is nil": {Through: c.Process()},
+		"Handover.Lease is 1ms":    {Through: c.Process(), GiveBack: give, Lease: time.Millisecond},
+	} {
+		_, err := shell.New(shell.Options{Store: memory.New(), Handover: h})
+		require.ErrorContains(t, err, want)
+	}
+	_, err := shell.New(shell.Options{Store: memory.NewSession(""), Handover: &shell.Handover{Through: c.Process(), GiveBack: give}})
+	require.ErrorContains(t, err, "not this process's alone")
+}

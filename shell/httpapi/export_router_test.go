@@ -1,0 +1,7 @@
+package httpapi
+
+// Misremember has the router take a machine for one of a partition.
+func (rt *Router) Misremember(name string, partition int) { rt.found.put(name, partition) }
+
+// Remembers tells where the router takes a machine to be.
+func (rt *Router) Remembers(name string) (int, bool) { return rt.found.get(name) }
