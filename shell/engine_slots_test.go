@@ -88,6 +88,35 @@ func TestASlotThatAnEngineGivesBackIsAnothersAtOnce(t *testing.T) {
 	})
 }
 
+// A tenant that may have no more than a part of the lane waits for what others hold, also while slots are free: in whichever engine.
+func TestATenantThatWaitsForItsPartIsToldOfASlotThatAnotherEngineGivesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var slots shell.Slots
+		first, second := &busy{}, &busy{}
+		half := func(run func(context.Context, shell.Call) (json.RawMessage, error)) shell.Options {
+			o := sharing(t, &slots, run)
+			o.Limits.MaxLaneShare = 0.5
+			return o
+		}
+		e := running(t, half(first.Run))
+		_, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count", Namespace: "n", Tenant: "a"})
+		require.NoError(t, err)
+		synctest.Wait()
+		<-time.After(30 * time.Second)
+		o := running(t, half(second.Run))
+		for range 2 {
+			_, err := o.Actions().Create(bg(), core.ActionSpec{ToolName: "count", Namespace: "n", Tenant: "b"})
+			require.NoError(t, err)
+		}
+		synctest.Wait()
+		assert.EqualValues(t, 1, second.now.Load(), "half of the three that others do not hold")
+		<-time.After(30 * time.Second)
+		synctest.Wait()
+		assert.Zero(t, first.now.Load())
+		assert.EqualValues(t, 2, second.now.Load())
+	})
+}
+
 func TestWhatAnEngineLeavesBehindAsItStopsHoldsNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slots shell.Slots

@@ -65,7 +65,13 @@ func MayTakeSlot(own, others, limit int, most float64) bool {
 
 // canServe reports whether a share that waits may have a slot of the lane.
 func (la *lane) canServe(most float64) bool {
-	return len(la.waiting) > 0 && la.free() > 0 && slices.ContainsFunc(la.waiting, func(s *share) bool { return s.mayTake(most) })
+	if len(la.waiting) == 0 {
+		return false
+	}
+	if la.slots != nil { // before it is looked: what is given back meanwhile is told. A tenant may have to wait for it also while slots are free
+		la.slots.tell(la.name, la.freed)
+	}
+	return la.free() > 0 && slices.ContainsFunc(la.waiting, func(s *share) bool { return s.mayTake(most) })
 }
 
 // lane gives the lane of that name.

@@ -27,15 +27,18 @@ func (s *Slots) lane(name string) *sharedLane {
 	return la
 }
 
-// state gives how many slots of a lane are used by all engines. If none is free, who is told once one is.
-func (s *Slots) state(name string, limit int, who chan<- struct{}) (used int) {
+// state gives how many slots of a lane are used by all engines.
+func (s *Slots) state(name string) (used int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	la := s.lane(name)
-	if la.used >= limit {
-		la.want[who] = true
-	}
-	return la.used
+	return s.lane(name).used
+}
+
+// tell has who be told once a slot is given back that another engine uses.
+func (s *Slots) tell(name string, who chan<- struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lane(name).want[who] = true
 }
 
 // take takes a slot, if one is free; if none is, who is told once one is.
@@ -74,7 +77,7 @@ func (la *lane) taken() int {
 	if la.slots == nil {
 		return la.running + la.reserved
 	}
-	return la.slots.state(la.name, la.limit, la.freed) - la.spare
+	return la.slots.state(la.name) - la.spare
 }
 
 // secure makes sure that a slot which is free is still so when it is reserved: other engines may take it.

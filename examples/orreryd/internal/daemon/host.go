@@ -47,8 +47,12 @@ type host struct {
 	reloads  *reloads
 	ending   sync.WaitGroup // servers whose requests come to their end
 
-	mu    sync.Mutex // guards what follows
-	units map[int]*daemon
+	began config.Config // the settings of the start
+
+	mu      sync.Mutex // guards what follows, and c
+	units   map[int]*daemon
+	failing map[int]error // why those of this daemon's partitions cannot be worked on
+	reread  int           // how often the settings were read again
 }
 
 // orchestrateDivided works on the partitions of a database that are this daemon's, until ctx ends.
@@ -56,7 +60,7 @@ func orchestrateDivided(ctx context.Context, m *member, cluster *postgres.Cluste
 	if m.t.Demo {
 		return fmt.Errorf("--demo: %s is divided into %d partitions: demonstrate on a database of its own", m.c.StoreName(), layout.Partitions)
 	}
-	h := &host{member: m, url: url, layout: layout, units: map[int]*daemon{}, reloads: newReloads(m.log)}
+	h := &host{member: m, url: url, layout: layout, began: m.c, units: map[int]*daemon{}, failing: map[int]error{}, reloads: newReloads(m.log)}
 	if h.audit, err = openAudit(m.c, m.log); err != nil {
 		return err
 	}
@@ -66,10 +70,11 @@ func orchestrateDivided(ctx context.Context, m *member, cluster *postgres.Cluste
 	if h.watchdog, err = m.c.Watchdog.Make(h.works, m.log); err != nil {
 		return fmt.Errorf("watchdog: %w", err)
 	}
+	database := m.c.StoreName()
 	h.group, err = fleet.NewGroup(fleet.Options{
 		Cluster: cluster, Name: name, Address: cmp.Or(m.c.Cluster.Address, url), Version: version.String(), Lease: m.c.Lease(),
 		Abilities: m.c.Abilities(), Bound: h.bound,
-		Events: func(e fleet.Event) { logMove(m.log, m.c.StoreName(), name, e) },
+		Events: func(e fleet.Event) { logMove(m.log, database, name, e) },
 	}, layout)
 	if err != nil {
 		return err
@@ -186,7 +191,7 @@ func (h *host) run(ctx context.Context) error {
 	if h.watchdog != nil {
 		beside.Go(func() { h.watchdog.Run(ctx) })
 	}
-	h.log.Info("ready", "listen", h.url, "db", h.c.StoreName(), "partitions", h.layout.Partitions, "version", version.String())
+	h.log.Info("ready", "listen", h.url, "db", h.roster.database, "partitions", h.layout.Partitions, "version", version.String())
 	text.Sayf(h.t.Out, "orreryd is ready at %s\n", h.url)
 	if at := h.pageURL(); at != "" {
 		text.Sayf(h.t.Out, "The page is at %s\n", at)
@@ -198,7 +203,7 @@ func (h *host) run(ctx context.Context) error {
 	end()
 	beside.Wait()
 	if errors.Is(err, store.ErrUnusable) || errors.Is(err, store.ErrCorrupt) {
-		err = fmt.Errorf("%s: %w", h.c.StoreName(), err)
+		err = fmt.Errorf("%s: %w", h.roster.database, err)
 	}
 	return errors.Join(err, served)
 }
@@ -209,7 +214,7 @@ const settleFor = time.Second
 // pageURL is where the page is reached; "" if it is not enabled.
 func (h *host) pageURL() string {
 	switch {
-	case !h.c.Page.Enabled:
+	case !h.began.Page.Enabled:
 		return ""
 	case h.member.page != nil:
 		e := endpoint{listener: h.member.page.gate, tls: h.member.page.tls != nil}
@@ -218,9 +223,43 @@ func (h *host) pageURL() string {
 	return h.url + page.DefaultMount + "/"
 }
 
-// work works on one partition while it is this daemon's.
-func (h *host) work(ctx context.Context, own fleet.Term) (err error) {
-	d, err := openDaemon(ctx, h.settings().Of(own.Partition), h.t.Command, h.log.With("partition", own.Partition), &term{Term: own, roster: h.roster, host: h})
+// tryAgain is how long a partition is left alone that cannot be worked on.
+const tryAgain = 10 * time.Second
+
+// work works on one partition while it is this daemon's. What is wrong with one keeps no other one from being worked on: it is tried again.
+func (h *host) work(ctx context.Context, own fleet.Term) error {
+	for {
+		err := h.workOnce(ctx, own)
+		if err == nil || ctx.Err() != nil || own.Store.Failure() != nil {
+			return err
+		}
+		h.log.Error("the partition cannot be worked on; trying again", "partition", own.Partition, "after", tryAgain, "error", err)
+		h.fails(own.Partition, err)
+		select {
+		case <-time.After(tryAgain):
+		case <-ctx.Done():
+		}
+		h.fails(own.Partition, nil)
+	}
+}
+
+// fails notes why a partition cannot be worked on; nil: it is tried again, or is another daemon's.
+func (h *host) fails(partition int, why error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if delete(h.failing, partition); why != nil {
+		h.failing[partition] = why
+	}
+}
+
+func (h *host) workOnce(ctx context.Context, own fleet.Term) (err error) {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	h.mu.Lock()
+	c, reread := h.c, h.reread
+	h.mu.Unlock()
+	d, err := openDaemon(ctx, c.Of(own.Partition), h.t.Command, h.log.With("partition", own.Partition), &term{Term: own, roster: h.roster, host: h})
 	if err != nil {
 		return err
 	}
@@ -249,7 +288,11 @@ func (h *host) work(ctx context.Context, own fleet.Term) (err error) {
 		if ctx.Err() != nil {
 			return
 		}
-		h.enter(own.Partition, d)
+		if is, again := h.enter(own.Partition, d); again != reread { // they were read again while this was made
+			if err := d.adopt(is); err != nil {
+				h.log.Warn("the settings that were read again cannot be used for the partition", "partition", own.Partition, "error", err)
+			}
+		}
 		if own.Partition == 0 {
 			if _, err := h.pageKey(ctx); err != nil {
 				h.log.Warn("partition 0 does not keep the key of the page's sessions: they are good with one daemon each", "error", err)
@@ -264,8 +307,8 @@ func (h *host) work(ctx context.Context, own fleet.Term) (err error) {
 	}, left)
 }
 
-// enter notes what works on a partition; nil: nothing does.
-func (h *host) enter(partition int, d *daemon) {
+// enter notes what works on a partition; nil: nothing does. It gives the settings in force, and how often they were read again.
+func (h *host) enter(partition int, d *daemon) (c config.Config, reread int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if d == nil {
@@ -273,6 +316,7 @@ func (h *host) enter(partition int, d *daemon) {
 	} else {
 		h.units[partition] = d
 	}
+	return h.c, h.reread
 }
 
 // local gives the API of a partition that is this daemon's at the moment.
@@ -295,7 +339,13 @@ func (h *host) mine() map[int]*daemon {
 // works gives what keeps a partition of this daemon's from being worked on; nil: nothing.
 func (h *host) works(ctx context.Context) error {
 	mine := h.mine()
+	h.mu.Lock()
+	failing := maps.Clone(h.failing)
+	h.mu.Unlock()
 	var errs []error
+	for _, p := range slices.Sorted(maps.Keys(failing)) {
+		errs = append(errs, fmt.Errorf("partition %d: %w", p, failing[p]))
+	}
 	for _, p := range slices.Sorted(maps.Keys(mine)) {
 		if err := mine[p].works(ctx); err != nil {
 			errs = append(errs, fmt.Errorf("partition %d: %w", p, err))
@@ -304,7 +354,8 @@ func (h *host) works(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// reload reads the settings again, for all partitions. If anything of them is wrong, nothing changes.
+// reload reads the settings again, for all partitions. What of them holds at once is as with one partition, and where the authorities of the other daemons'
+// certificates are. If anything of them is wrong, nothing changes.
 func (h *host) reload(ctx context.Context) ([]slog.Attr, error) {
 	c, need, err := h.read()
 	if err != nil {
@@ -314,31 +365,48 @@ func (h *host) reload(ctx context.Context) ([]slog.Attr, error) {
 	if err != nil {
 		return nil, err
 	}
-	tokens, err := c.APITokens()
+	r := config.Reload(h.began, h.settings(), c)
+	r.InForce.Cluster.CAFile = c.Cluster.CAFile
+	if _, err := r.InForce.NamedSecrets(); err != nil {
+		return nil, err
+	}
+	if _, err := newForwarding(r.InForce, h.roster.name, h.log); err != nil {
+		return nil, err
+	}
+	tokens, err := replaceTokens(h.router.API(), r)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := h.router.SetTokens(tokens); err != nil {
-		return nil, err
-	}
-	if err := h.passOn(c); err != nil {
-		return nil, err
-	}
 	h.level.Set(level)
-	says := []slog.Attr{slog.String("log_level", c.LogLevel)}
-	mine := h.mine()
-	for _, p := range slices.Sorted(maps.Keys(mine)) {
-		if says, err = mine[p].reloadConfig(func() (config.Config, error) { return c.Of(p), nil }, h.level)(ctx); err != nil {
-			return nil, fmt.Errorf("partition %d: %w", p, err)
+	h.mu.Lock()
+	h.c = r.InForce
+	h.reread++
+	units := slices.Collect(maps.Values(h.units))
+	h.mu.Unlock()
+	if err := h.passOn(r.InForce); err != nil {
+		return nil, err
+	}
+	for _, d := range units { // order-free: each for itself
+		if err := d.adopt(r.InForce); err != nil {
+			return nil, err
+		}
+		if h.began.Apply.Dir != "" {
+			d.reloads.all(ctx)
 		}
 	}
-	h.mu.Lock()
-	h.c = c
-	h.mu.Unlock()
-	if len(need) > 0 {
-		h.log.Warn("settings have changed that are read at the start alone: restart the daemon for them", "keys", need)
+	return append(append([]slog.Attr{slog.String("log_level", c.LogLevel)}, tokens...), leftOut(h.log, r, slices.Concat(need, config.Changed(r.InForce, c)))...), nil
+}
+
+// adopt has the work on a partition go by settings that were read again: by what of them holds at once.
+func (d *daemon) adopt(c config.Config) error {
+	source, err := c.NamedSecrets()
+	if err != nil {
+		return err
 	}
-	return says, nil
+	d.replaceSecrets(source)
+	c = c.Of(d.term.Partition)
+	d.inForce.Store(&c)
+	return nil
 }
 
 // answers gives what answers at each address.

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
+	"github.com/orrery-go/orrery/shell/httpapi"
 	"github.com/orrery-go/orrery/shell/secrets"
 )
 
@@ -172,23 +173,27 @@ func (d *daemon) reloadConfig(load func() (config.Config, error), level *slog.Le
 		if err != nil {
 			return nil, err
 		}
-		tokens, err := d.replaceTokens(r)
+		tokens, err := replaceTokens(d.server, r)
 		if err != nil {
 			return nil, err
 		}
 		level.Set(l)
 		d.replaceSecrets(source)
 		d.inForce.Store(&r.InForce)
-		says := append([]slog.Attr{slog.String("log_level", c.LogLevel)}, tokens...)
-		if len(r.Withheld) > 0 {
-			d.log.Warn("tokens are new that may change something where no token of the start may: restart the daemon for them", "tokens", r.Withheld)
-		}
-		if changed := config.Changed(r.InForce, c); len(changed) > 0 {
-			d.log.Warn("settings have changed that are read at the start alone: restart the daemon for them", "keys", changed)
-			says = append(says, slog.Int("need_restart", len(changed)))
-		}
-		return says, nil
+		return append(append([]slog.Attr{slog.String("log_level", c.LogLevel)}, tokens...), leftOut(d.log, r, config.Changed(r.InForce, c))...), nil
 	}
+}
+
+// leftOut warns of what holds from the next start on, and gives what the line of the log says of it.
+func leftOut(log *slog.Logger, r config.Reloaded, changed []string) []slog.Attr {
+	if len(r.Withheld) > 0 {
+		log.Warn("tokens are new that may change something where no token of the start may: restart the daemon for them", "tokens", r.Withheld)
+	}
+	if len(changed) == 0 {
+		return nil
+	}
+	log.Warn("settings have changed that are read at the start alone: restart the daemon for them", "keys", changed)
+	return []slog.Attr{slog.Int("need_restart", len(changed))}
 }
 
 // settings are those in force.
@@ -200,15 +205,15 @@ func (d *daemon) settings() *config.Config {
 }
 
 // replaceTokens has the API take the tokens that were read again, if they can be replaced, and gives what the log says of it.
-func (d *daemon) replaceTokens(r config.Reloaded) (says []slog.Attr, err error) {
-	if !r.Tokens || d.server == nil {
+func replaceTokens(server *httpapi.Server, r config.Reloaded) (says []slog.Attr, err error) {
+	if !r.Tokens || server == nil {
 		return nil, nil
 	}
 	tokens, err := r.InForce.APITokens()
 	if err != nil {
 		return nil, err
 	}
-	changes, err := d.server.SetTokens(tokens)
+	changes, err := server.SetTokens(tokens)
 	if err != nil {
 		return nil, err
 	}
