@@ -107,6 +107,7 @@ type Member struct {
 	*process
 	partition int
 	in        *Group // nil: it is alone
+	gave      func() // is told that the partition was given back, though work on it may go on; nil: nobody is
 
 	mu      sync.Mutex
 	state   State
@@ -306,6 +307,9 @@ func (m *Member) term(ctx context.Context, st store.Owned, work Work) (again boo
 			lost = closed
 		}
 		m.ended(st, lost)
+		if m.gave != nil {
+			m.gave()
+		}
 		return closed
 	})
 	err = work(living, Term{Partition: m.partition, Store: st, Clock: m.clock, Handover: m.handover(giveBack)})

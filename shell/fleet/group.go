@@ -50,7 +50,9 @@ func NewGroup(o Options, l store.Layout) (*Group, error) {
 	for n := range l.Partitions {
 		m := newMember(g.process, n)
 		m.in = g
-		g.seats = append(g.seats, &seat{Member: m, row: store.Partition{Number: n}, quiet: silence{lease: o.Lease}})
+		s := &seat{Member: m, row: store.Partition{Number: n}, quiet: silence{lease: o.Lease}}
+		m.gave = s.gives
+		g.seats = append(g.seats, s)
 	}
 	return g, nil
 }
@@ -102,8 +104,24 @@ func (g *Group) Run(ctx context.Context, work Work) error {
 		}
 	}
 	g.part(ctx)
-	holders.wait()
+	g.follow(ctx, &holders)
 	return g.failed
+}
+
+// follow waits for those who hold partitions, and looks meanwhile who has those that were given back: tools may run on for a while.
+func (g *Group) follow(ctx context.Context, holders *goroutines) {
+	if g.o.Scheduler != nil {
+		holders.wait()
+		return
+	}
+	following, end := context.WithCancel(context.WithoutCancel(ctx))
+	go func() {
+		defer end()
+		holders.wait()
+	}()
+	for g.sleep(following, "looks", g.every()) == nil {
+		g.watch(following)
+	}
 }
 
 // compare waits until the database says how it is divided, and fails if that is another layout than the group's.
@@ -205,7 +223,8 @@ type seat struct {
 	quiet  silence
 	silent time.Duration // for which nobody has owned it, or its owner has given no sign of life
 	keep   time.Time     // taken in place of another one, it is kept until then
-	held   bool          // this process had or claimed it when the last look began
+	held   bool          // this process had or claimed it when the last look began,
+	gone   bool          // and had given it back by then, while work on it went on
 
 	// Of the goroutine that holds it, and of the one that looks while nobody does:
 	mine       string           // session of the last term
@@ -213,7 +232,8 @@ type seat struct {
 	complained bool             // that it cannot be claimed
 
 	hold sync.Mutex
-	busy bool                    // a goroutine holds it
+	busy bool                    // a goroutine holds it,
+	gave bool                    // and has given it back; what it waits for are tools that run on
 	end  context.CancelCauseFunc // of the work on it; nil: nothing works
 	to   string                  // who is to have it; empty: it was not given back for anybody
 }
@@ -235,7 +255,21 @@ func (s *seat) unclaimed(ctx context.Context, row store.Partition, err error) {
 func (s *seat) take() {
 	s.hold.Lock()
 	defer s.hold.Unlock()
-	s.busy, s.to = true, ""
+	s.busy, s.gave, s.to = true, false, ""
+}
+
+// gives notes that the partition was given back.
+func (s *seat) gives() {
+	s.hold.Lock()
+	defer s.hold.Unlock()
+	s.gave = true
+}
+
+// hasGiven reports whether a partition that is held is not this process's any more.
+func (s *seat) hasGiven() bool {
+	s.hold.Lock()
+	defer s.hold.Unlock()
+	return s.busy && s.gave
 }
 
 // enter notes that work begins.

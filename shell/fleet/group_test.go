@@ -74,6 +74,7 @@ type party struct {
 	linger map[int]time.Duration // for how long work goes on then
 	bound  map[int]bool
 	wrong  error // what work returns at once
+	hands  bool  // work gives its partition back as soon as it is told to end
 }
 
 func join(t *testing.T, c *memory.Cluster, name string, book *journal, change ...func(*party, *fleet.Options)) *party {
@@ -128,6 +129,9 @@ func (p *party) work(ctx context.Context, t fleet.Term) error {
 			p.causes[t.Partition] = context.Cause(ctx)
 			linger := p.linger[t.Partition]
 			p.mu.Unlock()
+			if p.hands {
+				_ = t.Handover.GiveBack()
+			}
 			<-time.After(linger)
 			return context.Cause(ctx)
 		}
@@ -566,6 +570,34 @@ func TestWorkThatTakesLongToEndKeepsItsPartitionWhileItMoves(t *testing.T) {
 		pass(2 * lease)
 		require.Len(t, b.owns(), 1)
 		require.NoError(t, errors.Join(b.end(), a.end()))
+	})
+}
+
+func TestWhileToolsRunOnTheFormerOwnerKnowsTheNextOneAndMovesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, book := divided(t), &journal{}
+		a := join(t, c, "a", book, func(p *party, _ *fleet.Options) {
+			p.hands = true
+			for n := range many {
+				p.linger[n] = 100 * lease
+			}
+		})
+		pass(time.Second)
+		b := join(t, c, "b", book)
+		pass(5 * lease)
+		require.Equal(t, placed("a", "b"), owners(a, b), "all that should move has moved")
+		for _, n := range b.owns() {
+			require.Equal(t, "b", a.Member(n).State().Owner)
+			require.Equal(t, "http://b", a.Member(n).State().Address)
+		}
+		a.stop()
+		pass(lease)
+		require.Len(t, b.owns(), many)
+		for n := range many {
+			require.Equal(t, "b", a.Member(n).State().Owner, "also while it ends")
+		}
+		require.NoError(t, <-a.done)
+		require.NoError(t, b.end())
 	})
 }
 

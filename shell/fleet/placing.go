@@ -27,41 +27,49 @@ const kept = 6
 
 // look looks at all partitions at once, has those held that this process should have, and gives one back that another one should.
 func (g *Group) look(ctx context.Context, hold func(*seat, store.Partition)) {
+	if !g.watch(ctx) {
+		return
+	}
+	open := slices.ContainsFunc(g.seats, (*seat).open)
+	list := g.lastListed()
+	if open { // whoever has it next should be alive now
+		limit, cancel := g.limited(ctx, g.o.Lease/2)
+		defer cancel()
+		var err error
+		if list, err = g.instances(limit); err != nil {
+			return
+		}
+	}
+	g.place(list, g.o.Clock.Steady(), hold)
+}
+
+// watch looks at all partitions at once, and reports whether the database has answered.
+func (g *Group) watch(ctx context.Context) bool {
 	for _, s := range g.seats {
-		s.held = s.isHeld() // later it may have been given back since it was looked at
+		s.held, s.gone = s.isHeld(), s.hasGiven() // later it may have been given back since it was looked at
 	}
 	began := g.o.Clock.Steady()
 	rows, err := g.rows(ctx)
 	ended := g.o.Clock.Steady()
 	switch {
 	case ctx.Err() != nil:
-		return
+		return false
 	case err != nil:
 		g.missed(err)
-		return
+		return false
 	}
 	if g.away {
 		g.away = false
 		g.tell(EventBack, nil)
 	}
-	open := false
 	for n, s := range g.seats {
 		row, there := rows[n]
 		if !there {
 			row.Number = n
 		}
 		s.see(row, began, ended)
-		open = open || s.open()
 	}
-	list := g.lastListed()
-	if open { // whoever has it next should be alive now
-		limit, cancel := g.limited(ctx, g.o.Lease/2)
-		defer cancel()
-		if list, err = g.instances(limit); err != nil {
-			return
-		}
-	}
-	g.place(list, g.o.Clock.Steady(), hold)
+	return true
 }
 
 // rows gives the partitions by number. One that answers later than half a lease is as good as one that does not.
@@ -93,7 +101,7 @@ func (g *Group) missed(err error) {
 // see notes what a look has found.
 func (s *seat) see(row store.Partition, began, ended time.Time) {
 	s.row, s.silent = row, s.quiet.see(row, began, ended)
-	if s.held {
+	if s.held && !s.gone {
 		return
 	}
 	if s.bad != nil && (s.bad.Token != row.Token || s.bad.Halted != row.Halted) {
@@ -236,7 +244,7 @@ func (g *Group) tellOfSelf(draining, refuses bool, counts int) {
 func (g *Group) giveOneBack(now time.Time) {
 	if m := g.moving; m != nil {
 		again := m.works() // nobody else has taken it
-		if !again && (m.held || m.isHeld() || (!m.row.Owned() || m.row.Session == m.mine) && m.silent < g.o.Lease) {
+		if !again && ((m.held || m.isHeld()) && !m.gone || (!m.row.Owned() || m.row.Session == m.mine) && m.silent < g.o.Lease) {
 			return
 		}
 		g.moving = nil
