@@ -83,9 +83,9 @@ func (a *app) clusterDrain() *cobra.Command {
 		Use:   "drain INSTANCE",
 		Short: "Have a daemon give its partitions to the others",
 		Long: `Have a daemon give its partitions to the others, one after the other, and take none, such as
-before its machine is serviced. It goes on to answer requests. A partition that has sessions or
-pods on that machine stays until they have ended. The daemon takes part again once it
-is started anew, or with --undo. It takes an admin's token.`,
+before its machine is serviced. It goes on to answer requests. A partition that has terminal
+sessions, worktrees or programs of a local runner on that machine stays until they have ended.
+The daemon takes part again once it is started anew, or with --undo. It takes an admin's token.`,
 		Example: "  orreryd cluster drain daemon-1\n  orreryd cluster drain daemon-1 --undo",
 		Args:    oneArg("INSTANCE"),
 	}
@@ -108,9 +108,9 @@ is started anew, or with --undo. It takes an admin's token.`,
 func (a *app) clusterStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show which daemons there are, and which one works",
-		Long: `Show the daemons on the database, for how long each has given no sign of life, and which one
-works. It takes a token that is bound to nothing.`,
+		Short: "Show which daemons there are, which ones work, and on what",
+		Long: `Show the daemons on the database, for how long each has given no sign of life, and which
+ones work, and on what. It takes a token that is bound to nothing.`,
 		Example: "  orreryd cluster status",
 		Args:    noArgs,
 	}
