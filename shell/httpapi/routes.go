@@ -274,7 +274,7 @@ func (s *Server) fail(w http.ResponseWriter, c *call, err error) {
 	}
 	sw, counted := w.(*statusWriter)
 	switch {
-	case errors.Is(err, shell.ErrStopped), counted && sw.gone, w.Header().Get(headerStandsBy) != "": // the daemon stopped, or the client has disconnected, or it is asked elsewhere
+	case errors.Is(err, shell.ErrStopped), counted && sw.gone, f.header.Get(headerStandsBy) != "": // the daemon stopped, or the client has disconnected, or it is asked elsewhere
 		s.log.Info("request ended early", "request_id", c.id, "route", c.route, "actor", c.actor, "error", err)
 	case f.status >= http.StatusInternalServerError && !errors.Is(err, context.Canceled):
 		if f.cause != nil { // what the caller is not told

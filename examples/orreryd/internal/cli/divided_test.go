@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -133,4 +135,62 @@ func stoppedFile(t *testing.T) string {
 	p.signal(os.Interrupt)
 	assert.Zero(t, p.code())
 	return db
+}
+
+func TestADaemonOfSeveralPartitionsReadsItsSettingsAndFilesAgain(t *testing.T) {
+	t.Parallel()
+	const partitions, admin, reader = 3, "0123456789-0123456789", "abcdefghij-abcdefghij"
+	database, dir := postgrestest.Database(t), t.TempDir()
+	r := cli(t, nil, "", "cluster", "init", "--database", database, "--partitions", strconv.Itoa(partitions))
+	require.Zero(t, r.code, r.err)
+	var tenants []string // one of each partition
+	for p := range partitions {
+		for i := 0; ; i++ {
+			if name := fmt.Sprint("t", i); core.Partition(core.Scope{Namespace: "n", Tenant: name}, partitions) == p {
+				tenants = append(tenants, name)
+				break
+			}
+		}
+	}
+	declare := func(slots int) {
+		for _, tenant := range tenants {
+			text := fmt.Sprintf("namespace = 'n'\ntenant = %q\n[semaphores.s]\nslots = %d\n", tenant, slots)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, tenant+".toml"), []byte(text), 0o600))
+		}
+	}
+	declare(2)
+	file := write(t, "orrery.toml", "")
+	say := func(tokens string) {
+		text := "[cluster]\nname = 'only'\nlease_seconds = 2\n[[tokens]]\nname = 'adm'\nadmin = true\ntoken = '" + admin + "'\n"
+		require.NoError(t, os.WriteFile(file, []byte(text+tokens), 0o600))
+	}
+	say("")
+	p := begin(t, []string{"ORRERY_DATABASE=" + database}, "orchestrate", "--listen", "127.0.0.1:0", "--config", file, "--apply", dir)
+	p.awaitReady()
+	with := func(token string, args ...string) result {
+		return cli(t, []string{"ORRERY_SERVER=" + p.url, "ORRERY_TOKEN=" + token}, "", args...)
+	}
+	slots := func(want int) {
+		t.Helper()
+		for _, tenant := range tenants {
+			require.Eventually(t, func() bool {
+				r := with(admin, "semaphore", "show", "s", "--namespace", "n", "--tenant", tenant, "--json")
+				return strings.Contains(r.out, fmt.Sprintf(`"total": %d`, want))
+			}, patience, 50*time.Millisecond, "tenant %s", tenant)
+		}
+	}
+	slots(2)
+	assert.NotZero(t, with(reader, "actions", "list").code)
+
+	declare(5)
+	say("[[tokens]]\nname = 'reader'\nread_only = true\ntoken = '" + reader + "'\n")
+	p.signal(syscall.SIGHUP)
+	slots(5)
+	require.Eventually(t, func() bool { return with(reader, "actions", "list").code == 0 }, patience, 50*time.Millisecond)
+	say("[[tokens]]\nname = 'reader'\nread_only = true\ntoken = 'x'\n") // too short
+	p.signal(syscall.SIGHUP)
+	await(t, p.errs, `level=ERROR msg="could not be reloaded: .*" what=configuration`)
+	assert.Zero(t, with(reader, "actions", "list").code, "what was read before stays in force")
+	p.signal(os.Interrupt)
+	assert.Zero(t, p.code())
 }

@@ -75,6 +75,9 @@ to = ["ops@example.com"]
 	assert.Equal(t, 3, strings.Count(read(), `[] Test: Action "nightly" failed!`))
 	assert.Contains(t, read(), "orreryd actions show ")
 
+	require.Eventually(t, func() bool { // it answers before it has made the subscribers of its channels
+		return strings.Count(p.ok("subscriber", "list", "--json", "--namespace", "orrery", "--tenant", "notify"), `"@notify/`) == 2
+	}, patience, 20*time.Millisecond)
 	id := p.add("--label", "copy", "--", "sh", "-c", "echo no space left; exit 3")
 	require.Eventually(t, func() bool { return strings.Contains(read(), `[action:failed] Action "copy" failed!`) }, patience, 20*time.Millisecond)
 	assert.Contains(t, read(), "no space left")
