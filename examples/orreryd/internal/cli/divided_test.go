@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -94,6 +95,12 @@ func TestDaemonsOnADividedDatabaseWorkSideBySide(t *testing.T) {
 		assert.Equal(t, tenants, listed(p), "a list has those of all partitions, once each")
 		assert.Equal(t, 1, strings.Count(p.ok("queue", "list", "--namespace", "n", "--tenant", "t0", "--output", "name"), "\n"))
 	}
+
+	var owned []string
+	for _, p := range daemons {
+		owned = append(owned, regexp.MustCompile(`(?m)^orrery_partition_owned\{partition="\d"\} 1\n`).FindAllString(p.metrics(), -1)...)
+	}
+	assert.Len(t, owned, partitions, "%q", owned)
 
 	require.NoError(t, third.cmd.Process.Kill())
 	<-third.exited

@@ -161,7 +161,7 @@ func (h *host) passOn(c config.Config) error {
 }
 
 func (h *host) metrics() []prometheus.Collector {
-	list := []prometheus.Collector{h.reloads, standbyMetric(0)}
+	list := []prometheus.Collector{h.reloads, standbyMetric(0), placeMetrics{h.group}}
 	if h.watchdog != nil {
 		list = append(list, watchdogMetrics{h.watchdog})
 	}
