@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -434,6 +435,86 @@ func TestWhoeverSaysThatARequestIsAPartSendsNoMoreThanOthers(t *testing.T) {
 		assert.Equal(t, http.StatusTooManyRequests, push())
 		assert.Equal(t, http.StatusTooManyRequests, push(with(httpapi.HeaderPartition, "0")))
 	}
+}
+
+// saysPart has a request say that it is a part of one to the router of another process.
+func saysPart(r *http.Request) {
+	r.Header.Set("Orrery-Part", "1")
+	r.Header.Set(httpapi.HeaderPartition, "0")
+}
+
+// anyOfFew is a token whose tests know its bounds.
+func anyOfFew(change func(*httpapi.Options)) func(*httpapi.Options) {
+	return func(o *httpapi.Options) {
+		o.Tokens = []httpapi.Token{{Name: "any", SHA256: httpapi.HashToken("any-secret")}}
+		change(o)
+	}
+}
+
+func TestWhatNoRouterAsksIsNoPartOfARequest(t *testing.T) {
+	c := newClock()
+	a := start(t, setup{partitions: 3, engine: func(o *shell.Options) { o.Clock = c }, api: anyOfFew(func(o *httpapi.Options) {
+		o.Clock, o.Limits.Default = c, httpapi.TenantLimits{RequestsPerSecond: 0.001, RequestBurst: 2}
+	})})
+	tenant := "?namespace=ns&tenant=" + tenantIn(0, 0)
+	for _, want := range []int{http.StatusNotFound, http.StatusNotFound, http.StatusTooManyRequests} {
+		assert.Equal(t, want, a.do("GET", "/v1/queues/q"+tenant, nil, bearer("any-secret"), saysPart).status)
+	}
+
+	a = divided(t, anyOfFew(func(o *httpapi.Options) { o.MaxRequestsPerToken = 1 }))
+	id := a.add(tenantIn(0, 0), "echo", `"x"`, nil).String()
+	slow := newReader()
+	done := a.get("/v1/actions/"+id, "any-secret", slow, saysPart)
+	<-slow.waiting
+	got := a.do("GET", "/v1/actions/"+id, nil, bearer("any-secret"), saysPart)
+	assert.Equal(t, http.StatusTooManyRequests, got.status)
+	assert.Equal(t, `token: 1 requests of "any" are under way: wait for the answer to one`, got.errorText())
+	close(slow.writes)
+	<-done
+	got = a.do("GET", "/v1/queues"+tenant[:len("?namespace=ns")], nil, bearer("any-secret"), saysPart)
+	assert.Contains(t, got.body, `[["",`, "a list that a router merges is in the form of a part")
+}
+
+func TestTheBodiesOfPartsOfRequestsCountAsThoseOfOthers(t *testing.T) {
+	a := divided(t, anyOfFew(func(o *httpapi.Options) { o.MaxBodyBytesInFlight, o.MaxListsPerToken = 1<<20, 1 }))
+	large := strings.Repeat("x", 600_000)
+	id := a.add(tenantIn(0, 0), "echo", `"`+large+`"`, nil).String()
+	body := `{"act":"cancel","ids":["` + id + `"],"body":{"reason":"` + large + `"}}`
+	in, out := io.Pipe()
+	ended := make(chan answer)
+	go func() {
+		ended <- a.do("POST", "/v1/actions/bulk", in, bearer("any-secret"), saysPart, func(r *http.Request) { r.ContentLength = int64(len(body)) })
+	}()
+	_, err := io.WriteString(out, body[:len(body)-1]) // the last byte is held back
+	require.NoError(t, err)
+	got := a.do("POST", "/v1/actions/bulk", body, bearer("any-secret"), saysPart)
+	assert.Equal(t, http.StatusTooManyRequests, got.status)
+	assert.Equal(t, "body: the bodies that are being read and worked on may have 1048576 bytes together: try again", got.errorText())
+	_, err = io.WriteString(out, body[len(body)-1:])
+	require.NoError(t, err)
+	require.NoError(t, out.Close())
+	assert.Equal(t, http.StatusOK, (<-ended).status)
+}
+
+func TestListsWithMoreThatSayThatTheyArePartsAreBounded(t *testing.T) {
+	a := divided(t, anyOfFew(func(o *httpapi.Options) { o.MaxListsPerToken = 1 }))
+	a.add(tenantIn(0, 0), "echo", `"x"`, nil)
+	const list = "/v1/actions?include=tool_input"
+	var readers []*reader
+	var ended []chan struct{}
+	for range 3 { // one list of each partition
+		readers = append(readers, newReader())
+		ended = append(ended, a.get(list, "any-secret", readers[len(readers)-1], saysPart))
+		<-readers[len(readers)-1].waiting
+	}
+	got := a.do("GET", list, nil, bearer("any-secret"), saysPart)
+	assert.Equal(t, http.StatusTooManyRequests, got.status)
+	assert.Equal(t, `include: 3 lists of "any" with it are under way: wait for the answer to one`, got.errorText())
+	for i, r := range readers {
+		close(r.writes)
+		<-ended[i]
+	}
+	assert.Equal(t, http.StatusOK, a.do("GET", list, nil, bearer("any-secret"), saysPart).status)
 }
 
 func TestTokensAreReplacedForAllServersOfAProcess(t *testing.T) {
