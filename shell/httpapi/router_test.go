@@ -34,7 +34,6 @@ func TestStoriesWhoseRequestsAreSentTwiceOverThreePartitions(t *testing.T) { pla
 func TestEveryOperationOverThreePartitionsAnswersEachKindOfTokenAsTheTableSays(t *testing.T) {
 	sweepAll(t, 3, map[string]bool{ // what is answered with 501, or with what to do instead
 		"listAudit": true, "backup": true, "publishEvent": true,
-		"listSubscribers": true, "deleteSubscriber": true, "getSubscriber": true, "putSubscriber": true,
 	})
 }
 
@@ -633,6 +632,22 @@ func TestSubscribersOfAllPartitionsAreOneList(t *testing.T) {
 		}
 	}
 	assert.ElementsMatch(t, []string{"s0", "s1", "s2"}, names)
+}
+
+func TestASetWithASubscriberGoesWhereTheTenantOfThatLives(t *testing.T) {
+	a := divided(t, nil)
+	entry := func(p int) string {
+		return fmt.Sprintf(`{"file":"a.toml","subscriber":{"namespace":"ns","tenant":%q,"name":"s","match":{"category":"deploys"},"do":{"push":{"name":"q"}}}}`, tenantIn(p, 0))
+	}
+	for p := range 3 {
+		got := a.do("POST", fmt.Sprintf("/v1/sets/s%d", p), `{"entries":[`+entry(p)+`]}`)
+		require.Equal(t, http.StatusOK, got.status, got.body)
+		tenant := "?namespace=ns&tenant=" + tenantIn(p, 0)
+		assert.Equal(t, http.StatusOK, a.do("GET", "/v1/subscribers/s"+tenant, nil).status)
+	}
+	got := a.do("POST", "/v1/sets/s", `{"entries":[`+entry(0)+`,`+entry(1)+`]}`)
+	assert.Equal(t, http.StatusUnprocessableEntity, got.status)
+	assert.Contains(t, got.errorText(), "entries[1]: the tenant")
 }
 
 // The other process is reached over HTTP.
