@@ -204,8 +204,12 @@ func (f *inFlight) countBytes(w http.ResponseWriter, r *http.Request, c *call) e
 	return nil
 }
 
-// takeStream takes a slot of all tokens, and one of the token's own or of its tenant.
+// takeStream takes a slot of all tokens, and one of the token's own or of its tenant. A part of a request takes none: that of this process's router has
+// taken one, and those of others are counted as parts.
 func (s *Server) takeStream(all *slots, own func(*inFlight) *slots, c *call, what, hint string, retrySeconds int) (leave func(), err error) {
+	if c.part != whole {
+		return func() {}, nil
+	}
 	f := s.heldBy(c.token)
 	mine := own(f)
 	if !mine.take() {

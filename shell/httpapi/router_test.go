@@ -564,6 +564,22 @@ func TestEventsOfAllPartitionsComeInOneStream(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
+func TestAStreamOfSeveralPartitionsIsOneStreamOfItsToken(t *testing.T) {
+	a := divided(t, anyOfFew(func(o *httpapi.Options) { o.MaxStreamsPerToken = 1 }))
+	ctx, cancel := context.WithCancel(t.Context())
+	leaves := func(r *http.Request) { *r = *r.WithContext(ctx) }
+	slow := newReader()
+	close(slow.writes)
+	done := a.get("/v1/events", "any-secret", slow, leaves)
+	<-slow.waiting
+	assert.Equal(t, http.StatusOK, slow.status)
+	got := a.do("HEAD", "/v1/events", nil, bearer("any-secret"))
+	assert.Equal(t, http.StatusTooManyRequests, got.status)
+	cancel()
+	<-done
+	assert.Equal(t, http.StatusOK, a.do("HEAD", "/v1/events", nil, bearer("any-secret")).status)
+}
+
 func TestMetricsOfThePartitionsOfAProcessAreToldApart(t *testing.T) {
 	a := divided(t, nil)
 	got := a.do("GET", "/metrics", nil)
