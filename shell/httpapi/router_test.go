@@ -666,6 +666,25 @@ func TestASetWithASubscriberGoesWhereTheTenantOfThatLives(t *testing.T) {
 	assert.Contains(t, got.errorText(), "entries[1]: the tenant")
 }
 
+// Each partition routes the events of its own tenants.
+func TestASubscriberThatHearsAllTenantsIsRefusedOverSeveralPartitions(t *testing.T) {
+	a := divided(t, nil)
+	const does = `"match":{"category":"deploys"},"do":{"push":{"name":"q"}}}`
+	for query, want := range map[string]string{
+		"namespace=orrery&tenant=notify": "tenant: the subscribers of orrery/notify hear the events of all tenants, and here only those of one of 3 partitions: make a subscriber for each tenant",
+		"namespace=&tenant=":             "tenant: the subscribers of the tenant without a name hear events of other tenants, and here only those of one of 3 partitions: make a subscriber for each tenant",
+	} {
+		got := a.do("PUT", "/v1/subscribers/s?"+query, "{"+does)
+		assert.Equal(t, http.StatusNotImplemented, got.status, query)
+		assert.Equal(t, want, got.errorText())
+		assert.Equal(t, http.StatusNotFound, a.do("DELETE", "/v1/subscribers/s?"+query, nil).status, "one that is there is removed")
+	}
+	got := a.do("POST", "/v1/sets/s", `{"entries":[{"file":"a.toml","subscriber":{"namespace":"orrery","tenant":"notify","name":"s",`+does+`}]}`)
+	assert.Equal(t, http.StatusNotImplemented, got.status, got.body)
+	assert.Contains(t, got.errorText(), "make a subscriber for each tenant")
+	assert.Equal(t, http.StatusOK, a.do("PUT", "/v1/subscribers/s?namespace=orrery&tenant=other", "{"+does).status)
+}
+
 // The other process is reached over HTTP.
 func TestAProcessThatOwnsNothingAnswersOverHTTP(t *testing.T) {
 	a := divided(t, nil)
