@@ -129,12 +129,13 @@ func (b bulk) serve(s *Server, w http.ResponseWriter, r *http.Request, c *call) 
 func (s *Server) takeBulk(c *call) (leave func(), err error) {
 	c.leaveLarge()
 	c.leave = func() {}
-	if c.part != whole {
+	mine := s.heldBy(c.token)
+	slots := c.slotsFor(&mine.bulks, &mine.partBulks)
+	if slots == nil {
 		return c.leave, nil
 	}
-	slots := &s.heldBy(c.token).bulks
 	if !slots.take() {
-		return nil, tooMany(1, "token: %d bulk acts of %s are under way: wait for the answer to one", slots.most, s.heldBy(c.token).of())
+		return nil, tooMany(1, "token: %d bulk acts of %s are under way: wait for the answer to one", slots.most, mine.of())
 	}
 	return slots.leave, nil
 }

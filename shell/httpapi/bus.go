@@ -116,6 +116,19 @@ func (s *Server) permitSubscriber(ctx context.Context, c *call, of shell.Scope, 
 	return s.within(ctx, c.token, of, want{asked: map[string]any{"do": do}})
 }
 
+// permitHearing refuses a subscriber of a tenant that hears the events of others, where the others live in several partitions: it would hear one of these.
+func (s *Server) permitHearing(of shell.Scope) error {
+	switch {
+	case s.o.Partitions <= 1:
+		return nil
+	case of == shell.Scope{Namespace: core.NotifyNamespace, Tenant: core.NotifyTenant}:
+		return failf(http.StatusNotImplemented, "tenant: the subscribers of %s/%s hear the events of all tenants, and here only those of one of %d partitions: make a subscriber for each tenant", of.Namespace, of.Tenant, s.o.Partitions)
+	case of == shell.Scope{}:
+		return failf(http.StatusNotImplemented, "tenant: the subscribers of the tenant without a name hear events of other tenants, and here only those of one of %d partitions: make a subscriber for each tenant", s.o.Partitions)
+	}
+	return nil
+}
+
 func (s *Server) putSubscriber(w http.ResponseWriter, r *http.Request, c *call) error {
 	of, _, err := bySubscriber.of(r, c)
 	if err != nil {
@@ -126,6 +139,9 @@ func (s *Server) putSubscriber(w http.ResponseWriter, r *http.Request, c *call) 
 		return err
 	}
 	if err := s.permitSubscriber(r.Context(), c, of.Scope, body.Do); err != nil {
+		return err
+	}
+	if err := s.permitHearing(of.Scope); err != nil {
 		return err
 	}
 	sub := core.Subscription{Name: of.name, Match: body.Match, Do: body.Do}

@@ -82,22 +82,24 @@ func (s *share) full() bool {
 // tenant together, so that what one holder does not read or does not end is nothing that
 // another one misses.
 type inFlight struct {
-	whose    atomic.Pointer[string] // in errors
-	requests slots                  // of every sort
-	lists    slots                  // lists
-	wide     slots                  // lists with members that are left out unless they are asked for
-	streams  slots                  // streams of events
-	live     slots                  // pages that show changes
-	tails    slots                  // logs that are followed
-	reads    slots                  // logs that are read
-	audits   slots                  // lists of the log of requests
-	bulks    slots                  // acts on many things
-	parts    slots                  // parts of requests to routers of other processes
-	lookups  slots                  // questions of a router where something is
-	bodies   share                  // bytes of bodies that were read
-	answers  share                  // bytes of large answers that are being sent
-	large    chan struct{}          // a place for each request with a large body that is worked on
-	turns    [2]chan struct{}       // places for what pages wait for, see Server.Turn
+	whose     atomic.Pointer[string] // in errors
+	requests  slots                  // of every sort
+	lists     slots                  // lists
+	wide      slots                  // lists with members that are left out unless they are asked for
+	streams   slots                  // streams of events
+	live      slots                  // pages that show changes
+	tails     slots                  // logs that are followed
+	reads     slots                  // logs that are read
+	audits    slots                  // lists of the log of requests
+	bulks     slots                  // acts on many things
+	parts     slots                  // parts of requests to routers of other processes
+	partWide  slots                  // those of them that are such lists
+	partBulks slots                  // those of them that are such acts
+	lookups   slots                  // questions of a router where something is
+	bodies    share                  // bytes of bodies that were read
+	answers   share                  // bytes of large answers that are being sent
+	large     chan struct{}          // a place for each request with a large body that is worked on
+	turns     [2]chan struct{}       // places for what pages wait for, see Server.Turn
 }
 
 // largeBody is from how many bytes on a body takes so long to read that requests with one are
@@ -137,6 +139,7 @@ func (s *Server) newInFlight(t *Token) *inFlight {
 		wide:    slots{most: min(maxWideLists, s.o.MaxListsPerToken)},
 		streams: slots{most: most}, live: slots{most: maxLiveEach}, tails: slots{most: most}, reads: slots{most: most},
 		audits: slots{most: maxAuditReadsPerToken}, bulks: slots{most: maxBulks},
+		partWide: slots{most: min(maxWideLists, s.o.MaxListsPerToken) * s.o.Partitions}, partBulks: slots{most: maxBulks * s.o.Partitions},
 		bodies: share{most: s.o.MaxBodyBytesInFlight}, answers: share{most: s.o.MaxBodyBytesInFlight},
 		parts: slots{most: (s.o.MaxListsPerToken + maxLookups) * s.o.Partitions}, lookups: slots{most: min(maxLookups, s.o.MaxRequestsPerToken)},
 		large: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
@@ -168,20 +171,16 @@ func (s *Server) enter(rt route, w http.ResponseWriter, r *http.Request, c *call
 		return func() {}, nil
 	}
 	if c.part != whole {
-		return s.enterPart(c)
+		return s.enterPart(w, r, c)
 	}
 	f := s.heldBy(c.token)
 	if !f.requests.take() {
 		return nil, tooMany(1, "token: %d requests of %s are under way: wait for the answer to one", f.requests.most, f.of())
 	}
 	leave := f.requests.leave
-	c.body.of = &f.bodies
-	if f.answers.full() {
+	if err := f.countBytes(w, r, c); err != nil {
 		leave()
-		return nil, tooMany(5, "token: the large answers of %s are not read yet: read them", f.of())
-	}
-	if sw, ok := w.(*statusWriter); ok {
-		sw.answers, sw.refuses = &f.answers, r.Method == http.MethodGet || r.Method == http.MethodHead
+		return nil, err
 	}
 	if rt.access&lists == 0 {
 		return leave, nil
@@ -193,8 +192,24 @@ func (s *Server) enter(rt route, w http.ResponseWriter, r *http.Request, c *call
 	return func() { f.lists.leave(); leave() }, nil
 }
 
-// takeStream takes a slot of all tokens, and one of the token's own or of its tenant.
+// countBytes has the bytes of a request's body and of its answer count.
+func (f *inFlight) countBytes(w http.ResponseWriter, r *http.Request, c *call) error {
+	c.body.of = &f.bodies
+	if f.answers.full() {
+		return tooMany(5, "token: the large answers of %s are not read yet: read them", f.of())
+	}
+	if sw, ok := w.(*statusWriter); ok {
+		sw.answers, sw.refuses = &f.answers, reads(r)
+	}
+	return nil
+}
+
+// takeStream takes a slot of all tokens, and one of the token's own or of its tenant. A part of a request takes none: that of this process's router has
+// taken one, and those of others are counted as parts.
 func (s *Server) takeStream(all *slots, own func(*inFlight) *slots, c *call, what, hint string, retrySeconds int) (leave func(), err error) {
+	if c.part != whole {
+		return func() {}, nil
+	}
 	f := s.heldBy(c.token)
 	mine := own(f)
 	if !mine.take() {

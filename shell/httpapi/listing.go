@@ -180,13 +180,14 @@ func (l listing[S, Out]) answer(s *Server, w http.ResponseWriter, r *http.Reques
 	if err != nil {
 		return err
 	}
-	if len(asked) > 0 && c.part == whole {
+	if len(asked) > 0 {
 		mine := s.heldBy(c.token)
-		wide := &mine.wide
-		if !wide.take() {
-			return tooMany(1, "include: %d lists of %s with it are under way: wait for the answer to one", wide.most, mine.of())
+		if wide := c.slotsFor(&mine.wide, &mine.partWide); wide != nil {
+			if !wide.take() {
+				return tooMany(1, "include: %d lists of %s with it are under way: wait for the answer to one", wide.most, mine.of())
+			}
+			defer wide.leave()
 		}
-		defer wide.leave()
 	}
 	if err := ordered(q, &p); err != nil {
 		return err

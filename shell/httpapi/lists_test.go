@@ -91,16 +91,19 @@ func (r *reader) Write(b []byte) (int, error) {
 }
 
 // get begins a request that r reads; done is closed at its end.
-func (a *api) get(target, token string, r *reader) (done chan struct{}) {
+func (a *api) get(target, token string, r *reader, opts ...func(*http.Request)) (done chan struct{}) {
 	req := httptest.NewRequestWithContext(a.t.Context(), "GET", target, http.NoBody)
 	req.Host, req.RemoteAddr = "127.0.0.1:7460", "127.0.0.1:50000"
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
+	for _, opt := range opts {
+		opt(req)
+	}
 	done = make(chan struct{})
 	go func() {
 		defer close(done)
-		a.server.Handler().ServeHTTP(r, req)
+		a.handler().ServeHTTP(r, req)
 	}()
 	return done
 }

@@ -2,6 +2,9 @@ package httpapi
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -26,6 +29,49 @@ func TestARouterKnowsWhereTheRequestsOfEachRouteGo(t *testing.T) {
 	}
 	for name := range placings {
 		assert.True(t, known[name], "%s: there is no such route", name)
+	}
+}
+
+func TestARouterAsksWhereAMachineIsAndWhatItMakesOneAnswerOf(t *testing.T) {
+	for request, want := range map[string]bool{
+		"GET GET /v1/actions": true, "GET GET /v1/events": true, "GET GET /v1/sets": true, "POST POST /v1/system/resume": true, "POST POST /v1/runs/bulk": true,
+		"HEAD GET /v1/actions/{id}": true, "HEAD GET /v1/changes/{kind}/{id}": true,
+		"GET GET /v1/actions/{id}": false, "HEAD GET /v1/actions": false, "HEAD GET /v1/actions/{id}/logs": false, "GET GET /v1/queues/{name}": false, "GET GET /v1/queues/{name}/items": false,
+		"POST POST /v1/actions": false, "POST POST /v1/jobs/bulk": false, "GET GET /v1/backup": false, "GET GET /metrics": false, "GET GET /v1/audit": false, "GET ": false,
+	} {
+		method, route, _ := strings.Cut(request, " ")
+		assert.Equal(t, want, routerAsks(method, route), request)
+	}
+}
+
+func TestTheAnswersToPartsOfRequestsCountAsThoseToOthers(t *testing.T) {
+	s, err := New(Options{Engine: idleServer(t).engine, Tokens: []Token{{Name: "any", SHA256: HashToken("secret")}}})
+	require.NoError(t, err)
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/limits", http.NoBody)
+	r.Header.Set("Authorization", "Bearer secret")
+	token, err := s.authenticate(r)
+	require.NoError(t, err)
+	c := &call{token: token, part: otherPart}
+	w := new(statusWriter)
+	s.heldBy(c.token).parts.most = 1
+	leave, err := s.enter(route{}, w, r, c)
+	require.NoError(t, err)
+	release, err := w.holdAnswer(int(s.o.MaxBodyBytesInFlight))
+	require.NoError(t, err)
+	leave()
+	_, err = s.enter(route{}, new(statusWriter), r, c)
+	require.ErrorContains(t, err, "the large answers of \"any\" are not read yet")
+	release()
+	leave, err = s.enter(route{}, new(statusWriter), r, c)
+	require.NoError(t, err, "and the slot is given back")
+	leave()
+}
+
+func TestABulkActThatSaysThatItIsAPartTakesASlotOfThose(t *testing.T) {
+	var f inFlight
+	for part, want := range map[partKind]*slots{whole: &f.bulks, otherPart: &f.partBulks, ownPart: nil} {
+		c := call{part: part}
+		assert.Same(t, want, c.slotsFor(&f.bulks, &f.partBulks))
 	}
 }
 

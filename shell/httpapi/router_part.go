@@ -26,20 +26,32 @@ type partKind int
 const (
 	whole     partKind = iota // it is none
 	ownPart                   // of a request to a router of this process, which has counted it
-	otherPart                 // of one to another process, or of somebody who says so
+	otherPart                 // of one to another process, or of somebody who says so of what a router may ask
 )
 
 type ownPartKey struct{}
 
-// partOf reports whether a request is a part of one.
-func (s *Server) partOf(r *http.Request) partKind {
+// partOf reports whether a request to a route is a part of one. Anybody may send the header: with what no router asks it means nothing.
+func (s *Server) partOf(r *http.Request, route string) partKind {
 	switch {
 	case s.o.Partitions <= 1 || r.Header.Get(headerPart) == "":
 		return whole
 	case r.Context().Value(ownPartKey{}) != nil:
 		return ownPart
+	case !routerAsks(r.Method, route):
+		return whole
 	}
 	return otherPart
+}
+
+// routerAsks reports whether a router asks that of the partitions: whether a machine is there, and what it makes one answer of.
+func routerAsks(method, route string) bool {
+	p := placings[route]
+	if method == http.MethodHead {
+		path := strings.TrimPrefix(route, http.MethodGet+" ")
+		return p.how == ofID && (path == p.kind+"{id}" || path == changesPath+"{kind}/{id}")
+	}
+	return p.merge != nil && (p.how == ofTenant || p.how == ofAll)
 }
 
 // parts counts the parts of requests by token.
@@ -77,8 +89,8 @@ func (s *Server) charges(r *http.Request, c *call) bool {
 func reads(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
 
 // enterPart admits a part of a request, beside the requests that are under way: for each of a token's lists there are
-// as many as partitions.
-func (s *Server) enterPart(c *call) (leave func(), err error) {
+// as many as partitions. What its body and its answer hold counts as that of any request.
+func (s *Server) enterPart(w http.ResponseWriter, r *http.Request, c *call) (leave func(), err error) {
 	if c.part == ownPart || c.token == nil {
 		return func() {}, nil
 	}
@@ -86,7 +98,24 @@ func (s *Server) enterPart(c *call) (leave func(), err error) {
 	if !f.parts.take() {
 		return nil, tooMany(1, "token: %d parts of requests of %s are under way: wait for the answer to one", f.parts.most, f.of())
 	}
+	if err := f.countBytes(w, r, c); err != nil {
+		f.parts.leave()
+		return nil, err
+	}
 	return f.parts.leave, nil
+}
+
+// slotsFor gives the slots of a request of a sort of which a token may have some: the parts of requests have their own, as many times more as there are partitions. It
+// gives nil for a part of a request to a router of this process, which has taken one.
+func (c *call) slotsFor(requests, parts *slots) *slots {
+	switch c.part {
+	case ownPart:
+		return nil
+	case otherPart:
+		return parts
+	case whole:
+	}
+	return requests
 }
 
 // part gives the request that is asked of one partition for a client's.

@@ -303,9 +303,6 @@ func (rt *Router) placeEntry(d *decision, entry map[string]json.RawMessage) *dec
 		var inner map[string]json.RawMessage
 		for _, kind := range d.of.of {
 			if raw, ok := entry[kind]; ok && string(raw) != "null" {
-				if kind == "subscriber" {
-					return &decision{}
-				}
 				if inner != nil || json.Unmarshal(raw, &inner) != nil { // of two kinds, or none
 					return nil
 				}

@@ -30,23 +30,32 @@ import (
 // maxGathered bounds what a partition answers, of what is read whole.
 const maxGathered = 64 << 20
 
-// gather asks all partitions the same, and gives what each answers, by number. The error is that of the first one that refuses.
+// gather asks all partitions, and decodes their answers.
 func gather[T any](rt *Router, r *http.Request, method string, query url.Values) ([]T, error) {
+	all := make([]int, rt.o.Partitions)
+	for p := range all {
+		all[p] = p
+	}
+	return gatherOf[T](rt, r, method, query, all)
+}
+
+// gatherOf asks some partitions.
+func gatherOf[T any](rt *Router, r *http.Request, method string, query url.Values, partitions []int) ([]T, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), rt.o.API.RequestTimeout)
 	defer cancel()
-	out, errs := make([]T, rt.o.Partitions), make([]error, rt.o.Partitions)
+	out, errs := make([]T, len(partitions)), make([]error, len(partitions))
 	var group, all sync.WaitGroup
 	defer group.Wait()
-	for p := range out {
+	for i, p := range partitions {
 		all.Go(func() {
 			got := rt.ask(&group, rt.part(ctx, r, method, p, query), p)
 			defer func() { _ = got.body.Close() }()
 			if got.status != http.StatusOK {
-				errs[p] = got.refusal()
+				errs[i] = got.refusal()
 				return
 			}
-			if err := json.NewDecoder(io.LimitReader(got.body, maxGathered)).Decode(&out[p]); err != nil {
-				errs[p] = &failure{status: http.StatusBadGateway, text: fmt.Sprintf("partitions: the answer of partition %d has broken off: try again", p), cause: err}
+			if err := json.NewDecoder(io.LimitReader(got.body, maxGathered)).Decode(&out[i]); err != nil {
+				errs[i] = &failure{status: http.StatusBadGateway, text: fmt.Sprintf("partitions: the answer of partition %d has broken off: try again", p), cause: err}
 			}
 		})
 	}
@@ -242,7 +251,8 @@ func addCounts(a, b core.AlertCounts) core.AlertCounts {
 	}
 }
 
-// mergeReady says whether each partition has an owner that takes requests.
+// mergeReady says whether the partitions of this process are ready. It does not ask for the others: what is sent here for them is passed on, and
+// a process is not to be taken away since another one is not ready.
 func mergeReady(rt *Router, w http.ResponseWriter, r *http.Request, _ *call) error {
 	if rt.o.API.Ready != nil {
 		if err := rt.o.API.Ready(); err != nil {
@@ -251,7 +261,13 @@ func mergeReady(rt *Router, w http.ResponseWriter, r *http.Request, _ *call) err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 	defer cancel()
-	all, err := gather[wire.Health](rt, r.WithContext(ctx), http.MethodGet, nil)
+	var mine []int
+	for p := range rt.o.Partitions {
+		if _, ok := rt.o.Local(p); ok {
+			mine = append(mine, p)
+		}
+	}
+	all, err := gatherOf[wire.Health](rt, r.WithContext(ctx), http.MethodGet, nil, mine)
 	if err != nil {
 		return err
 	}

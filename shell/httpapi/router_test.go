@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -33,7 +34,6 @@ func TestStoriesWhoseRequestsAreSentTwiceOverThreePartitions(t *testing.T) { pla
 func TestEveryOperationOverThreePartitionsAnswersEachKindOfTokenAsTheTableSays(t *testing.T) {
 	sweepAll(t, 3, map[string]bool{ // what is answered with 501, or with what to do instead
 		"listAudit": true, "backup": true, "publishEvent": true,
-		"listSubscribers": true, "deleteSubscriber": true, "getSubscriber": true, "putSubscriber": true,
 	})
 }
 
@@ -389,15 +389,16 @@ func TestWhatAPartitionWithoutAnOwnerHasIsNotTakenForGone(t *testing.T) {
 		assert.Equal(t, fmt.Sprintf("id: no partition that answers has %s, and partition 1 does not answer: nothing was done", id), got.errorText())
 		assert.Equal(t, "1", got.header.Get("Retry-After"))
 	}
-	for _, target := range []string{"/v1/actions", "/v1/find?q=" + mine, "/v1/upcoming", "/v1/system", "/readyz", "/v1/limits", "/v1/events"} {
+	for _, target := range []string{"/v1/actions", "/v1/find?q=" + mine, "/v1/upcoming", "/v1/system", "/v1/limits", "/v1/events"} {
 		got := a.do("GET", target, nil)
 		assert.Equal(t, http.StatusServiceUnavailable, got.status, target)
 		assert.Equal(t, "nobody works on the database at the moment", got.errorText(), target)
 		assert.Equal(t, "1", got.header.Get("Retry-After"), target)
 	}
 	assert.Equal(t, http.StatusOK, a.do("GET", "/v1/actions?namespace=ns&tenant="+tenantIn(0, 0), nil).status, "who is elsewhere does not notice")
-	assert.Equal(t, http.StatusOK, a.do("GET", "/healthz", nil).status)
-	assert.Equal(t, http.StatusOK, a.do("GET", "/metrics", nil).status)
+	for _, target := range []string{"/healthz", "/readyz", "/metrics"} {
+		assert.Equal(t, http.StatusOK, a.do("GET", target, nil).status, "what this process has is ready: %s", target)
+	}
 }
 
 func TestAListOfSeveralPartitionsCountsAsOneRequest(t *testing.T) {
@@ -434,6 +435,86 @@ func TestWhoeverSaysThatARequestIsAPartSendsNoMoreThanOthers(t *testing.T) {
 		assert.Equal(t, http.StatusTooManyRequests, push())
 		assert.Equal(t, http.StatusTooManyRequests, push(with(httpapi.HeaderPartition, "0")))
 	}
+}
+
+// saysPart has a request say that it is a part of one to the router of another process.
+func saysPart(r *http.Request) {
+	r.Header.Set("Orrery-Part", "1")
+	r.Header.Set(httpapi.HeaderPartition, "0")
+}
+
+// anyOfFew is a token whose tests know its bounds.
+func anyOfFew(change func(*httpapi.Options)) func(*httpapi.Options) {
+	return func(o *httpapi.Options) {
+		o.Tokens = []httpapi.Token{{Name: "any", SHA256: httpapi.HashToken("any-secret")}}
+		change(o)
+	}
+}
+
+func TestWhatNoRouterAsksIsNoPartOfARequest(t *testing.T) {
+	c := newClock()
+	a := start(t, setup{partitions: 3, engine: func(o *shell.Options) { o.Clock = c }, api: anyOfFew(func(o *httpapi.Options) {
+		o.Clock, o.Limits.Default = c, httpapi.TenantLimits{RequestsPerSecond: 0.001, RequestBurst: 2}
+	})})
+	tenant := "?namespace=ns&tenant=" + tenantIn(0, 0)
+	for _, want := range []int{http.StatusNotFound, http.StatusNotFound, http.StatusTooManyRequests} {
+		assert.Equal(t, want, a.do("GET", "/v1/queues/q"+tenant, nil, bearer("any-secret"), saysPart).status)
+	}
+
+	a = divided(t, anyOfFew(func(o *httpapi.Options) { o.MaxRequestsPerToken = 1 }))
+	id := a.add(tenantIn(0, 0), "echo", `"x"`, nil).String()
+	slow := newReader()
+	done := a.get("/v1/actions/"+id, "any-secret", slow, saysPart)
+	<-slow.waiting
+	got := a.do("GET", "/v1/actions/"+id, nil, bearer("any-secret"), saysPart)
+	assert.Equal(t, http.StatusTooManyRequests, got.status)
+	assert.Equal(t, `token: 1 requests of "any" are under way: wait for the answer to one`, got.errorText())
+	close(slow.writes)
+	<-done
+	got = a.do("GET", "/v1/queues"+tenant[:len("?namespace=ns")], nil, bearer("any-secret"), saysPart)
+	assert.Contains(t, got.body, `[["",`, "a list that a router merges is in the form of a part")
+}
+
+func TestTheBodiesOfPartsOfRequestsCountAsThoseOfOthers(t *testing.T) {
+	a := divided(t, anyOfFew(func(o *httpapi.Options) { o.MaxBodyBytesInFlight, o.MaxListsPerToken = 1<<20, 1 }))
+	large := strings.Repeat("x", 600_000)
+	id := a.add(tenantIn(0, 0), "echo", `"`+large+`"`, nil).String()
+	body := `{"act":"cancel","ids":["` + id + `"],"body":{"reason":"` + large + `"}}`
+	in, out := io.Pipe()
+	ended := make(chan answer)
+	go func() {
+		ended <- a.do("POST", "/v1/actions/bulk", in, bearer("any-secret"), saysPart, func(r *http.Request) { r.ContentLength = int64(len(body)) })
+	}()
+	_, err := io.WriteString(out, body[:len(body)-1]) // the last byte is held back
+	require.NoError(t, err)
+	got := a.do("POST", "/v1/actions/bulk", body, bearer("any-secret"), saysPart)
+	assert.Equal(t, http.StatusTooManyRequests, got.status)
+	assert.Equal(t, "body: the bodies that are being read and worked on may have 1048576 bytes together: try again", got.errorText())
+	_, err = io.WriteString(out, body[len(body)-1:])
+	require.NoError(t, err)
+	require.NoError(t, out.Close())
+	assert.Equal(t, http.StatusOK, (<-ended).status)
+}
+
+func TestListsWithMoreThatSayThatTheyArePartsAreBounded(t *testing.T) {
+	a := divided(t, anyOfFew(func(o *httpapi.Options) { o.MaxListsPerToken = 1 }))
+	a.add(tenantIn(0, 0), "echo", `"x"`, nil)
+	const list = "/v1/actions?include=tool_input"
+	var readers []*reader
+	var ended []chan struct{}
+	for range 3 { // one list of each partition
+		readers = append(readers, newReader())
+		ended = append(ended, a.get(list, "any-secret", readers[len(readers)-1], saysPart))
+		<-readers[len(readers)-1].waiting
+	}
+	got := a.do("GET", list, nil, bearer("any-secret"), saysPart)
+	assert.Equal(t, http.StatusTooManyRequests, got.status)
+	assert.Equal(t, `include: 3 lists of "any" with it are under way: wait for the answer to one`, got.errorText())
+	for i, r := range readers {
+		close(r.writes)
+		<-ended[i]
+	}
+	assert.Equal(t, http.StatusOK, a.do("GET", list, nil, bearer("any-secret"), saysPart).status)
 }
 
 func TestTokensAreReplacedForAllServersOfAProcess(t *testing.T) {
@@ -482,6 +563,22 @@ func TestEventsOfAllPartitionsComeInOneStream(t *testing.T) {
 	}
 	assert.Empty(t, want)
 	http.DefaultClient.CloseIdleConnections()
+}
+
+func TestAStreamOfSeveralPartitionsIsOneStreamOfItsToken(t *testing.T) {
+	a := divided(t, anyOfFew(func(o *httpapi.Options) { o.MaxStreamsPerToken = 1 }))
+	ctx, cancel := context.WithCancel(t.Context())
+	leaves := func(r *http.Request) { *r = *r.WithContext(ctx) }
+	slow := newReader()
+	close(slow.writes)
+	done := a.get("/v1/events", "any-secret", slow, leaves)
+	<-slow.waiting
+	assert.Equal(t, http.StatusOK, slow.status)
+	got := a.do("HEAD", "/v1/events", nil, bearer("any-secret"))
+	assert.Equal(t, http.StatusTooManyRequests, got.status)
+	cancel()
+	<-done
+	assert.Equal(t, http.StatusOK, a.do("HEAD", "/v1/events", nil, bearer("any-secret")).status)
 }
 
 func TestMetricsOfThePartitionsOfAProcessAreToldApart(t *testing.T) {
@@ -552,6 +649,41 @@ func TestSubscribersOfAllPartitionsAreOneList(t *testing.T) {
 		}
 	}
 	assert.ElementsMatch(t, []string{"s0", "s1", "s2"}, names)
+}
+
+func TestASetWithASubscriberGoesWhereTheTenantOfThatLives(t *testing.T) {
+	a := divided(t, nil)
+	entry := func(p int) string {
+		return fmt.Sprintf(`{"file":"a.toml","subscriber":{"namespace":"ns","tenant":%q,"name":"s","match":{"category":"deploys"},"do":{"push":{"name":"q"}}}}`, tenantIn(p, 0))
+	}
+	for p := range 3 {
+		got := a.do("POST", fmt.Sprintf("/v1/sets/s%d", p), `{"entries":[`+entry(p)+`]}`)
+		require.Equal(t, http.StatusOK, got.status, got.body)
+		tenant := "?namespace=ns&tenant=" + tenantIn(p, 0)
+		assert.Equal(t, http.StatusOK, a.do("GET", "/v1/subscribers/s"+tenant, nil).status)
+	}
+	got := a.do("POST", "/v1/sets/s", `{"entries":[`+entry(0)+`,`+entry(1)+`]}`)
+	assert.Equal(t, http.StatusUnprocessableEntity, got.status)
+	assert.Contains(t, got.errorText(), "entries[1]: the tenant")
+}
+
+// Each partition routes the events of its own tenants.
+func TestASubscriberThatHearsAllTenantsIsRefusedOverSeveralPartitions(t *testing.T) {
+	a := divided(t, nil)
+	const does = `"match":{"category":"deploys"},"do":{"push":{"name":"q"}}}`
+	for query, want := range map[string]string{
+		"namespace=orrery&tenant=notify": "tenant: the subscribers of orrery/notify hear the events of all tenants, and here only those of one of 3 partitions: make a subscriber for each tenant",
+		"namespace=&tenant=":             "tenant: the subscribers of the tenant without a name hear events of other tenants, and here only those of one of 3 partitions: make a subscriber for each tenant",
+	} {
+		got := a.do("PUT", "/v1/subscribers/s?"+query, "{"+does)
+		assert.Equal(t, http.StatusNotImplemented, got.status, query)
+		assert.Equal(t, want, got.errorText())
+		assert.Equal(t, http.StatusNotFound, a.do("DELETE", "/v1/subscribers/s?"+query, nil).status, "one that is there is removed")
+	}
+	got := a.do("POST", "/v1/sets/s", `{"entries":[{"file":"a.toml","subscriber":{"namespace":"orrery","tenant":"notify","name":"s",`+does+`}]}`)
+	assert.Equal(t, http.StatusNotImplemented, got.status, got.body)
+	assert.Contains(t, got.errorText(), "make a subscriber for each tenant")
+	assert.Equal(t, http.StatusOK, a.do("PUT", "/v1/subscribers/s?namespace=orrery&tenant=other", "{"+does).status)
 }
 
 // The other process is reached over HTTP.

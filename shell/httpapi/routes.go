@@ -173,7 +173,7 @@ func (s *Server) endpoint(rt route) http.Handler {
 		if c.token != nil {
 			defer s.conns.work(r, true)()
 		}
-		c.part = s.partOf(r)
+		c.part = s.partOf(r, c.route)
 		var leave func()
 		if err == nil && s.charges(r, c) {
 			err = s.charge(w.Header(), rt.access, c.token, r.ContentLength)

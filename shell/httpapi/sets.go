@@ -463,6 +463,9 @@ func (s *Server) declaredSubscriber(ctx context.Context, c *call, b *wire.SetSub
 	if err == nil {
 		err = s.permitSubscriber(ctx, c, of, b.Do)
 	}
+	if err == nil {
+		err = s.permitHearing(of)
+	}
 	return &shell.SubscriberSpec{Namespace: of.Namespace, Tenant: of.Tenant, Subscription: core.Subscription{Name: b.Name, Match: b.Match, Do: b.Do}}, err
 }
 
