@@ -96,7 +96,11 @@ func (h *host) route() error {
 	for name, r := range routes { // order-free: it fills a map
 		scopes[name] = shell.Scope{Namespace: r.Namespace, Tenant: r.Tenant}
 	}
-	if err := h.passOn(h.c); err != nil {
+	by, err := newForwarding(h.c, h.roster.name, h.log)
+	if err != nil {
+		return err
+	}
+	if err := h.passOn(by); err != nil {
 		return err
 	}
 	if h.pair != nil {
@@ -138,12 +142,8 @@ func (h *host) settings() config.Config {
 	return h.c
 }
 
-// passOn has requests be passed on by these settings from now on.
-func (h *host) passOn(c config.Config) error {
-	by, err := newForwarding(c, h.roster.name, h.log)
-	if err != nil {
-		return err
-	}
+// passOn has requests be passed on so from now on.
+func (h *host) passOn(by *forwarding) error {
 	for p := range h.layout.Partitions {
 		f, err := by.to(h.group.Member(p))
 		if err != nil {
@@ -370,7 +370,8 @@ func (h *host) reload(ctx context.Context) ([]slog.Attr, error) {
 	if _, err := r.InForce.NamedSecrets(); err != nil {
 		return nil, err
 	}
-	if _, err := newForwarding(r.InForce, h.roster.name, h.log); err != nil {
+	by, err := newForwarding(r.InForce, h.roster.name, h.log)
+	if err != nil {
 		return nil, err
 	}
 	tokens, err := replaceTokens(h.router.API(), r)
@@ -383,7 +384,7 @@ func (h *host) reload(ctx context.Context) ([]slog.Attr, error) {
 	h.reread++
 	units := slices.Collect(maps.Values(h.units))
 	h.mu.Unlock()
-	if err := h.passOn(r.InForce); err != nil {
+	if err := h.passOn(by); err != nil {
 		return nil, err
 	}
 	for _, d := range units { // order-free: each for itself
