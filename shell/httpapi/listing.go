@@ -207,37 +207,48 @@ func (l listing[S, Out]) answer(s *Server, w http.ResponseWriter, r *http.Reques
 	}
 	ctx, damaged := shell.CountDamaged(r.Context())
 	out.damaged = damaged
+	next, err := l.fill(ctx, s, out, from, p, limit, func(_ int, v S) error { return l.add(r.Context(), out, v, asked) })
+	if err != nil {
+		return err
+	}
+	token, err := s.sealPage(r, c, q, next)
+	if err != nil {
+		return err
+	}
+	return out.end(token, l.short)
+}
+
+// fill reads chunks of a source, each record of which is added with its place in the chunk, until the page is full; next is where the list goes on.
+func (l listing[S, Out]) fill(ctx context.Context, s *Server, out *pageWriter, from source[S], p shell.Page, limit int, add func(i int, v S) error) (next string, err error) {
 	read := 0
 	for range maxPageRounds {
 		p.Limit, p.MaxBytes = limit-out.elements, 0
 		if !l.small {
 			p.Limit, p.MaxBytes = min(p.Limit, pageChunk), pageChunkBytes
 		}
-		if l.each != nil { // how many elements it has, only the record says
+		if p.Marks != nil {
+			*p.Marks = nil
+		} else if l.each != nil { // how many elements it has, only the record says
 			p.Limit = 1
 		}
-		list, next, err := readChunk(ctx, s, from.next, p)
-		if err != nil {
-			return err
+		var list []S
+		if list, p.Token, err = readChunk(ctx, s, from.next, p); err != nil {
+			return "", err
 		}
-		for _, v := range list {
+		for i, v := range list {
 			if from.keep != nil && !from.keep(v) {
 				continue
 			}
 			read += l.size(v)
-			if err := l.add(r.Context(), out, v, asked); err != nil {
-				return err
+			if err := add(i, v); err != nil {
+				return "", err
 			}
 		}
-		if p.Token = next; next == "" || out.elements >= limit || out.bytes >= maxPageBytes || read >= maxPageRead {
+		if p.Token == "" || out.elements >= limit || out.bytes >= maxPageBytes || read >= maxPageRead {
 			break
 		}
 	}
-	token, err := s.sealPage(r, c, q, p.Token)
-	if err != nil {
-		return err
-	}
-	return out.end(token, l.short)
+	return p.Token, nil
 }
 
 // ordered reads in which order a list is asked for, and between which times, where it takes these parameters.
@@ -313,35 +324,19 @@ func (l listing[S, Out]) answerPart(s *Server, w http.ResponseWriter, r *http.Re
 	}
 	ctx, damaged := shell.CountDamaged(r.Context())
 	out.damaged = damaged
-	read := 0
-	for range maxPageRounds {
-		var marks []shell.Mark
-		p.Limit, p.MaxBytes, p.Marks = limit-out.elements, 0, &marks
-		if !l.small {
-			p.Limit, p.MaxBytes = min(p.Limit, pageChunk), pageChunkBytes
-		}
-		list, next, err := readChunk(ctx, s, from.next, p)
+	var marks []shell.Mark // of the chunk that was read last
+	p.Marks = &marks
+	next, err := l.fill(ctx, s, out, from, p, limit, func(i int, v S) error {
+		token, err := s.sealPage(r, c, q, marks[i].Token)
 		if err != nil {
 			return err
 		}
-		for i, v := range list {
-			if from.keep != nil && !from.keep(v) {
-				continue
-			}
-			read += l.size(v)
-			token, err := s.sealPage(r, c, q, marks[i].Token)
-			if err != nil {
-				return err
-			}
-			if err := l.add(r.Context(), out, v, asked, hex.EncodeToString(marks[i].Order[:]), token); err != nil {
-				return err
-			}
-		}
-		if p.Token = next; next == "" || out.elements >= limit || out.bytes >= maxPageBytes || read >= maxPageRead {
-			break
-		}
+		return l.add(r.Context(), out, v, asked, hex.EncodeToString(marks[i].Order[:]), token)
+	})
+	if err != nil {
+		return err
 	}
-	token, err := s.sealPage(r, c, q, p.Token)
+	token, err := s.sealPage(r, c, q, next)
 	if err != nil {
 		return err
 	}
