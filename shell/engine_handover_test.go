@@ -285,6 +285,83 @@ func TestWhatAFormerOwnerCutsOffAtTheEndOfItsTimeIsToldInterrupted(t *testing.T)
 	})
 }
 
+// lasting has its process go on, until ends is closed, though the engine is told to stop.
+func lasting(ends <-chan struct{}) func(*shell.Options) {
+	return func(o *shell.Options) { o.Handover.Ends, o.Handover.Wanted = ends, nil }
+}
+
+func TestWhatRunsOnOfAStoreThatHasMovedIsCutOffOnlyOnceItsProcessEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, g, ends := memory.NewCluster(), newGate(), make(chan struct{})
+		a := inherit(t, c, "a", g, lasting(ends))
+		long, err := a.Actions().Create(bg(), core.ActionSpec{ToolName: "count", Policy: core.RunPolicy{OnInterrupt: core.InterruptFail, TimeoutMS: time.Hour.Milliseconds()}})
+		require.NoError(t, err)
+		synctest.Wait()
+		a.leave(t)
+		b := inherit(t, c, "b", &counting{}, alone)
+		elapse(30 * time.Minute)
+		require.Equal(t, core.StatusRunning, actionOf(t, b.Engine, long.ID).Status.Type, "the stop timeout is a minute, and the process lives")
+		close(ends)
+		elapse(59 * time.Second)
+		require.Equal(t, core.StatusRunning, actionOf(t, b.Engine, long.ID).Status.Type)
+		elapse(2 * time.Second)
+		require.NoError(t, <-a.done)
+		assert.Contains(t, actionOf(t, b.Engine, long.ID).Status.Reason, "interrupted by a shutdown")
+		b.over(t)
+	})
+}
+
+func TestWhatRunsOnOfAStoreThatHasMovedEndsByItsOwnLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, ends := memory.NewCluster(), make(chan struct{})
+		a := inherit(t, c, "a", newGate(), lasting(ends))
+		made, err := a.Actions().Create(bg(), core.ActionSpec{ToolName: "count", Policy: core.RunPolicy{TimeoutMS: time.Hour.Milliseconds()}})
+		require.NoError(t, err)
+		synctest.Wait()
+		a.leave(t)
+		b := inherit(t, c, "b", &counting{}, alone)
+		elapse(59 * time.Minute)
+		require.Equal(t, core.StatusRunning, actionOf(t, b.Engine, made.ID).Status.Type)
+		elapse(2 * time.Minute)
+		require.NoError(t, <-a.done, "the engine ends, and its process goes on")
+		assert.Contains(t, actionOf(t, b.Engine, made.ID).Status.Reason, "time limit")
+		b.over(t)
+	})
+}
+
+func TestWhatKeepsAStoreThatMovesIsCutOffAndTheRestGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, g, kept, ends := memory.NewCluster(), newGate(), newGate(), make(chan struct{})
+		a := inherit(t, c, "a", g, func(o *shell.Options) {
+			lasting(ends)(o)
+			o.Tools["kept"] = stationary{kept}
+		})
+		goesOn := createCount(t, a.Engine, core.InterruptFail)
+		cut, err := a.Actions().Create(bg(), core.ActionSpec{ToolName: "kept", Policy: core.RunPolicy{OnInterrupt: core.InterruptRetry}})
+		require.NoError(t, err)
+		synctest.Wait()
+		a.end()
+		elapse(59 * time.Second)
+		require.Equal(t, core.StatusRunning, actionOf(t, a.Engine, cut.ID).Status.Type)
+		elapse(2 * time.Second)
+		select {
+		case <-a.given:
+		default:
+			require.Fail(t, "the partition was not given back")
+		}
+		kept.open()
+		b := inherit(t, c, "b", &counting{}, func(o *shell.Options) { o.Tools["kept"] = &counting{} })
+		elapse(10 * time.Second)
+		assert.Equal(t, core.StatusCompleted, actionOf(t, b.Engine, cut.ID).Status.Type, "the next owner has tried it again")
+		require.Equal(t, core.StatusRunning, actionOf(t, b.Engine, goesOn.ID).Status.Type)
+		g.open()
+		require.NoError(t, <-a.done)
+		elapse(time.Second)
+		assert.Equal(t, core.StatusCompleted, actionOf(t, b.Engine, goesOn.ID).Status.Type)
+		b.over(t)
+	})
+}
+
 // stationary is a tool that needs the process that owns the store.
 type stationary struct{ *gate }
 
@@ -332,6 +409,41 @@ func TestAHandoverThatTheDatabaseRefusesIsAStopAsWithout(t *testing.T) {
 type deaf struct{ store.Handover }
 
 func (deaf) Remain(context.Context, store.Former) error { return errors.New("it is full") }
+
+// hesitant is a database that notes a former owner only once it was asked often.
+type hesitant struct {
+	store.Handover
+	asked *int
+}
+
+func (h hesitant) Remain(ctx context.Context, f store.Former) error {
+	if *h.asked++; *h.asked < 1000 {
+		return errors.New("it is full")
+	}
+	return h.Handover.Remain(ctx, f)
+}
+
+func TestAHandoverThatTheDatabaseRefusesIsTriedAgainWhileTheProcessLives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, g, ends, asked := memory.NewCluster(), newGate(), make(chan struct{}), 0
+		a := inherit(t, c, "a", g, func(o *shell.Options) {
+			lasting(ends)(o)
+			o.Handover.Through = hesitant{o.Handover.Through, &asked}
+		})
+		made, err := a.Actions().Create(bg(), core.ActionSpec{ToolName: "count", Policy: core.RunPolicy{TimeoutMS: time.Hour.Milliseconds()}})
+		require.NoError(t, err)
+		synctest.Wait()
+		a.end()
+		elapse(10 * time.Minute)
+		require.Equal(t, 1000, asked)
+		b := inherit(t, c, "b", &counting{}, alone)
+		g.open()
+		require.NoError(t, <-a.done)
+		elapse(time.Second)
+		assert.Equal(t, core.StatusCompleted, actionOf(t, b.Engine, made.ID).Status.Type)
+		b.over(t)
+	})
+}
 
 func TestTheOptionsOfAHandoverAreChecked(t *testing.T) {
 	c := memory.NewCluster()

@@ -27,12 +27,28 @@ type Handover struct {
 	Lease time.Duration
 	// Wanted is asked once, as the engine is told to stop: whether anybody is there to take the store. It is called by the loop, and may ask the database. Nil: nobody is.
 	Wanted func() bool
+	// Ends is closed once the process is told to end. An engine that is told to stop before that gives the store back since another process should have it: then what
+	// it carries out on goes on until it ends by itself, and Options.StopTimeout begins once Ends is closed. Nil: the process ends as the engine does.
+	Ends <-chan struct{}
 	// GiveBack closes the store, which the engine does not touch after that.
 	GiveBack func() error
 }
 
 // every is the time between two reports of a former owner, and two looks of an owner at what they have reported.
 func (h *Handover) every() time.Duration { return min(250*time.Millisecond, h.Lease/10) }
+
+// lasts reports whether the process goes on although the engine is told to stop.
+func (h *Handover) lasts() bool {
+	if h == nil || h.Ends == nil {
+		return false
+	}
+	select {
+	case <-h.Ends:
+		return false
+	default:
+		return true
+	}
+}
 
 // mostReported bounds the bytes of one report; it has at least one result.
 const mostReported = 8 << 20
@@ -73,13 +89,8 @@ type former struct {
 // handsOver reports whether the store can be given to another process now: nothing is left to decide, and whatever runs may go on
 // here. Then it is noted that this process goes on with that.
 func (l *loop) handsOver() bool {
-	if !l.gives || l.lost != nil || l.cancelled || l.adrift || l.lastErr != nil || l.flight != nil || len(l.running) == 0 || len(l.outcomes) > 0 || len(l.requests) > 0 {
+	if !l.gives || l.lost != nil || l.cancelled || l.adrift || l.lastErr != nil || l.flight != nil || len(l.running) == 0 || len(l.outcomes) > 0 || len(l.requests) > 0 || l.runsPinned() || l.now().Before(l.giveAgain) {
 		return false
-	}
-	for _, x := range l.running {
-		if !x.p.Portable {
-			return false
-		}
 	}
 	h := l.e.o.Handover
 	f := &former{l: l, h: h, is: store.Former{Partition: h.Partition, Session: l.e.store.Session(), Owner: h.Owner}}
@@ -87,8 +98,10 @@ func (l *loop) handsOver() bool {
 	ctx, cancel := l.briefly(h)
 	defer cancel()
 	if err := h.Through.Remain(ctx, f.is); err != nil {
-		l.e.log.Warn("the store cannot be handed over; waiting for what runs", "error", err, "running", len(l.running))
-		l.gives = false
+		if l.giveAgain.IsZero() {
+			l.e.log.Warn("the store cannot be handed over; waiting for what runs", "error", err, "running", len(l.running))
+		}
+		l.gives, l.giveAgain = l.lasts, l.now().Add(h.every())
 		f.depart() // it may have been noted
 		return false
 	}
@@ -139,16 +152,13 @@ func (f *former) serve() {
 			f.depart()
 			return
 		}
-		if !now.Before(l.stopHard) {
+		switch l.followProcess(); {
+		case l.lasts:
+		case !now.Before(l.stopHard):
 			l.e.log.Error("stopping although not all has returned or could be reported; the owner of the store tells the machines", "running", len(l.running), "not_reported", len(f.owed))
 			return
-		}
-		if !l.cancelled && !now.Before(l.stopSoft) {
-			l.cancelled = true
-			l.e.log.Warn("cancelling what still runs", "running", len(l.running))
-			for _, x := range l.running {
-				x.cancel(ErrStopping)
-			}
+		case !l.cancelled && !now.Before(l.stopSoft):
+			l.cancelAll()
 		}
 		if l.lost == nil && !now.Before(f.next) {
 			f.report()
@@ -165,7 +175,9 @@ func (f *former) await() {
 	if l.cancelled {
 		until = l.stopHard
 	}
-	if l.lost == nil {
+	if l.lasts {
+		until = f.next
+	} else if l.lost == nil {
 		until = earliest(until, f.next)
 	}
 	timer, stop := l.e.o.Clock.Timer(max(until.Sub(l.now()), 0))
@@ -180,6 +192,8 @@ func (f *former) await() {
 		l.e.activity.work()
 		l.e.activity.message(ofWork, -1)
 		f.returned(o)
+	case <-l.processEnds():
+		l.e.activity.work()
 	case <-timer:
 		l.e.activity.work()
 	}
@@ -242,7 +256,7 @@ func (f *former) report() {
 		l.e.log.Error("the owner of the store took this process for gone, and has told the machines; ending what runs here", "running", len(l.running), "not_reported", len(f.owed))
 		f.owed = nil
 		l.dropAll()
-		l.cancelled, l.stopHard = true, l.now().Add(l.e.o.AbandonAfter)
+		l.lasts, l.cancelled, l.stopHard = false, true, l.now().Add(l.e.o.AbandonAfter)
 		return
 	case err != nil:
 		if f.tried++; f.tried == 1 {

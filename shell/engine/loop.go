@@ -68,8 +68,11 @@ type loop struct {
 	stopSoft  time.Time // until then executions may end by themselves
 	stopHard  time.Time // until then cancelled executions may return and be stored
 	cancelled bool
-	gives     bool    // the store is handed over as soon as it can be
-	former    *former // what goes on once it is; nil: it is not
+	gives     bool      // the store is handed over as soon as it can be
+	giveAgain time.Time // the database has refused that: not before then
+	lasts     bool      // the process goes on: what can go on without the store has no end of time
+	cut       bool      // and what cannot was cancelled
+	former    *former   // what goes on once the store is handed over; nil: it is not
 }
 
 // sweep is a walk over the due index that may take several batches.
@@ -235,6 +238,9 @@ func (l *loop) await(done <-chan struct{}, diskOnly bool) bool {
 	case <-done:
 		l.e.activity.work()
 		return true
+	case <-l.processEnds():
+		l.e.activity.work()
+		return true
 	}
 	return false
 }
@@ -327,11 +333,7 @@ func (l *loop) untilNext(now time.Time) time.Duration {
 		}
 	}
 	if l.stopping {
-		if l.cancelled {
-			earlier(l.stopHard)
-		} else {
-			earlier(l.stopSoft)
-		}
+		earlier(l.stopNext())
 		return next.Sub(now)
 	}
 	if !l.formers.asking {
@@ -474,71 +476,4 @@ func (l *loop) failed(err error) {
 	l.requests = l.requests[:0]
 	l.cache.init()
 	l.lastSeq = 0
-}
-
-// beginStop stops taking new work.
-func (l *loop) beginStop() {
-	l.stopping = true
-	close(l.e.closing)
-	now := l.now()
-	l.stopSoft = now.Add(l.e.o.StopTimeout)
-	l.stopHard = l.stopSoft.Add(l.e.o.AbandonAfter + time.Second)
-	l.e.log.Info("stopping", "running", len(l.running), "stop_timeout", l.e.o.StopTimeout)
-	if h := l.e.o.Handover; h != nil && h.Wanted != nil {
-		l.gives = h.Wanted()
-	}
-}
-
-// finished moves the stop on, and reports whether nothing is left to wait for.
-func (l *loop) finished() bool {
-	now := l.now()
-	if l.idle() || !now.Before(l.stopHard) {
-		l.settle() // which may begin what was handed out before the stop
-	}
-	if l.idle() {
-		return true
-	}
-	if l.gives && len(l.requests) == 0 && len(l.outcomes) == 0 {
-		l.settle()
-		if l.handsOver() {
-			return true
-		}
-	}
-	if !l.cancelled && len(l.running) > 0 && !now.Before(l.stopSoft) {
-		l.cancelled = true
-		l.e.log.Warn("cancelling what still runs", "running", len(l.running))
-		for _, r := range l.running {
-			r.cancel(ErrStopping)
-		}
-	}
-	if now.Before(l.stopHard) {
-		return false
-	}
-	l.e.log.Error("stopping although not all has returned; the next start tells the machines", "running", len(l.running), "not_stored", len(l.outcomes))
-	return true
-}
-
-// idle reports whether nothing runs, and nothing is left to decide.
-func (l *loop) idle() bool {
-	return len(l.running) == 0 && len(l.outcomes) == 0 && len(l.requests) == 0
-}
-
-// endDeciding has nothing taken any more. Who waits is answered before, since he counts then.
-func (l *loop) endDeciding() {
-	l.refuseRest()
-	close(l.e.decided)
-	l.refuseRest()
-}
-
-// refuseRest answers who came too late.
-func (l *loop) refuseRest() {
-	for {
-		select {
-		case r := <-l.e.inbox:
-			l.e.activity.message(ofWork, -1)
-			r.answer(Reply{Err: ErrStopped})
-		default:
-			return
-		}
-	}
 }

@@ -36,6 +36,8 @@ const (
 	EventUntimed EventKind = "untimed"
 	// EventMoved: this process has given the partition back, so that To takes it; Err says what went wrong with that, if anything did.
 	EventMoved EventKind = "moved"
+	// EventRanOn: what ran on in this process of a partition that it had given back for To has not ended without an error, which is Err.
+	EventRanOn EventKind = "ran_on"
 	// EventUnusable: nobody can open the partition, for the reason in Err; the process works on its others ([Group]).
 	EventUnusable EventKind = "unusable"
 	// EventDrains: this process is to give back what it owns, and claims nothing ([store.Cluster] Drain).
@@ -56,7 +58,7 @@ type Event struct {
 	State State
 	// Before is who owned the partition before, of [EventOwns].
 	Before string
-	// To is who should have the partition, of [EventMoved].
+	// To is who should have the partition, of [EventMoved] and [EventRanOn].
 	To string
 	// Ahead is how far the database's clock is ahead of this machine's, of [EventClock].
 	Ahead time.Duration
@@ -97,6 +99,8 @@ func (e Event) log(l *slog.Logger) {
 			return
 		}
 		l.Info("this process has given the partition back: another one should have it", "to", e.To)
+	case EventRanOn:
+		l.Warn("what ran on in this process of a partition that another one has did not end without an error", "to", e.To, "error", e.Err)
 	case EventUnusable:
 		l.Error("nobody can open the partition", "error", e.Err)
 	case EventDrains:

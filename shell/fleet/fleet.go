@@ -107,7 +107,6 @@ type Member struct {
 	*process
 	partition int
 	in        *Group // nil: it is alone
-	gave      func() // is told that the partition was given back, though work on it may go on; nil: nobody is
 
 	mu      sync.Mutex
 	state   State
@@ -149,7 +148,7 @@ func (m *Member) Run(ctx context.Context, work Work) error {
 		if err != nil {
 			return unlessEnded(ctx, err)
 		}
-		again, err := m.term(ctx, st, work)
+		again, err := m.term(ctx, st, work, around{ends: ctx.Done(), gave: func(error) {}})
 		if !again {
 			return unlessEnded(ctx, err)
 		}
@@ -278,8 +277,14 @@ func (m *Member) turn() time.Duration {
 	return m.o.Lease / 20 * time.Duration(h.Sum32()%64) / 64
 }
 
+// around is what a term is told of its process, and tells it.
+type around struct {
+	ends <-chan struct{}   // closed once the process is told to end
+	gave func(wrong error) // is told that the partition was given back, though work on it may go on
+}
+
 // term calls work while the partition is this process's; again: it has lost it, and is to stand by.
-func (m *Member) term(ctx context.Context, st store.Owned, work Work) (again bool, err error) {
+func (m *Member) term(ctx context.Context, st store.Owned, work Work, is around) (again bool, err error) {
 	living, end := context.WithCancelCause(ctx)
 	renewing, stop := context.WithCancel(context.WithoutCancel(ctx)) // work may take a while to return
 	beside := goroutines{to: m.o.Scheduler}
@@ -307,12 +312,10 @@ func (m *Member) term(ctx context.Context, st store.Owned, work Work) (again boo
 			lost = closed
 		}
 		m.ended(st, lost)
-		if m.gave != nil {
-			m.gave()
-		}
+		is.gave(closed)
 		return closed
 	})
-	err = work(living, Term{Partition: m.partition, Store: st, Clock: m.clock, Handover: m.handover(giveBack)})
+	err = work(living, Term{Partition: m.partition, Store: st, Clock: m.clock, Handover: m.handover(is.ends, giveBack)})
 	end(nil)
 	if errors.Is(err, store.ErrFenced) {
 		lost = err

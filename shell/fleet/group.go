@@ -51,7 +51,6 @@ func NewGroup(o Options, l store.Layout) (*Group, error) {
 		m := newMember(g.process, n)
 		m.in = g
 		s := &seat{Member: m, row: store.Partition{Number: n}, quiet: silence{lease: o.Lease}}
-		m.gave = s.gives
 		g.seats = append(g.seats, s)
 	}
 	return g, nil
@@ -97,7 +96,8 @@ func (g *Group) Run(ctx context.Context, work Work) error {
 	g.end = end
 	for {
 		g.look(works, func(s *seat, row store.Partition) {
-			holders.start(func() { g.hold(works, s, row, work) })
+			t := s.take()
+			holders.start(func() { g.hold(works, s, t, row, work) })
 		})
 		if g.sleep(works, "looks", g.every()) != nil {
 			break
@@ -178,8 +178,8 @@ func (g *Group) fail(ctx context.Context, err error) {
 }
 
 // hold claims a partition, and works on it.
-func (g *Group) hold(ctx context.Context, s *seat, row store.Partition, work Work) {
-	defer s.leave()
+func (g *Group) hold(ctx context.Context, s *seat, t *tenure, row store.Partition, work Work) {
+	defer s.leave(t)
 	st, err := s.claim(ctx, row, s.mine)
 	if err != nil {
 		s.unclaimed(ctx, row, err)
@@ -189,19 +189,27 @@ func (g *Group) hold(ctx context.Context, s *seat, row store.Partition, work Wor
 	s.took(st, row)
 	living, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	s.enter(end)
-	lost, err := s.term(living, st, func(ctx context.Context, t Term) error {
-		defer s.worked()
-		return work(ctx, t)
-	})
+	s.enter(t, end)
+	runsOn := false
+	lost, err := s.term(living, st, func(ctx context.Context, term Term) error {
+		defer s.worked(t)
+		return work(ctx, term)
+	}, around{ends: ctx.Done(), gave: func(wrong error) {
+		if to := s.gives(t); to != "" && s.worksAt(t) {
+			runsOn = true
+			g.pass(Event{Kind: EventMoved, State: s.State(), To: to, Err: wrong})
+		}
+	}})
 	if lost {
 		return
 	}
 	err = unlessEnded(living, err)
-	switch to := s.movesTo(); {
-	case to != "":
+	switch to := s.movesTo(t); {
+	case to != "" && !runsOn:
 		g.pass(Event{Kind: EventMoved, State: s.State(), To: to, Err: err})
-	case err != nil || ctx.Err() == nil:
+	case to != "" && err != nil:
+		g.pass(Event{Kind: EventRanOn, State: s.State(), To: to, Err: err})
+	case to == "" && (err != nil || ctx.Err() == nil):
 		g.fail(ctx, err)
 	}
 }
@@ -223,8 +231,7 @@ type seat struct {
 	quiet  silence
 	silent time.Duration // for which nobody has owned it, or its owner has given no sign of life
 	keep   time.Time     // taken in place of another one, it is kept until then
-	held   bool          // this process had or claimed it when the last look began,
-	gone   bool          // and had given it back by then, while work on it went on
+	held   bool          // this process had or claimed it when the last look began
 
 	// Of the goroutine that holds it, and of the one that looks while nobody does:
 	mine       string           // session of the last term
@@ -232,10 +239,15 @@ type seat struct {
 	complained bool             // that it cannot be claimed
 
 	hold sync.Mutex
-	busy bool                    // a goroutine holds it,
-	gave bool                    // and has given it back; what it waits for are tools that run on
-	end  context.CancelCauseFunc // of the work on it; nil: nothing works
-	to   string                  // who is to have it; empty: it was not given back for anybody
+	last *tenure // nil: there was none yet
+	busy bool    // it goes on: the partition was not given back
+}
+
+// tenure is what a process has to do with a partition from when it begins to claim that until work on it has returned. Once it has given the partition back it may
+// claim it anew, while tools of the tenure before run on. The lock of the seat guards it.
+type tenure struct {
+	end context.CancelCauseFunc // of the work; nil: nothing works
+	to  string                  // who is to have the partition; empty: it was not given back for anybody
 }
 
 // unclaimed notes why the partition could not be claimed.
@@ -252,45 +264,53 @@ func (s *seat) unclaimed(ctx context.Context, row store.Partition, err error) {
 }
 
 // take begins to hold the partition.
-func (s *seat) take() {
+func (s *seat) take() *tenure {
 	s.hold.Lock()
 	defer s.hold.Unlock()
-	s.busy, s.gave, s.to = true, false, ""
+	s.last, s.busy = &tenure{}, true
+	return s.last
 }
 
-// gives notes that the partition was given back.
-func (s *seat) gives() {
-	s.hold.Lock()
-	defer s.hold.Unlock()
-	s.gave = true
-}
-
-// hasGiven reports whether a partition that is held is not this process's any more.
-func (s *seat) hasGiven() bool {
-	s.hold.Lock()
-	defer s.hold.Unlock()
-	return s.busy && s.gave
-}
-
-// enter notes that work begins.
-func (s *seat) enter(end context.CancelCauseFunc) {
-	s.hold.Lock()
-	defer s.hold.Unlock()
-	s.end = end
-}
-
-// worked notes that work has returned.
-func (s *seat) worked() {
-	s.hold.Lock()
-	defer s.hold.Unlock()
-	s.end = nil
+// gives notes that the partition was given back, and tells for whom.
+func (s *seat) gives(t *tenure) (to string) {
+	s.leave(t)
+	return s.movesTo(t)
 }
 
 // leave ends to hold it.
-func (s *seat) leave() {
+func (s *seat) leave(t *tenure) {
 	s.hold.Lock()
 	defer s.hold.Unlock()
-	s.busy = false
+	if s.last == t {
+		s.busy = false
+	}
+}
+
+// enter notes that work begins.
+func (s *seat) enter(t *tenure, end context.CancelCauseFunc) {
+	s.hold.Lock()
+	defer s.hold.Unlock()
+	t.end = end
+}
+
+// worked notes that work has returned.
+func (s *seat) worked(t *tenure) {
+	s.hold.Lock()
+	defer s.hold.Unlock()
+	t.end = nil
+}
+
+// worksAt reports whether work has not returned.
+func (s *seat) worksAt(t *tenure) bool {
+	s.hold.Lock()
+	defer s.hold.Unlock()
+	return t.end != nil
+}
+
+func (s *seat) movesTo(t *tenure) string {
+	s.hold.Lock()
+	defer s.hold.Unlock()
+	return t.to
 }
 
 func (s *seat) isHeld() bool {
@@ -303,25 +323,27 @@ func (s *seat) isHeld() bool {
 func (s *seat) works() bool {
 	s.hold.Lock()
 	defer s.hold.Unlock()
-	return s.end != nil && s.to == ""
+	return s.busy && s.last.end != nil && s.last.to == ""
 }
 
-func (s *seat) movesTo() string {
+// moves reports whether it was given back for another instance last.
+func (s *seat) moves() bool {
 	s.hold.Lock()
 	defer s.hold.Unlock()
-	return s.to
+	return s.last != nil && s.last.to != ""
 }
 
 // giveBack ends the work, since another instance should have the partition.
 func (s *seat) giveBack(to string) {
 	s.hold.Lock()
 	defer s.hold.Unlock()
-	if s.end == nil {
+	t := s.last
+	if !s.busy || t.end == nil {
 		return
 	}
-	s.to = to
+	t.to = to
 	if s.o.Scheduler != nil {
 		s.o.Scheduler.Add(1) // for who is told
 	}
-	s.end(ErrMoved)
+	t.end(ErrMoved)
 }

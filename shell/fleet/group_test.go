@@ -70,8 +70,9 @@ type party struct {
 	book *journal
 
 	mu     sync.Mutex
-	causes map[int]error         // with which the context of the last work on each partition has ended
-	linger map[int]time.Duration // for how long work goes on then
+	causes map[int]error           // with which the context of the last work on each partition has ended
+	linger map[int]time.Duration   // for how long work goes on then
+	ends   map[int]<-chan struct{} // of the last handover of each partition
 	bound  map[int]bool
 	wrong  error // what work returns at once
 	hands  bool  // work gives its partition back as soon as it is told to end
@@ -81,7 +82,7 @@ func join(t *testing.T, c *memory.Cluster, name string, book *journal, change ..
 	t.Helper()
 	p := &party{
 		Process: c.Process(), name: name, done: make(chan error, 1), book: book,
-		causes: map[int]error{}, linger: map[int]time.Duration{}, bound: map[int]bool{},
+		causes: map[int]error{}, ends: map[int]<-chan struct{}{}, linger: map[int]time.Duration{}, bound: map[int]bool{},
 	}
 	o := fleet.Options{Cluster: p.Process, Name: name, Address: "http://" + name, Version: "1", Abilities: "tools", Lease: lease, Events: p.told.tell, Bound: p.isBound}
 	for _, change := range change {
@@ -114,6 +115,12 @@ func (p *party) cause(partition int) error {
 	return p.causes[partition]
 }
 
+func (p *party) endsOf(partition int) <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ends[partition]
+}
+
 func (p *party) work(ctx context.Context, t fleet.Term) error {
 	if p.wrong != nil {
 		return p.wrong
@@ -130,6 +137,9 @@ func (p *party) work(ctx context.Context, t fleet.Term) error {
 			linger := p.linger[t.Partition]
 			p.mu.Unlock()
 			if p.hands {
+				p.mu.Lock()
+				p.ends[t.Partition] = t.Handover.Ends
+				p.mu.Unlock()
 				_ = t.Handover.GiveBack()
 			}
 			<-time.After(linger)
@@ -599,6 +609,49 @@ func TestWhileToolsRunOnTheFormerOwnerKnowsTheNextOneAndMovesOn(t *testing.T) {
 		require.NoError(t, <-a.done)
 		require.NoError(t, b.end())
 	})
+}
+
+func TestAProcessClaimsAPartitionAnewWhileToolsOfItsFormerTermRunOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, book := divided(t), &journal{}
+		a := join(t, c, "a", book, func(p *party, _ *fleet.Options) {
+			p.hands = true
+			for n := range many {
+				p.linger[n] = 1000 * lease
+			}
+		})
+		pass(time.Second)
+		b := join(t, c, "b", book)
+		pass(5 * lease)
+		moved := b.owns()
+		require.NotEmpty(t, moved)
+		for _, n := range moved {
+			requireOpen(t, a.endsOf(n), "its process goes on")
+		}
+		require.Equal(t, len(moved), countMoves(a), "they are given away although tools run on")
+		require.NoError(t, b.end())
+		pass(2 * lease)
+		require.Len(t, a.owns(), many)
+		n := moved[0]
+		require.Greater(t, a.Member(n).State().Takeovers, uint64(1))
+		from := len(book.since(0))
+		pass(2 * time.Second)
+		require.True(t, slices.ContainsFunc(book.since(from), func(c commit) bool { return c.partition == n && c.by == "a" }), "it works on it")
+		a.stop()
+		pass(time.Second)
+		<-a.endsOf(n)
+		require.NoError(t, <-a.done)
+	})
+}
+
+// requireOpen sees that a channel is not closed.
+func requireOpen(t *testing.T, c <-chan struct{}, why string) {
+	t.Helper()
+	select {
+	case <-c:
+		require.Fail(t, "closed", why)
+	default:
+	}
 }
 
 func TestAGroupNeedsTheLayoutOfItsDatabase(t *testing.T) {

@@ -46,7 +46,7 @@ func (g *Group) look(ctx context.Context, hold func(*seat, store.Partition)) {
 // watch looks at all partitions at once, and reports whether the database has answered.
 func (g *Group) watch(ctx context.Context) bool {
 	for _, s := range g.seats {
-		s.held, s.gone = s.isHeld(), s.hasGiven() // later it may have been given back since it was looked at
+		s.held = s.isHeld() // later it may have been given back since it was looked at
 	}
 	began := g.o.Clock.Steady()
 	rows, err := g.rows(ctx)
@@ -101,7 +101,7 @@ func (g *Group) missed(err error) {
 // see notes what a look has found.
 func (s *seat) see(row store.Partition, began, ended time.Time) {
 	s.row, s.silent = row, s.quiet.see(row, began, ended)
-	if s.held && !s.gone {
+	if s.held {
 		return
 	}
 	if s.bad != nil && (s.bad.Token != row.Token || s.bad.Halted != row.Halted) {
@@ -117,7 +117,7 @@ func (s *seat) open() bool {
 }
 
 // left reports that it is this process's still, since its store could not give it back.
-func (s *seat) left() bool { return s.row.Owned() && s.row.Session == s.mine && s.movesTo() == "" }
+func (s *seat) left() bool { return s.row.Owned() && s.row.Session == s.mine && !s.moves() }
 
 // overdue is for how long it could have been claimed.
 func (s *seat) overdue() time.Duration {
@@ -144,7 +144,6 @@ func (g *Group) place(list []Instance, now time.Time, hold func(*seat, store.Par
 		if rank > 0 {
 			s.keep = now.Add(kept * g.o.Lease)
 		}
-		s.take()
 		hold(s, s.row)
 	}
 	g.giveOneBack(now)
@@ -244,7 +243,7 @@ func (g *Group) tellOfSelf(draining, refuses bool, counts int) {
 func (g *Group) giveOneBack(now time.Time) {
 	if m := g.moving; m != nil {
 		again := m.works() // nobody else has taken it
-		if !again && ((m.held || m.isHeld()) && !m.gone || (!m.row.Owned() || m.row.Session == m.mine) && m.silent < g.o.Lease) {
+		if !again && (m.held || m.isHeld() || (!m.row.Owned() || m.row.Session == m.mine) && m.silent < g.o.Lease) {
 			return
 		}
 		g.moving = nil

@@ -37,7 +37,7 @@ func (r *run) done() bool {
 		}
 	}
 	for _, i := range r.all {
-		if !i.dead && slices.ContainsFunc(i.units, func(u *unit) bool { return r.waits(i, u.name+" commit") || r.waits(i, u.name+" tool") }) {
+		if !i.dead && slices.ContainsFunc(slices.Concat(i.units, i.former), func(u *unit) bool { return r.waits(i, u.name+" commit") || r.waits(i, u.name+" tool") }) {
 			return false
 		}
 	}

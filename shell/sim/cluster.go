@@ -97,7 +97,7 @@ func (c *cluster) Claim(_ context.Context, claim store.PartitionClaim) (store.Ow
 	if db.row.Owned() {
 		c.count(CountLapsed)
 	}
-	u := c.of.units[seen.Number]
+	u := c.of.unitFor(seen.Number)
 	h := db.open(u)
 	h.in = c
 	db.row.Token, db.row.Beat, db.row.Session, db.row.Owner, db.row.Address = uint64(h.number), db.row.Beat+1, db.live.Session(), claim.Owner, claim.Address

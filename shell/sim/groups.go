@@ -42,6 +42,19 @@ func (r *run) joinGroup(ctx context.Context, i *incarnation) (func() error, erro
 	}, nil
 }
 
+// unitFor gives what an engine of a process for a partition is to be: another one than the engine before, if tools of that run on.
+func (i *incarnation) unitFor(partition int) *unit {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	u := i.units[partition]
+	if u.engine != nil {
+		i.former = append(i.former, u)
+		u = &unit{incarnation: i, name: u.name + "+", partition: partition}
+		i.units[partition] = u
+	}
+	return u
+}
+
 // workOn runs the engine of a unit. An engine is told to end while its loop waits, so that is a thing of its own.
 func (r *run) workOn(ctx context.Context, u *unit, t fleet.Term) error {
 	if ctx.Err() != nil {

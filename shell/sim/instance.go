@@ -28,6 +28,7 @@ type incarnation struct {
 	on      *instance
 	name    string
 	units   []*unit       // by the number of the partition
+	former  []*unit       // of which tools ran on as the process claimed the partition anew
 	member  *fleet.Member // nil: it is in no fleet of one partition
 	group   *fleet.Group  // nil: it is in no fleet of several
 	end     context.CancelFunc

@@ -87,7 +87,7 @@ var wrong = map[string][]edit{
 	"nobody takes over from who is silent":             {{"shell/fleet/fleet.go", "row.Session == mine || silent >= m.o.Lease", "row.Session == mine || silent < 0"}},
 	"nobody takes a partition over from who is silent": {{fleetPlacing, "s.left() || s.silent >= s.o.Lease)", "s.left())"}},
 	"a partition stays where it is":                    {{fleetPlacing, "if to == g.o.Name || !s.works()", "if true || !s.works()"}},
-	"the work on what is to move goes on":              {{fleetGroup, "\ts.end(ErrMoved)\n", "\ts.o.Scheduler.Add(-1)\n"}},
+	"the work on what is to move goes on":              {{fleetGroup, "\tt.end(ErrMoved)\n", "\ts.o.Scheduler.Add(-1)\n"}},
 	"a move that nobody has taken up is waited for":    {{fleetPlacing, "again := m.works()", "again := false"}},
 	"an instance that is gone has its place":           {{"shell/fleet/roster.go", "Alive: silent < p.o.Lease", "Alive: true"}},
 	"what was taken in place of another one is kept":   {{fleetPlacing, "now.Add(kept * g.o.Lease)", "now.Add(1000 * kept * g.o.Lease)"}},

@@ -1,0 +1,138 @@
+package engine
+
+import "time"
+
+// beginStop stops taking new work.
+func (l *loop) beginStop() {
+	l.stopping = true
+	close(l.e.closing)
+	l.timeStop()
+	l.e.log.Info("stopping", "running", len(l.running), "stop_timeout", l.e.o.StopTimeout)
+	if h := l.e.o.Handover; h != nil {
+		l.lasts = h.lasts()
+		l.gives = l.lasts || h.Wanted != nil && h.Wanted()
+	}
+}
+
+// timeStop begins the time that a stop may take.
+func (l *loop) timeStop() {
+	l.stopSoft = l.now().Add(l.e.o.StopTimeout)
+	l.stopHard = l.stopSoft.Add(l.e.o.AbandonAfter + time.Second)
+}
+
+// followProcess begins that time anew once the process is told to end that had to give its store to another one before.
+func (l *loop) followProcess() {
+	if l.lasts && !l.e.o.Handover.lasts() {
+		l.lasts = false
+		l.timeStop()
+		l.e.log.Info("stopping what runs on of a store that was another process's", "running", len(l.running), "stop_timeout", l.e.o.StopTimeout)
+	}
+}
+
+// processEnds gives what tells that the process is told to end, while the loop must know that. With a [Scheduler] it finds out when it wakes: that nobody
+// counts.
+func (l *loop) processEnds() <-chan struct{} {
+	if !l.lasts || l.e.o.Scheduler != nil {
+		return nil
+	}
+	return l.e.o.Handover.Ends
+}
+
+// stopNext is when the stop has to be moved on, if nothing else happens.
+func (l *loop) stopNext() time.Time {
+	switch {
+	case l.lasts && l.gives && !l.runsPinned():
+		return l.giveAgain
+	case l.cancelled, l.cut:
+		return l.stopHard
+	}
+	return l.stopSoft
+}
+
+// finished moves the stop on, and reports whether nothing is left to wait for.
+func (l *loop) finished() bool {
+	l.followProcess()
+	now := l.now()
+	if l.idle() || !now.Before(l.stopHard) {
+		l.settle() // which may begin what was handed out before the stop
+	}
+	if l.idle() {
+		return true
+	}
+	if l.gives && len(l.requests) == 0 && len(l.outcomes) == 0 {
+		l.settle()
+		if l.handsOver() {
+			return true
+		}
+	}
+	if len(l.running) > 0 && !now.Before(l.stopSoft) {
+		l.cutOff()
+	}
+	if now.Before(l.stopHard) || l.lasts && l.gives && !l.runsPinned() {
+		return false
+	}
+	l.e.log.Error("stopping although not all has returned; the next start tells the machines", "running", len(l.running), "not_stored", len(l.outcomes))
+	return true
+}
+
+// cutOff cancels what keeps the store, at the end of its time: all of what runs, or, where the store is to be handed over while the process goes on, what
+// cannot go on without it.
+func (l *loop) cutOff() {
+	switch {
+	case !l.lasts || !l.gives:
+		if !l.cancelled {
+			l.cancelAll()
+		}
+	case !l.cut:
+		l.cut = true
+		for _, x := range l.running {
+			if !x.p.Portable {
+				l.e.log.Warn("cancelling what keeps the store from the process that should have it", "ref", x.ref.String())
+				x.cancel(ErrStopping)
+			}
+		}
+	}
+}
+
+func (l *loop) cancelAll() {
+	l.cancelled = true
+	l.e.log.Warn("cancelling what still runs", "running", len(l.running))
+	for _, x := range l.running {
+		x.cancel(ErrStopping)
+	}
+}
+
+// runsPinned reports whether anything runs that cannot go on once the store is another process's.
+func (l *loop) runsPinned() bool {
+	for _, x := range l.running {
+		if !x.p.Portable {
+			return true
+		}
+	}
+	return false
+}
+
+// idle reports whether nothing runs, and nothing is left to decide.
+func (l *loop) idle() bool {
+	return len(l.running) == 0 && len(l.outcomes) == 0 && len(l.requests) == 0
+}
+
+// endDeciding has nothing taken any more. Who waits is answered before, since he counts then.
+func (l *loop) endDeciding() {
+	l.refuseRest()
+	close(l.e.decided)
+	l.refuseRest()
+}
+
+// refuseRest answers who came too late.
+func (l *loop) refuseRest() {
+	for {
+		select {
+		case r := <-l.e.inbox:
+			l.e.activity.message(ofWork, -1)
+			r.answer(Reply{Err: ErrStopped})
+		default:
+			return
+		}
+	}
+}
