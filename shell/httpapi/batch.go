@@ -131,7 +131,7 @@ func readMany[E any](
 	if m.again, err = m.refusedBefore(r.Context()); err != nil || m.again {
 		return m, err
 	}
-	if err := m.charge(w.Header()); err != nil {
+	if err := m.charge(r.Context(), w.Header()); err != nil {
 		return nil, err
 	}
 	for i, err := range bad {
@@ -253,10 +253,15 @@ func explainEntry(err error, reasons map[string]string) error {
 	return err
 }
 
-// charge takes the entries into account, of which the request itself was the first.
-func (m *many[E]) charge(h http.Header) error {
-	n := len(m.entries)
-	allowed, limited := m.s.chargeEntries(h, m.c.token, n, m.all)
+// charge takes the entries into account, of which the request itself was the first. Of the parts of a request that a router of this process has
+// charged, that holds for one.
+func (m *many[E]) charge(ctx context.Context, h http.Header) error {
+	n, more := len(m.entries), 0
+	if m.c.part == ownPart && ctx.Value(chargedKey{}) == nil {
+		more = 1
+	}
+	allowed, limited := m.s.chargeEntries(h, m.c.token, n+more, m.all)
+	allowed -= more
 	if limited != nil && m.all {
 		return limited
 	}

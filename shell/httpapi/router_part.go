@@ -51,7 +51,7 @@ func routerAsks(method, route string) bool {
 		path := strings.TrimPrefix(route, http.MethodGet+" ")
 		return p.how == ofID && (path == p.kind+"{id}" || path == changesPath+"{kind}/{id}")
 	}
-	return p.merge != nil && (p.how == ofTenant || p.how == ofAll)
+	return p.merge != nil && (p.how == ofTenant || p.how == ofAll || p.how == ofEntries)
 }
 
 // parts counts the parts of requests by token.

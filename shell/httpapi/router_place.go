@@ -3,12 +3,14 @@ package httpapi
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"strconv"
 
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 	"github.com/orrery-go/orrery/shell/internal/strictjson"
 )
 
@@ -162,7 +164,11 @@ func (rt *Router) placeByBody(w http.ResponseWriter, d *decision) {
 		d.anywhere = true
 		return
 	}
-	if d.of.how == ofEntries {
+	switch {
+	case d.of.how == ofEntries && d.of.of == nil:
+		rt.placeBatch(d, of)
+		return
+	case d.of.how == ofEntries:
 		rt.placeEntries(d, of)
 		return
 	}
@@ -221,8 +227,8 @@ func (rt *Router) placeEntries(d *decision, of map[string]json.RawMessage) {
 		case first == nil:
 			first = at
 		case first.to != at.to:
-			d.refuse(failf(http.StatusUnprocessableEntity, "%s[%d]: the tenant %q of namespace %q lives in partition %d, and what is before it, of the tenant %q of namespace %q, in partition %d: what one request makes lives in one: send one for each tenant",
-				d.of.entries, i, clip(at.scope.Tenant), clip(at.scope.Namespace), at.to, clip(first.scope.Tenant), clip(first.scope.Namespace), first.to))
+			d.refuse(failf(http.StatusUnprocessableEntity, "%s[%d]: the tenant %q of namespace %q lives in partition %d, and what is before it, of the tenant %q of namespace %q, in partition %d: what one request makes lives in one: send one for each tenant%s",
+				d.of.entries, i, clip(at.scope.Tenant), clip(at.scope.Namespace), at.to, clip(first.scope.Tenant), clip(first.scope.Namespace), first.to, orEach(d)))
 			return
 		}
 	}
@@ -237,6 +243,14 @@ func (rt *Router) placeEntries(d *decision, of map[string]json.RawMessage) {
 	default:
 		d.anywhere = true
 	}
+}
+
+// orEach says what else may be done about a batch of tenants of several partitions.
+func orEach(d *decision) string {
+	if d.of.of != nil {
+		return ""
+	}
+	return fmt.Sprintf(", or use the mode %q", wire.ModeEach)
 }
 
 // placeEmptySet has a set without entries go where it owns something.

@@ -5,7 +5,7 @@ import "github.com/orrery-go/orrery/shell"
 // placings say of each route where its requests go. A test holds that none is missing.
 var placings = map[string]placing{
 	"POST /v1/actions":                                    {how: ofBody},
-	"POST /v1/actions/batch":                              {how: ofEntries, entries: "actions"},
+	"POST /v1/actions/batch":                              {how: ofEntries, entries: "actions", merge: mergeBatch},
 	"GET /v1/actions":                                     {how: ofTenant, merge: mergeList("actions", shell.DefaultPage, false)},
 	"GET /v1/actions/{id}":                                {how: ofID, kind: "/v1/actions/"},
 	"GET /v1/actions/{id}/history":                        {how: ofID, kind: "/v1/actions/"},

@@ -296,7 +296,7 @@ func TestAllOrNothingHoldsWithinAPartition(t *testing.T) {
 	a := divided(t, nil)
 	got := a.do("POST", "/v1/actions/batch", `{"actions":[`+dueLate(tenantIn(0, 0), uuid.New())+`,`+dueLate(tenantIn(1, 0), uuid.New())+`]}`)
 	assert.Equal(t, http.StatusUnprocessableEntity, got.status, got.body)
-	assert.Regexp(t, `^actions\[1\]: the tenant "t\d+" of namespace "ns" lives in partition 1, and what is before it, of the tenant "t\d+" of namespace "ns", in partition 0: what one request makes lives in one: send one for each tenant$`, got.errorText())
+	assert.Regexp(t, `^actions\[1\]: the tenant "t\d+" of namespace "ns" lives in partition 1, and what is before it, of the tenant "t\d+" of namespace "ns", in partition 0: what one request makes lives in one: send one for each tenant, or use the mode "each"$`, got.errorText())
 	entry := func(p int) string {
 		return fmt.Sprintf(`{"file":"a.toml","recurring":{"namespace":"ns","tenant":%q,"name":"x","cron_expr":"0 9 * * *","provider":"echo"}}`, tenantIn(p, 0))
 	}
