@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -69,31 +70,52 @@ const databaseMeta = "jobs/database"
 
 // databaseOf reads the identity of the database, or gives it one.
 func databaseOf(ctx context.Context, st store.Store) (id string, err error) {
-	read := func(tx store.ReadTx) error {
-		b, err := tx.Meta(databaseMeta)
-		if err != nil || b == nil {
-			return err
-		}
-		if len(b) != len(newDatabase()) || strings.Trim(string(b), "abcdefghijklmnopqrstuvwxyz234567") != "" {
-			return fmt.Errorf("%w: %s is %q, which is no identity of a database", store.ErrCorrupt, databaseMeta, b)
-		}
-		id = string(b)
-		return nil
-	}
-	if err := st.View(ctx, read); err != nil || id != "" {
+	return identityOf(ctx, st, databaseMeta, func() (string, error) { return newDatabase(), nil })
+}
+
+// identityOf reads an identity that the store keeps under a name, or has it keep one that is made.
+func identityOf(ctx context.Context, st store.Store, name string, make func() (string, error)) (id string, err error) {
+	if id, err = readIdentity(ctx, st, name); err != nil || id != "" {
 		return id, err
 	}
-	made := newDatabase()
+	made, err := make()
+	if err != nil {
+		return "", err
+	}
 	err = st.Update(ctx, func(tx store.Tx) error {
-		if err := read(tx); err != nil || id != "" { // another process may have been quicker
+		if id, err = identityIn(tx, name); err != nil || id != "" { // another process may have been quicker
 			return err
 		}
-		return tx.SetMeta(databaseMeta, []byte(made))
+		return tx.SetMeta(name, []byte(made))
 	})
-	if id == "" {
-		id = made
-	}
+	return cmp.Or(id, made), err
+}
+
+// readIdentity reads an identity that the store keeps under a name; empty: none.
+func readIdentity(ctx context.Context, st store.Store, name string) (id string, err error) {
+	err = st.View(ctx, func(tx store.ReadTx) error {
+		id, err = identityIn(tx, name)
+		return err
+	})
 	return id, err
+}
+
+func identityIn(tx store.ReadTx, name string) (string, error) {
+	b, err := tx.Meta(name)
+	if err != nil || b == nil {
+		return "", err
+	}
+	if err := checkIdentity(name, string(b)); err != nil {
+		return "", fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+	}
+	return string(b), nil
+}
+
+func checkIdentity(name, id string) error {
+	if len(id) != len(newDatabase()) || strings.Trim(id, "abcdefghijklmnopqrstuvwxyz234567") != "" {
+		return fmt.Errorf("%s is %q, which is no identity of a database", name, id)
+	}
+	return nil
 }
 
 func newDatabase() string { return strings.ToLower(rand.Text()) }
@@ -103,24 +125,21 @@ func newDatabase() string { return strings.ToLower(rand.Text()) }
 // unknown run is deleted.
 func (s *Service) identify(ctx context.Context, st store.Store) bool {
 	for wait := (backoff{}); ; {
-		id, err := databaseOf(ctx, st)
-		if err == nil {
-			s.database = id
-			for name := range s.o.Runners { // order-free: each is told the same
-				if m, ok := as[Marker](s.o.Runners[name]); ok {
-					m.UseDatabase(id)
-				}
-			}
+		id, cluster, err := s.identities(ctx, st)
+		switch {
+		case err == nil:
+			s.mark(id, cluster)
 			return true
-		}
-		if ctx.Err() != nil {
+		case ctx.Err() != nil:
 			return false
-		}
-		if errors.Is(err, store.ErrCorrupt) {
+		case errors.Is(err, store.ErrCorrupt):
 			s.log.Error("it is not known which database this is: pods that belong to no run are left alone", "error", err)
 			return true
+		case notYet(err):
+			s.log.Info("waiting for partition 0 to begin: it says of which cluster pods are")
+		default:
+			s.log.Error("could not find out which database this is; no pod is created until then", "error", err)
 		}
-		s.log.Error("could not find out which database this is; no pod is created until then", "error", err)
 		if !s.pause(ctx, wait.next()) {
 			return false
 		}

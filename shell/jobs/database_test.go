@@ -25,6 +25,7 @@ type marker struct {
 	*runnertest.Fake
 	mu      sync.Mutex
 	told    []string
+	places  []string
 	foreign []jobs.Foreign
 	lives   map[jobs.Attempt]bool
 }
@@ -33,6 +34,18 @@ func (m *marker) UseDatabase(id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.told = append(m.told, id)
+}
+
+func (m *marker) UsePlace(cluster string, partition, partitions int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.places = append(m.places, fmt.Sprintf("%d of %d of %s", partition, partitions, cluster))
+}
+
+func (m *marker) placed() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.places)
 }
 
 func (m *marker) Foreign() ([]jobs.Foreign, string) {

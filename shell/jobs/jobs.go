@@ -14,7 +14,7 @@
 //   - sink.go: what runners observe, on its way into the runs;
 //   - looks.go: what there was when the process began, and whether its runner has looked at it;
 //   - heartbeats.go, beating.go: who reports the heartbeats of runs, and which runs beat;
-//   - database.go: whose pods are, if databases share a cluster;
+//   - database.go, place.go: whose pods are, if databases share a cluster;
 //   - reconcile.go: lost attempts, strays, and what else nobody cleans up;
 //   - logs.go: the logs of an attempt, live and stored;
 //   - feeds.go: updates and metrics for an embedder;

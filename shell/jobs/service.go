@@ -67,6 +67,8 @@ type Options struct {
 	// are at most 4 MiB less 4 KiB; of a job that asks for more the head is kept first.
 	LogHeadBytes int64
 	LogTailBytes int64
+	// Place says which of a cluster's databases the engine's is; nil: it is no part of a cluster.
+	Place *Place
 	// Syncer and Stats, where there are any, are told of runs in batches.
 	Syncer JobStateSyncer
 	Stats  StatsCollector
@@ -112,6 +114,9 @@ func (o Options) withDefaults() (Options, error) {
 		if o.Runners[name] == nil {
 			return o, fmt.Errorf("jobs: Options.Tenants[%q]: it must name one of the runners %s", name, namesOf(o.Runners))
 		}
+	}
+	if err := o.Place.validate(); err != nil {
+		return o, err
 	}
 	o.PodShare = cmp.Or(o.PodShare, 1)
 	if !(o.PodShare > 0 && o.PodShare <= 1) { // catches NaN too

@@ -27,14 +27,8 @@ func (r *Runner) ownDatabase() string {
 	return ""
 }
 
-// isForeign reports whether labels are of another database. Builds before set none.
-func (r *Runner) isForeign(labels map[string]string) bool {
-	own, id := r.ownDatabase(), labels[LabelDatabase]
-	return own != "" && id != "" && id != own
-}
-
-// isForeign reports whether a Job or pod is another database's, and notes whether it is there.
-func (w *watcher) isForeign(obj any, there bool) bool {
+// isOthers reports whether a Job or pod is not the runner's, and notes whether it is there if it is another database's.
+func (w *watcher) isOthers(obj any, there bool) bool {
 	var m *metav1.ObjectMeta
 	switch o := obj.(type) {
 	case *batchv1.Job:
@@ -44,18 +38,18 @@ func (w *watcher) isForeign(obj any, there bool) bool {
 	default:
 		return false
 	}
-	is := w.r.isForeign(m.Labels)
+	is := w.r.whoseIs(m)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !is || !there {
+	if is != whoseForeign || !there {
 		delete(w.foreign, m.UID)
-		return is
+		return is != whoseOwn
 	}
 	name := m.Name
 	if owner := metav1.GetControllerOfNoCopy(m); owner != nil {
 		name = owner.Name // a Job and its pod are one attempt
 	}
-	w.foreign[m.UID] = jobs.Foreign{Name: name, Database: m.Labels[LabelDatabase]}
+	w.foreign[m.UID] = jobs.Foreign{Name: name, Database: cmp.Or(m.Labels[LabelDatabase], m.Labels[LabelCluster])}
 	return true
 }
 
@@ -79,24 +73,24 @@ func (r *Runner) Foreign() ([]jobs.Foreign, string) {
 
 // Lives reports whether an attempt is of the runner's database and has not ended: see [jobs.Marker].
 func (r *Runner) Lives(a jobs.Attempt) bool {
-	own, w := r.ownDatabase(), r.current()
-	if own == "" || w == nil {
+	w := r.current()
+	if w == nil {
 		return false
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t := w.tracks[a]
-	return t != nil && t.livesIn(own)
+	return t != nil && t.livesOf(r)
 }
 
-// livesIn reports whether there is a Job or pod of that database that has not ended.
-func (t *track) livesIn(database string) bool {
+// livesOf reports whether there is a Job or pod with a mark of the runner's database or cluster that has not ended.
+func (t *track) livesOf(r *Runner) bool {
 	if pod := t.pod(); pod != nil {
 		phase := pod.Status.Phase
-		return pod.Labels[LabelDatabase] == database && phase != corev1.PodFailed && phase != corev1.PodSucceeded
+		return r.hasMark(&pod.ObjectMeta) && phase != corev1.PodFailed && phase != corev1.PodSucceeded
 	}
 	end, _ := jobEnd(t.job)
-	return t.job != nil && t.job.Labels[LabelDatabase] == database && end == nil
+	return t.job != nil && r.hasMark(&t.job.ObjectMeta) && end == nil
 }
 
 // NameOf is the name of an attempt's Job: see [jobs.Namer].

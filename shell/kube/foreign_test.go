@@ -105,7 +105,7 @@ func TestTheJobOfAnotherDatabaseIsNotTakenForTheOneThatIsToBeCreated(t *testing.
 		k.madeBy("theirs", attempt)
 		_, err := k.runner.Create(t.Context(), run(attempt))
 		assert.True(t, shell.IsPermanent(err))
-		require.ErrorContains(t, err, `there is one of that name in namespace "jobs" that is of database theirs, and this one is ours: give one of the two daemons another instance or namespace`)
+		require.ErrorContains(t, err, `there is one of that name in namespace "jobs" that is of database theirs, and this one is database ours: give one of the two daemons another instance or namespace`)
 	})
 }
 

@@ -36,6 +36,8 @@ const (
 	LabelManagedBy = "app.kubernetes.io/managed-by" // "orrery"
 	LabelInstance  = "orrery.dev/instance"          // Options.Instance
 	LabelDatabase  = "orrery.dev/database"          // that the run is of, see [Runner.UseDatabase]
+	LabelCluster   = "orrery.dev/cluster"           // that the database is a partition of, see [Runner.UsePlace]
+	LabelPartition = "orrery.dev/partition"         // its number, when the Job was created
 	LabelRun       = "orrery.dev/run"               // the run's UUID
 	LabelAttempt   = "orrery.dev/attempt"           // 0 for the first
 	LabelNamespace = "orrery.dev/namespace"         // Orrery's, not the cluster's
@@ -108,8 +110,8 @@ func isAlnum(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 }
 
-// ours reports whether a label is Orrery's or the Job controller's, not the user's.
-func ours(key string) bool {
+// isOwnLabel reports whether a label is Orrery's or the Job controller's, not the user's.
+func isOwnLabel(key string) bool {
 	switch key {
 	case LabelJobID, LabelRunID, LabelScheduledAt, LabelManagedBy, "job-name", "controller-uid":
 		return true
@@ -122,7 +124,7 @@ func checkLabels(labels map[string]string) error {
 	var errs []error
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		switch {
-		case ours(k):
+		case isOwnLabel(k):
 			errs = append(errs, fmt.Errorf("labels.%s: this label is Orrery's or Kubernetes' own; use another name", k))
 		case len(validation.IsQualifiedName(k)) > 0:
 			errs = append(errs, fmt.Errorf("labels: %q is no name of a Kubernetes label: %s", k, validation.IsQualifiedName(k)[0]))
@@ -202,9 +204,7 @@ func (r *Runner) jobOf(run jobs.Run) (*batchv1.Job, error) {
 		LabelJobID: LabelValue(run.JobID), LabelRunID: LabelValue(run.RunID), LabelScheduledAt: LabelValue(run.ScheduledAt.String()),
 		LabelJob: LabelValue(run.JobID), LabelManagedBy: managedBy, LabelInstance: r.instance, LabelRun: run.Run.String(), LabelAttempt: strconv.FormatUint(uint64(run.N), 10),
 	})
-	if id := r.ownDatabase(); id != "" {
-		labels[LabelDatabase] = id
-	}
+	r.mark(labels)
 	annotations := map[string]string{AnnotationJobID: run.JobID, AnnotationRunID: run.RunID, AnnotationScheduledAt: run.ScheduledAt.String()}
 	if run.Namespace != "" {
 		annotations[AnnotationNamespace], labels[LabelNamespace] = run.Namespace, labelValue(run.Namespace, run.Namespace)

@@ -238,7 +238,7 @@ func podOf(job *batchv1.Job) *corev1.Pod {
 	yes := true
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: job.Name + "-x", Namespace: job.Namespace, UID: types.UID("uid-" + job.Name), Labels: job.Spec.Template.Labels,
+			Name: job.Name + "-x", Namespace: job.Namespace, UID: types.UID("uid-" + job.Name), Labels: job.Spec.Template.Labels, Annotations: job.Spec.Template.Annotations,
 			CreationTimestamp: metav1.NewTime(time.Now()),
 			OwnerReferences:   []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: job.Name, Controller: &yes}},
 		},

@@ -108,6 +108,7 @@ type Runner struct {
 	log        *slog.Logger
 	health     *health
 	database   atomic.Pointer[string] // nil: nobody has said
+	place      atomic.Pointer[place]  // nil: no part of a cluster
 
 	mu       sync.Mutex
 	watcher  *watcher      // of the Watch that runs, nil where none does
@@ -266,8 +267,8 @@ func (r *Runner) createOrFind(ctx context.Context, a jobs.Attempt, job *batchv1.
 		switch {
 		case apierrors.IsNotFound(err):
 			return fmt.Errorf("it was there, and is gone: %w", errGone) // create it then
-		case err == nil && r.isForeign(made.Labels):
-			return shell.Permanent(fmt.Errorf("create Job %s: there is one of that name in namespace %q that is of database %s, and this one is %s: %s", job.Name, r.namespace, made.Labels[LabelDatabase], r.ownDatabase(), remedy))
+		case err == nil && r.isOthers(&made.ObjectMeta):
+			return shell.Permanent(fmt.Errorf("create Job %s: there is one of that name in namespace %q that is of %s, and this one is %s: %s", job.Name, r.namespace, ownerIn(made.Labels), r.own(), remedy))
 		case err == nil && !r.owns(made):
 			return shell.Permanent(fmt.Errorf("create Job %s: there is one of that name in namespace %q that is not of instance %q: use another namespace, or delete it", job.Name, r.namespace, r.instance))
 		case err == nil:
@@ -323,7 +324,7 @@ func (r *Runner) listJobs(ctx context.Context, a jobs.Attempt) ([]batchv1.Job, e
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(list.Items, func(job batchv1.Job) bool { return !namesJob(a, job.Name) || r.isForeign(job.Labels) }), nil
+	return slices.DeleteFunc(list.Items, func(job batchv1.Job) bool { return !namesJob(a, job.Name) || r.isOthers(&job.ObjectMeta) }), nil
 }
 
 var errGone = errors.New("the name is free")
@@ -331,7 +332,7 @@ var errGone = errors.New("the name is free")
 // owns reports whether a Job of an attempt's name is that attempt's, and this instance's and database's.
 func (r *Runner) owns(job *batchv1.Job) bool {
 	_, ok := attemptOfJob(job) // which has that name
-	return ok && job.Labels[LabelInstance] == r.instance && !r.isForeign(job.Labels)
+	return ok && job.Labels[LabelInstance] == r.instance && !r.isOthers(&job.ObjectMeta)
 }
 
 // expect notes a Job that the watch will show: until then it is held all the same.

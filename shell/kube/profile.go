@@ -120,7 +120,7 @@ func (p *profile) checkLabels(labels map[string]string) error {
 	var errs []error
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		pair := k + "=" + labels[k]
-		if !ours(k) && !slices.Contains(p.labels, k) && !slices.Contains(p.labels, pair) {
+		if !isOwnLabel(k) && !slices.Contains(p.labels, k) && !slices.Contains(p.labels, pair) {
 			errs = append(errs, fmt.Errorf("labels.%s: the label %q is not one of the labels of the runner: %s", k, pair, cmp.Or(strings.Join(p.labels, ", "), "there is none")))
 		}
 	}

@@ -172,12 +172,23 @@ func (m *mirror) put(obj any, were map[string]any) error {
 func isSame(a, b any) bool {
 	x, errX := meta.Accessor(a)
 	y, errY := meta.Accessor(b)
-	if errX != nil || errY != nil || x.GetLabels()[LabelDatabase] != y.GetLabels()[LabelDatabase] {
+	if errX != nil || errY != nil || !isOfSame(x, y) {
 		return false
 	}
 	of, known := attemptOfObject(a)
 	is, still := attemptOfObject(b)
 	return of == is && known == still
+}
+
+// isOfSame reports whether two objects are of the same database, cluster and tenant.
+func isOfSame(a, b metav1.Object) bool {
+	for _, k := range []string{LabelDatabase, LabelCluster, LabelPartition} {
+		if a.GetLabels()[k] != b.GetLabels()[k] {
+			return false
+		}
+	}
+	return a.GetAnnotations()[AnnotationNamespace] == b.GetAnnotations()[AnnotationNamespace] &&
+		a.GetAnnotations()[AnnotationTenant] == b.GetAnnotations()[AnnotationTenant]
 }
 
 // isOtherPod reports whether a pod has the name of another one, which nobody saw go.

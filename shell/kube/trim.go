@@ -10,10 +10,10 @@ import (
 func trim(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *batchv1.Job:
-		return &batchv1.Job{ObjectMeta: trimMeta(&o.ObjectMeta, AnnotationKeep, AnnotationRunID), Status: batchv1.JobStatus{Conditions: o.Status.Conditions}}, nil
+		return &batchv1.Job{ObjectMeta: trimMeta(&o.ObjectMeta, AnnotationKeep, AnnotationRunID, AnnotationNamespace, AnnotationTenant), Status: batchv1.JobStatus{Conditions: o.Status.Conditions}}, nil
 	case *corev1.Pod:
 		return &corev1.Pod{
-			ObjectMeta: trimMeta(&o.ObjectMeta, AnnotationKeep),
+			ObjectMeta: trimMeta(&o.ObjectMeta, AnnotationKeep, AnnotationNamespace, AnnotationTenant),
 			Spec: corev1.PodSpec{
 				NodeName: o.Spec.NodeName, TerminationGracePeriodSeconds: o.Spec.TerminationGracePeriodSeconds,
 				InitContainers: trimmed(o.Spec.InitContainers, trimContainer), Containers: trimmed(o.Spec.Containers, trimContainer),
@@ -37,7 +37,7 @@ func trimMeta(m *metav1.ObjectMeta, annotations ...string) metav1.ObjectMeta {
 	if m.DeletionTimestamp != nil {
 		out.Finalizers = m.Finalizers
 	}
-	for _, k := range []string{LabelInstance, LabelDatabase, LabelRun, LabelAttempt} {
+	for _, k := range []string{LabelInstance, LabelDatabase, LabelCluster, LabelPartition, LabelRun, LabelAttempt} {
 		if v, ok := m.Labels[k]; ok {
 			out.Labels[k] = v
 		}

@@ -104,7 +104,7 @@ func (w *watcher) reached(ctx context.Context, what string, err error) {
 
 // seen takes a new or changed object from the watch.
 func (w *watcher) seen(obj any) {
-	if w.isForeign(obj, true) {
+	if w.isOthers(obj, true) {
 		return
 	}
 	w.take(obj, func(t *track, job *batchv1.Job) { t.job, t.jobSeen = job, true },
@@ -113,7 +113,7 @@ func (w *watcher) seen(obj any) {
 
 // gone takes a deleted object, in its last known state, from the watch.
 func (w *watcher) gone(obj any) {
-	if w.isForeign(obj, false) {
+	if w.isOthers(obj, false) {
 		return
 	}
 	w.take(obj, func(t *track, _ *batchv1.Job) { t.job = nil }, (*track).lose)
@@ -122,7 +122,7 @@ func (w *watcher) gone(obj any) {
 // left takes an object, in its last known state, that is of its attempt no more: somebody
 // has changed its labels.
 func (w *watcher) left(obj any) {
-	if w.isForeign(obj, false) {
+	if w.isOthers(obj, false) {
 		return
 	}
 	w.take(obj, func(t *track, _ *batchv1.Job) { t.job, t.left = nil, true }, func(t *track, pod *corev1.Pod) {

@@ -39,7 +39,7 @@ func (d *daemon) runJobs(engine *shell.Options) error {
 		PodShare: engine.Limits.MaxLaneShare, PodWeights: engine.Limits.Weights,
 		Checker: d.checker, Actions: d.checker,
 		HeartbeatInterval: config.Seconds(j.HeartbeatSeconds), MaxMissed: j.MaxMissed, ReconcileEvery: config.Seconds(j.ReconcileSeconds),
-		LogHeadBytes: int64(j.LogHeadBytes), LogTailBytes: int64(j.LogTailBytes), Logger: d.log,
+		LogHeadBytes: int64(j.LogHeadBytes), LogTailBytes: int64(j.LogTailBytes), Logger: d.log, Place: d.place(),
 	}
 	feed, err := j.MakeFeed()
 	if err != nil {
