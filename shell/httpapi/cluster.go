@@ -20,6 +20,12 @@ func (s *Server) showCluster(w http.ResponseWriter, r *http.Request, _ *call) er
 	return writeJSON(w, http.StatusOK, out)
 }
 
+// HasCluster reports whether several servers may work on the database of this one, so that there are instances to show: [Options.Cluster].
+func (s *Server) HasCluster() bool { return s.o.Cluster != nil }
+
+// CanDrain reports whether an instance can give its partitions to others: [Options.Drain].
+func (s *Server) CanDrain() bool { return s.o.Cluster != nil && s.o.Drain != nil }
+
 // alone is said where there is no cluster.
 const alone = "cluster: the database of this server is its own: several work on a PostgreSQL database"
 

@@ -8,6 +8,7 @@ var notShown = map[string]string{
 	"action trigger.type": "it is scheduled if it has a time, and a webhook's if it has a route",
 	"action trigger.header.x-hub-signature-256": "with it the request could be sent again",
 	"backfill times":                      "up to a thousand: how many they are is shown, and what became of each is in the history of the schedule",
+	"cluster instances[].alive":           "one that is not alive is shown as silent",
 	"item queue":                          "the id of the queue, whose name the page has",
 	"job key":                             "by which the journal knows the job: the page leads to its changes by it",
 	"job last_run.run_id":                 "made of the job's id and the time, which are shown",

@@ -17,7 +17,8 @@ const bodyOfDefault = `{"namespace":"default","tenant":"default",`
 // newWorld is a kit whose engine has all machines.
 func newWorld(t *testing.T, tokens ...httpapi.Token) *kit {
 	t.Helper()
-	return newJobsPageWith(t, withWebhooks(t), tokens...).kit
+	withHooks := withWebhooks(t)
+	return newJobsPageWith(t, func(o *httpapi.Options) { withHooks(o); withCluster(o) }, tokens...).kit
 }
 
 // everything makes some of each kind, and gives where each of them is found.
@@ -30,7 +31,7 @@ func (k *kit) everything() (out []entity) {
 	k.worldRunbooks(of)
 	k.worldLeases(of)
 	k.worldJobs(of)
-	return append(out, entity{"subscriber", "/v1/subscribers", "/subscribers/deploys"}, entity{"system", "/v1/system", "/system"}, entity{"info", "/v1/info", "/system"}, entity{"webhook", "/v1/webhooks", "/webhooks"})
+	return append(out, entity{"subscriber", "/v1/subscribers", "/subscribers/deploys"}, entity{"system", "/v1/system", "/system"}, entity{"info", "/v1/info", "/system"}, entity{"webhook", "/v1/webhooks", "/webhooks"}, entity{"cluster", "/v1/cluster", "/instances"})
 }
 
 func (k *kit) worldActions(of func(kind, path string)) {

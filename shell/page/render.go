@@ -158,6 +158,7 @@ type navEntry struct {
 	Current    bool
 	Refused    string // why the visitor may not; then it leads nowhere
 	api        string // the list of the API without which there is nothing to see
+	cluster    bool   // it is there only if several daemons work on one database
 }
 
 // nav is the menu.
@@ -180,11 +181,15 @@ var nav = [...]navEntry{
 	{Name: "Webhooks", Path: "/webhooks"},
 	{Name: "Events", Path: "/events", api: "/v1/events"},
 	{Name: "Subscribers", Path: "/subscribers", api: "/v1/subscribers"},
+	{Name: "Instances", Path: "/instances", api: "/v1/cluster", cluster: true},
 	{Name: "System", Path: "/system"},
 }
 
 func navFor(q *visit) (out []navEntry) {
 	for _, e := range nav {
+		if e.cluster && !q.p.o.API.HasCluster() {
+			continue
+		}
 		if e.api != "" {
 			e.Refused = q.mayNot(http.MethodGet, e.api)
 		}

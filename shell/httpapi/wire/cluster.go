@@ -30,6 +30,8 @@ type ClusterInstance struct {
 	Name    string `json:"name"`
 	Address string `json:"address"`
 	Version string `json:"version"`
+	// Core is the version of the rules by which its engines decide.
+	Core string `json:"core"`
 	// SilentSeconds is for how long it has given no sign of life, as the instance that answers has seen.
 	SilentSeconds float64 `json:"silent_seconds"`
 	// Alive is false once that is longer than a lease.

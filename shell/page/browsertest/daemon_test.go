@@ -23,6 +23,7 @@ import (
 	"github.com/orrery-go/orrery/shell/audit"
 	"github.com/orrery-go/orrery/shell/constraints"
 	"github.com/orrery-go/orrery/shell/httpapi"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 	"github.com/orrery-go/orrery/shell/jobs"
 	"github.com/orrery-go/orrery/shell/jobs/runnertest"
 	"github.com/orrery-go/orrery/shell/page"
@@ -104,6 +105,8 @@ func (d *daemon) start() {
 	api, err := httpapi.New(httpapi.Options{
 		Audit: requests, AuditReads: true,
 		Engine: d.engine, Logger: quiet, Version: "v1.2.3", Tokens: d.tokens, Jobs: service, OpenRunners: []string{"fake"},
+		Cluster:  func(context.Context) (wire.Cluster, error) { return three, nil },
+		Drain:    func(context.Context, string, bool) error { return nil },
 		Webhooks: map[string]httpapi.WebhookAuth{"hook": {Scheme: httpapi.SchemeNone}},
 	})
 	require.NoError(d.t, err)
@@ -137,6 +140,21 @@ func (d *daemon) start() {
 		assert.NoError(d.t, store.Close())
 	})
 	require.Eventually(d.t, func() bool { status, _ := d.ask("GET", "/readyz", ""); return status == http.StatusOK }, patience, 10*time.Millisecond)
+}
+
+// three is the cluster that the page shows: one daemon works, one gives its partitions away, one is silent, and one partition is stopped.
+var three = wire.Cluster{
+	Instance: "daemon-1", Database: "postgres://orrery@db.example/orrery",
+	Instances: []wire.ClusterInstance{
+		{Name: "daemon-1", Address: "https://daemon-1.example:7460", Version: "v1.2.3", Core: "15", SilentSeconds: 0.4, Alive: true, Able: "5d41402abc4b2a76"},
+		{Name: "daemon-2", Address: "https://daemon-2.example:7460", Version: "v1.2.3", Core: "15", SilentSeconds: 1.2, Alive: true, Draining: true, Able: "7d793037a0760186"},
+		{Name: "daemon-3-on-<b>a</b>-machine-with-a-long-name.region.example", Address: "https://daemon-3.example:7460", Version: "v1.2.2", Core: "14", SilentSeconds: 3601, Able: "5d41402abc4b2a76"},
+	},
+	Partitions: []wire.ClusterPartition{
+		{Number: 0, Owner: "daemon-1", Address: "https://daemon-1.example:7460", Token: 7, Commit: 123456, Behind: 3},
+		{Number: 1, Owner: "daemon-2", Address: "https://daemon-2.example:7460", Token: 8, Commit: 99},
+		{Number: 2, Token: 9, Commit: 1200, Stopped: "commits that were acknowledged are gone: the database was failed over to a standby that had not taken them over"},
+	},
 }
 
 // ask sends a request to the server, as the first of the tokens, and gives the answer.

@@ -13,7 +13,7 @@ import (
 func mainPages(f *filler) []string {
 	return []string{
 		"/ui/", "/ui/schedules", "/ui/schedules/new", "/ui/recurring/" + f.recurring, "/ui/recurring/" + f.recurring + "/edit", "/ui/calendar",
-		"/ui/actions", "/ui/actions/" + f.printed, "/ui/jobs/works-report" + inDefault, "/ui/runs", "/ui/pipelines/" + f.pipeline, "/ui/queues/mail" + inDefault, "/ui/system",
+		"/ui/actions", "/ui/actions/" + f.printed, "/ui/jobs/works-report" + inDefault, "/ui/runs", "/ui/pipelines/" + f.pipeline, "/ui/queues/mail" + inDefault, "/ui/system", "/ui/instances", "/ui/instances/daemon-2",
 	}
 }
 

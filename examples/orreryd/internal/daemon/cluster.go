@@ -33,7 +33,7 @@ func (r roster) tell(ctx context.Context) (wire.Cluster, error) {
 	}
 	for _, i := range all {
 		out.Instances = append(out.Instances, wire.ClusterInstance{
-			Name: i.Name, Address: i.Address, Version: i.Version, SilentSeconds: i.Silent.Round(time.Millisecond).Seconds(), Alive: i.Alive, Draining: i.Draining, Able: i.Able,
+			Name: i.Name, Address: i.Address, Version: i.Version, Core: i.Core, SilentSeconds: i.Silent.Round(time.Millisecond).Seconds(), Alive: i.Alive, Draining: i.Draining, Able: i.Able,
 		})
 	}
 	rows, err := r.cluster.Partitions(ctx)
