@@ -187,17 +187,37 @@ func TestTheCheckerKnowsThatEachTimeHasOneVerdict(t *testing.T) {
 			t := begin.Add(time.Duration(seconds) * time.Second)
 			return span{t, t.Add(time.Second)}
 		}
-		checkVerdicts(f, test.all, at(-16), at(5))
+		checkVerdicts(f, "the recurring action", test.all, at(-16), at(5))
 		assert.Len(t, f.list, test.want, "%s: %v", name, f.list)
 	}
 }
 
 func TestAScheduleHasEachKindOfFault(t *testing.T) {
-	has := make(map[kind]bool)
-	for _, s := range plan(newRand(7), int(kinds)) {
-		has[s.first.kind] = true
+	for divided, most := range map[bool]int{false: int(drained), true: int(kinds)} {
+		has := make(map[kind]bool)
+		for _, s := range plan(newRand(7), most, divided) {
+			has[s.first.kind] = true
+		}
+		assert.Len(t, has, most)
 	}
-	assert.Len(t, has, int(kinds))
 	const first = "kill daemon-0, 2.987s"
-	assert.Equal(t, first, plan(newRand(7), 1)[0].String(), "a seed is a schedule")
+	assert.Equal(t, first, plan(newRand(7), 1, false)[0].String(), "a seed is a schedule")
+}
+
+func TestTheCheckerKnowsThatAnEpochHasOneCore(t *testing.T) {
+	next := nextVersion()
+	for name, test := range map[string]struct {
+		all  []decided
+		want []string
+	}{
+		"one after the other": {[]decided{{1, core.Version}, {2, core.Version}, {3, next}, {4, core.Version}, {5, next}}, nil},
+		"in one epoch":        {[]decided{{1, core.Version}, {1, next}}, []string{"partition 2: epoch 1 is decided by core " + core.Version + " and by core " + next}},
+		"never upgraded":      {[]decided{{1, core.Version}}, []string{"partition 2: core " + next + " has decided nothing", "partition 2: core " + core.Version + " has the last word, and all daemons have " + next}},
+	} {
+		f := &findings{}
+		checkEpochs(f, 2, test.all)
+		assert.Equal(t, test.want, f.list, name)
+	}
+	assert.Len(t, upgrades(int(kinds)), daemons)
+	assert.Len(t, upgrades(daemons), daemons)
 }

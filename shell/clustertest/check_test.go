@@ -133,6 +133,8 @@ func checkActions(f *findings, h *history, actions map[uuid.UUID]core.Action) {
 			f.add("action %s was acknowledged as %s, and is lost", label, o.id)
 		case ids[0] != o.id:
 			f.add("action %s was acknowledged as %s, and is %s", label, o.id, ids[0])
+		case actions[o.id].Tenant != o.tenant:
+			f.add("action %s was asked for by tenant %q, and is of %q", label, o.tenant, actions[o.id].Tenant)
 		case o.cancelled && actions[o.id].Status.Type != core.StatusCancelled:
 			f.add("action %s was cancelled, which was acknowledged, and is %s", label, actions[o.id].Status.Type)
 		}
@@ -144,10 +146,11 @@ func checkActions(f *findings, h *history, actions map[uuid.UUID]core.Action) {
 
 // waiting is what is read of a pipeline.
 type waiting struct {
-	ID    uuid.UUID
-	Label string
-	Phase struct{ Type string }
-	taken []int // the payloads of its signals, in the order of its phases
+	ID     uuid.UUID
+	Label  string
+	Tenant string
+	Phase  struct{ Type string }
+	taken  []int // the payloads of its signals, in the order of its phases
 }
 
 // checkPipelines: each pipeline that was acknowledged is there, once, and each of its phases has the signal that was meant for it.
@@ -163,6 +166,8 @@ func checkPipelines(f *findings, h *history, all []waiting) {
 		case o.id == uuid.Nil: // reported already
 		case len(is) != 1:
 			f.add("pipeline %s was acknowledged, and is there %d times", label, len(is))
+		case is[0].Tenant != o.tenant:
+			f.add("pipeline %s was asked for by tenant %q, and is of %q", label, o.tenant, is[0].Tenant)
 		case len(is[0].taken) != o.signals:
 			f.add("pipeline %s was sent %d signals, and has taken %v", label, o.signals, is[0].taken)
 		case !slices.Equal(is[0].taken, []int{0, 1, 2}[:o.signals]):
@@ -198,34 +203,34 @@ func (s span) near(t time.Time) bool {
 }
 
 // checkVerdicts: each second from when the action was made until it was paused has one verdict, and none is left out.
-func checkVerdicts(f *findings, all []verdict, made, paused span) {
+func checkVerdicts(f *findings, what string, all []verdict, made, paused span) {
 	has := make(map[int64]int)
 	for _, v := range all {
 		first, last := v.DueAt.Unix(), v.LastDueAt.Unix()
 		if n := int(last - first + 1); n != v.Count {
-			f.add("the recurring action: %d times from %s to %s are %s, of %d", v.Count, v.DueAt, v.LastDueAt, v.Verdict, n)
+			f.add("%s: %d times from %s to %s are %s, of %d", what, v.Count, v.DueAt, v.LastDueAt, v.Verdict, n)
 		}
 		for s := first; s <= last; s++ {
 			has[s]++
 		}
 	}
 	if len(has) == 0 {
-		f.add("the recurring action has no history")
+		f.add("%s: no history", what)
 		return
 	}
 	seconds := slices.Sorted(maps.Keys(has))
 	if first := time.Unix(seconds[0], 0); !made.near(first) {
-		f.add("the recurring action: it was made at %s, and its first verdict is of %s", made.answered.UTC(), first.UTC())
+		f.add("%s: it was made at %s, and its first verdict is of %s", what, made.answered.UTC(), first.UTC())
 	}
 	if last := time.Unix(seconds[len(seconds)-1], 0); !paused.near(last) { // later: somebody goes by a clock that is ahead
-		f.add("the recurring action: it was paused at %s, and its last verdict is of %s", paused.asked.UTC(), last.UTC())
+		f.add("%s: it was paused at %s, and its last verdict is of %s", what, paused.asked.UTC(), last.UTC())
 	}
 	for n, s := range seconds {
 		if has[s] > 1 {
-			f.add("the recurring action: %s has %d verdicts", time.Unix(s, 0).UTC(), has[s])
+			f.add("%s: %s has %d verdicts", what, time.Unix(s, 0).UTC(), has[s])
 		}
 		if n > 0 && s != seconds[n-1]+1 {
-			f.add("the recurring action: no verdict between %s and %s", time.Unix(seconds[n-1], 0).UTC(), time.Unix(s, 0).UTC())
+			f.add("%s: no verdict between %s and %s", what, time.Unix(seconds[n-1], 0).UTC(), time.Unix(s, 0).UTC())
 		}
 	}
 }
@@ -298,19 +303,31 @@ func (r reader) pipelines(ctx context.Context) (all []waiting, err error) {
 	return all, nil
 }
 
-func (r reader) verdicts(ctx context.Context, id uuid.UUID) (all []verdict, err error) {
+func (r reader) verdicts(ctx context.Context, of *tenant, id uuid.UUID) (all []verdict, err error) {
 	for token, more := "", true; more; more = token != "" {
 		var p struct {
 			page
 			History []verdict
 		}
-		if err := r.get(ctx, "/v1/recurring/"+id.String()+"/history?limit=1000&namespace="+scopeName+"&tenant="+scopeName+"&page_token="+token, &p); err != nil {
+		if err := r.get(ctx, "/v1/recurring/"+id.String()+"/history"+of.scope()+"&limit=1000&page_token="+token, &p); err != nil {
 			return nil, err
 		}
 		all = append(all, p.History...)
 		token = p.Next
 	}
 	return all, nil
+}
+
+// owners gives how many owners each partition has had, by its token.
+func (r reader) owners(ctx context.Context) (all []uint64, err error) {
+	var said struct {
+		Partitions []struct{ Token uint64 }
+	}
+	err = r.get(ctx, "/v1/cluster", &said)
+	for _, p := range said.Partitions {
+		all = append(all, p.Token)
+	}
+	return all, err
 }
 
 // complaints gives what the log of a daemon holds that no fault is a reason for.

@@ -6,15 +6,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -31,57 +28,6 @@ const (
 	pace = 25 * time.Millisecond
 )
 
-// history is what all clients have asked and were told.
-type history struct {
-	begin    time.Time
-	answered atomic.Int64
-	moved    chan struct{} // gets something after an answer
-
-	mu        sync.Mutex
-	queues    [queues][]porcupine.Operation
-	locks     [locks][]porcupine.Operation
-	actions   map[string]*askedAction // by label
-	pipelines map[string]*askedPipeline
-	plaints   []string
-	tries     map[string]int // how tries were answered
-	ghosts    int
-}
-
-// askedAction is an action that a client has asked for.
-type askedAction struct {
-	id        uuid.UUID // zero: it was not acknowledged
-	retry     bool
-	cancelled bool // acknowledged
-}
-
-// askedPipeline is a pipeline that a client has asked for: its phases wait for the same signal, one after the other.
-type askedPipeline struct {
-	id      uuid.UUID
-	signals int // sent, and acknowledged
-}
-
-// phases is how many signals a pipeline waits for.
-const phases = 3
-
-func phaseName(n int) string { return fmt.Sprintf("phase-%d", n) }
-
-// recurringType is the type and the label of the actions of the one that recurs.
-const recurringType = "each"
-
-func newHistory() *history {
-	return &history{
-		begin: time.Now(), moved: make(chan struct{}, 1), actions: make(map[string]*askedAction), pipelines: make(map[string]*askedPipeline), tries: make(map[string]int),
-	}
-}
-
-func (h *history) now() int64 { return time.Since(h.begin).Nanoseconds() }
-
-func (h *history) complain(format string, args ...any) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.plaints = append(h.plaints, fmt.Sprintf(format, args...))
-}
-
 // client asks one thing after the other, of any daemon.
 type client struct {
 	n       int
@@ -92,9 +38,14 @@ type client struct {
 	effects string // the file of the side effects
 	asked   int
 	items   map[uuid.UUID]int // all that it has seen
-	held    [queues][]heldItem
-	grants  [locks][]grant
+	has     map[*tenant]*holding
 	open    []string // labels of pipelines that wait for signals
+}
+
+// holding is what a client has of a tenant.
+type holding struct {
+	held   [queues][]heldItem
+	grants [locks][]grant
 }
 
 type heldItem struct {
@@ -108,8 +59,12 @@ type grant struct {
 }
 
 func newClient(n int, seed uint64, h *history, cl *cluster) *client {
+	has := make(map[*tenant]*holding)
+	for _, t := range h.tenants {
+		has[t] = &holding{}
+	}
 	return &client{
-		n: n, h: h, members: cl.members, effects: cl.effects(), rng: rand.New(rand.NewPCG(seed, uint64(n))), items: make(map[uuid.UUID]int),
+		n: n, h: h, has: has, members: cl.members, effects: cl.effects(), rng: rand.New(rand.NewPCG(seed, uint64(n))), items: make(map[uuid.UUID]int),
 		http: &http.Client{Timeout: tryLimit, Transport: &http.Transport{MaxIdleConnsPerHost: 1}},
 	}
 }
@@ -153,6 +108,9 @@ func (c *client) do(ctx context.Context, method, path string, body any) (a answe
 	a.call = c.h.now()
 	for {
 		m := c.members[c.rng.IntN(len(c.members))]
+		for m.apart.Load() {
+			m = c.members[c.rng.IntN(len(c.members))]
+		}
 		resp, text, err := c.try(ctx, m, method, path, key, raw)
 		pause := 20 * time.Millisecond
 		switch {
@@ -195,12 +153,6 @@ func (c *client) do(ctx context.Context, method, path string, body any) (a answe
 	}
 }
 
-func (h *history) note(what string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.tries[what]++
-}
-
 func (c *client) try(ctx context.Context, m *member, method, path, key string, raw []byte) (*http.Response, []byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+m.address+path, bytes.NewReader(raw))
 	if err != nil {
@@ -239,15 +191,16 @@ func (c *client) work(ctx context.Context, stop <-chan struct{}) {
 		case <-tick.C:
 		}
 		c.asked++
+		of := c.h.tenants[c.rng.IntN(len(c.h.tenants))]
 		switch pick := c.rng.IntN(100); {
 		case pick < 50:
-			c.queue(ctx)
+			c.queue(ctx, of)
 		case pick < 75:
-			c.lock(ctx)
+			c.lock(ctx, of)
 		case pick < 88:
-			c.action(ctx)
+			c.action(ctx, of)
 		default:
-			c.pipeline(ctx)
+			c.pipeline(ctx, of)
 		}
 	}
 }
@@ -282,10 +235,10 @@ func (c *client) record(to *[]porcupine.Operation, a answer, in, out, unknown an
 	}
 }
 
-func (c *client) queue(ctx context.Context) {
+func (c *client) queue(ctx context.Context, of *tenant) {
+	has, scope := c.has[of], of.scope()
 	q := c.rng.IntN(queues)
 	path := fmt.Sprintf("/v1/queues/q%d", q)
-	scope := "?namespace=" + scopeName + "&tenant=" + scopeName
 	in := queueAsk{op: opPush, item: c.n*100_000 + c.asked, prio: c.rng.IntN(3), holder: c.n}
 	var a answer
 	var said queueSaid
@@ -295,16 +248,16 @@ func (c *client) queue(ctx context.Context) {
 	case pick < 55:
 		in = queueAsk{op: opTake, holder: c.n, max: 1 + c.rng.IntN(2)}
 		a = c.do(ctx, http.MethodPost, path+"/take"+scope, map[string]any{"holder": c.name(), "max": in.max})
-		said.taken = c.taken(a, q)
-	case pick < 62 || len(c.held[q]) == 0:
+		said.taken = c.taken(a, has, q)
+	case pick < 62 || len(has.held[q]) == 0:
 		in = queueAsk{op: opCount}
 		a = c.do(ctx, http.MethodGet, path+scope, nil)
 		said.count = c.counted(a)
 	default:
-		at := max(0, len(c.held[q])-1-c.rng.IntN(3))
-		i := c.held[q][at]
+		at := max(0, len(has.held[q])-1-c.rng.IntN(3))
+		i := has.held[q][at]
 		if c.rng.IntN(4) > 0 { // else it is answered once more later
-			c.held[q] = append(c.held[q][:at:at], c.held[q][at+1:]...)
+			has.held[q] = append(has.held[q][:at:at], has.held[q][at+1:]...)
 		}
 		in = queueAsk{op: []string{opComplete, opComplete, opComplete, opFail, opRelease}[c.rng.IntN(5)], item: i.item, attempt: i.attempt, holder: c.n}
 		body := map[string]any{"holder": c.name(), "attempt": i.attempt}
@@ -318,12 +271,12 @@ func (c *client) queue(ctx context.Context) {
 	if in.op != opCount {
 		unknown = queueSaid{unknown: true}
 	}
-	c.record(&c.h.queues[q], a, in, said, unknown, a.ok() && (in.op != opTake || len(said.taken) > 0))
+	c.record(&of.queues[q], a, in, said, unknown, a.ok() && (in.op != opTake || len(said.taken) > 0))
 }
 
 func (c *client) name() string { return fmt.Sprintf("client-%d", c.n) }
 
-func (c *client) taken(a answer, q int) (all []takenItem) {
+func (c *client) taken(a answer, has *holding, q int) (all []takenItem) {
 	var said struct {
 		Items []struct {
 			ID       uuid.UUID
@@ -336,7 +289,7 @@ func (c *client) taken(a answer, q int) (all []takenItem) {
 	}
 	for _, i := range said.Items {
 		all = append(all, takenItem{i.Data, i.Attempts})
-		c.held[q] = append(c.held[q], heldItem{i.ID, takenItem{i.Data, i.Attempts}})
+		has.held[q] = append(has.held[q], heldItem{i.ID, takenItem{i.Data, i.Attempts}})
 	}
 	return all
 }
@@ -352,14 +305,14 @@ func (c *client) counted(a answer) (n int) {
 	return i.Ready + i.Waiting + i.Delayed + i.Processing + i.Failed + i.Dead
 }
 
-func (c *client) lock(ctx context.Context) {
+func (c *client) lock(ctx context.Context, of *tenant) {
+	has, scope := c.has[of], of.scope()
 	l := c.rng.IntN(locks)
 	path := fmt.Sprintf("/v1/locks/l%d", l)
-	scope := "?namespace=" + scopeName + "&tenant=" + scopeName
 	var in lockAsk
 	var a answer
 	var said lockSaid
-	mine := c.grants[l]
+	mine := has.grants[l]
 	switch pick := c.rng.IntN(100); {
 	case pick < 25:
 		in = lockAsk{op: opLook}
@@ -376,7 +329,7 @@ func (c *client) lock(ctx context.Context) {
 		var is struct{ Token uint64 }
 		if c.into(a, &is) {
 			said.token = is.Token
-			c.grants[l] = append(mine, grant{in.holder, is.Token})
+			has.grants[l] = append(mine, grant{in.holder, is.Token})
 		}
 	default:
 		// The last one, which it may have, or one of long ago.
@@ -396,13 +349,13 @@ func (c *client) lock(ctx context.Context) {
 	if in.op != opLook {
 		unknown = lockSaid{unknown: true}
 	}
-	c.record(&c.h.locks[l], a, in, said, unknown, a.ok())
+	c.record(&of.locks[l], a, in, said, unknown, a.ok())
 }
 
 // action asks for an action, and for the end of some.
-func (c *client) action(ctx context.Context) {
+func (c *client) action(ctx context.Context, of *tenant) {
 	label := fmt.Sprintf("%s-%d", c.name(), c.asked)
-	o := &askedAction{retry: c.rng.IntN(2) == 0}
+	o := &askedAction{tenant: of.name, retry: c.rng.IntN(2) == 0}
 	policy := "fail"
 	if o.retry {
 		policy = "retry"
@@ -410,7 +363,7 @@ func (c *client) action(ctx context.Context) {
 	times := []string{"0", "0", "0.3", "2"}
 	cancel := c.rng.IntN(4) == 0
 	body := map[string]any{
-		"namespace": scopeName, "tenant": scopeName, "label": label, "tool_name": "line",
+		"namespace": scopeName, "tenant": of.name, "label": label, "tool_name": "line",
 		"tool_input": toolInput(c.effects, times[c.rng.IntN(len(times))], times[c.rng.IntN(len(times))], label, policy),
 		"policy":     map[string]any{"on_interrupt": policy, "max_attempts": 1000},
 	}
@@ -441,14 +394,14 @@ func (c *client) action(ctx context.Context) {
 }
 
 // pipeline begins a pipeline, or sends one its next signal.
-func (c *client) pipeline(ctx context.Context) {
+func (c *client) pipeline(ctx context.Context, of *tenant) {
 	if len(c.open) > 0 && c.rng.IntN(4) > 0 {
 		at := c.rng.IntN(len(c.open))
 		c.signalNext(ctx, at)
 		return
 	}
 	label := fmt.Sprintf("%s-%d", c.name(), c.asked)
-	o := &askedPipeline{}
+	o := &askedPipeline{tenant: of.name}
 	c.h.mu.Lock()
 	c.h.pipelines[label] = o
 	c.h.mu.Unlock()
@@ -457,7 +410,7 @@ func (c *client) pipeline(ctx context.Context) {
 		waits = append(waits, map[string]any{"name": phaseName(n), "signal": map[string]any{"name": "go"}})
 	}
 	a := c.do(ctx, http.MethodPost, "/v1/pipelines", map[string]any{
-		"namespace": scopeName, "tenant": scopeName, "label": label, "definition": map[string]any{"name": "waits", "phases": waits},
+		"namespace": scopeName, "tenant": of.name, "label": label, "definition": map[string]any{"name": "waits", "phases": waits},
 	})
 	var made struct{ ID uuid.UUID }
 	if !c.into(a, &made) {
@@ -496,18 +449,4 @@ printf '%s %s %s %s\n' "$4" "$5" "$ORRERY_IDEMPOTENCY_KEY" "$ORRERY_ATTEMPT" >> 
 
 func toolInput(file, before, after, label, policy string) map[string]any {
 	return map[string]any{"argv": []string{"/bin/sh", "-c", toolScript, "line", file, before, after, label, policy}}
-}
-
-// progress waits until so many more requests were answered.
-func (h *history) progress(n int64) error {
-	limit := time.NewTimer(patience)
-	defer limit.Stop()
-	for want := h.answered.Load() + n; h.answered.Load() < want; {
-		select {
-		case <-h.moved:
-		case <-limit.C:
-			return errors.New("no request is answered any more")
-		}
-	}
-	return nil
 }

@@ -6,29 +6,48 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/core"
 )
 
 // aheadEnv says by how much the wall clock of a daemon of these tests is ahead of the machine's: a duration. No other program knows it.
 const aheadEnv = "ORRERY_CLUSTERTEST_AHEAD"
 
-// edits are what the daemon of these tests has otherwise than the one that is shipped: where the wall clock is read for the engine, and
-// where it is compared with the database's.
-var edits = []struct{ file, is, becomes string }{
-	{"../engine/clock.go", "func (SystemClock) Now() time.Time { return time.Now() }", "func (SystemClock) Now() time.Time { return time.Now().Add(ahead) }"},
-	{"../../store/postgres/cluster.go", "return at.Sub(asked.Add(within)), within, nil", "return at.Sub(asked.Add(within).Add(ahead)), within, nil"},
+// edit is what a daemon of these tests has otherwise than the one that is shipped.
+type edit struct {
+	file, is, becomes string
+	more              string // is added at the file's end
+}
+
+// clocks are where the wall clock is read for the engine, and where it is compared with the database's.
+var clocks = []edit{
+	{"../engine/clock.go", "func (SystemClock) Now() time.Time { return time.Now() }", "func (SystemClock) Now() time.Time { return time.Now().Add(ahead) }", aheadSource},
+	{"../../store/postgres/cluster.go", "return at.Sub(asked.Add(within)), within, nil", "return at.Sub(asked.Add(within).Add(ahead)), within, nil", aheadSource},
 }
 
 const aheadSource = `
 var ahead, _ = time.ParseDuration(os.Getenv("` + aheadEnv + `"))
 `
 
-// overlay has the daemon built with a clock that can be ahead of the machine's, and gives the flag of go build. Programs of Go ask
-// the kernel for the time without the C library, so faketime does nothing to them.
-func overlay(t *testing.T, dir string) string {
+// nextCore is the number of the core that decides: one more than there is.
+var nextCore = edit{"../../core/core.go", "const Version = " + strconv.Quote(core.Version), "const Version = " + strconv.Quote(nextVersion()), ""}
+
+func nextVersion() string {
+	n, err := strconv.Atoi(core.Version)
+	if err != nil {
+		panic(err)
+	}
+	return strconv.Itoa(n + 1)
+}
+
+// overlay has the daemon built with edits, and gives the flag of go build. Programs of Go ask the kernel for the time without the C
+// library, so faketime does nothing to them: the clock is one of the edits.
+func overlay(t *testing.T, dir string, edits []edit) string {
 	t.Helper()
 	replace := make(map[string]string)
 	for _, e := range edits {
@@ -37,8 +56,10 @@ func overlay(t *testing.T, dir string) string {
 		b, err := os.ReadFile(source)
 		require.NoError(t, err)
 		require.Contains(t, string(b), e.is, "%s has changed: change this test with it", e.file)
-		text := strings.Replace(string(b), e.is, e.becomes, 1) + aheadSource
-		text = strings.Replace(text, "\nimport ", "\nimport \"os\"\nimport ", 1)
+		text := strings.Replace(string(b), e.is, e.becomes, 1) + e.more
+		if e.more != "" {
+			text = strings.Replace(text, "\nimport ", "\nimport \"os\"\nimport ", 1)
+		}
 		edited := filepath.Join(dir, filepath.Base(source))
 		require.NoError(t, os.WriteFile(edited, []byte(text), 0o600))
 		replace[source] = edited

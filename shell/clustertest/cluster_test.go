@@ -14,7 +14,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -63,7 +65,8 @@ type cluster struct {
 	program  string
 	database string // its name
 	server   *postgrestest.Server
-	members  []*member
+	members  []*member // the first ones are always there, unless they fail
+	chief    *client   // that moves partitions, and prepares and ends a run
 }
 
 // member is a daemon.
@@ -75,6 +78,7 @@ type member struct {
 	log        string
 	address    string        // where it listens
 	ahead      time.Duration // its clock
+	apart      atomic.Bool   // it takes no part now: nobody starts it or asks it
 	toDatabase *toxiproxy.Proxy
 	fromOthers *toxiproxy.Proxy
 	cmd        *exec.Cmd // nil: it does not run
@@ -106,13 +110,14 @@ func freeAddresses(t *testing.T, n int) (all []string) {
 	return all
 }
 
-// newCluster starts the server and the daemons, whose clocks are so far ahead.
-func newCluster(t *testing.T, ahead [daemons]time.Duration) *cluster {
+// newCluster starts the server and the daemons, whose clocks are so far ahead, on a database of so many partitions; 0: one that is not divided. On a divided one there is a
+// daemon more, which takes no part until it is added.
+func newCluster(t *testing.T, ahead [daemons]time.Duration, partitions int) *cluster {
 	t.Helper()
 	server := postgrestest.Start(t, postgrestest.Options{NoFsync: true, TCP: true}) // without PostgreSQL the test is skipped here
 	dir, err := os.MkdirTemp("", "orrery-cluster-")                                 //nolint:usetesting // the folder of a failed test is kept
 	require.NoError(t, err)
-	c := &cluster{t: t, dir: dir, program: daemonProgram(t), server: server}
+	c := &cluster{t: t, dir: dir, program: present.build(t), server: server}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("kept: %s", dir)
@@ -132,8 +137,18 @@ func newCluster(t *testing.T, ahead [daemons]time.Duration) *cluster {
 		t.Cleanup(p.Stop)
 		return p
 	}
-	for n, address := range freeAddresses(t, daemons) {
-		m := &member{t: t, name: fmt.Sprintf("daemon-%d", n), program: c.program, address: address, ahead: ahead[n]}
+	all := daemons
+	if partitions > 0 {
+		all++
+		out, err := c.run("cluster", "init", "--partitions", strconv.Itoa(partitions), "--database", c.server.URL(c.database))
+		require.NoError(t, err, "%s", out)
+	}
+	for n, address := range freeAddresses(t, all) {
+		m := &member{t: t, name: fmt.Sprintf("daemon-%d", n), program: c.program, address: address}
+		if n < daemons {
+			m.ahead = ahead[n]
+		}
+		m.apart.Store(n >= daemons)
 		m.config, m.log = filepath.Join(dir, m.name+".toml"), filepath.Join(dir, m.name+".log")
 		m.toDatabase, m.fromOthers = proxy(m.name+"-database", c.server.Address()), proxy(m.name, address)
 		text := fmt.Sprintf(daemonConfig, postgrestest.TCPURL(m.toDatabase.Listen, c.database), filepath.Join(dir, m.name+".db"), address,
@@ -146,10 +161,10 @@ func newCluster(t *testing.T, ahead [daemons]time.Duration) *cluster {
 			m.kill()
 		}
 	})
-	for _, m := range c.members {
+	for _, m := range c.members[:daemons] {
 		m.start()
 	}
-	for _, m := range c.members {
+	for _, m := range c.members[:daemons] {
 		require.NoError(t, poll(patience, m.answers), m.name)
 	}
 	return c
@@ -263,7 +278,7 @@ func (m *member) answers() error {
 
 // working gives a daemon that works, or the first one if none says so.
 func (c *cluster) working() *member {
-	for _, m := range c.members {
+	for _, m := range c.members[:daemons] {
 		if said, err := m.readiness(); err == nil && said == "ready" {
 			return m
 		}

@@ -1,6 +1,8 @@
 // Package clustertest holds the suite of histories: three real daemons on a real
 // PostgreSQL database, clients that ask any of them for work, and a schedule of faults
-// that a seed chooses.
+// that a seed chooses. One run has a database of one partition, and one tenant; another one
+// has four partitions, tenants in each, daemons that are drained, one that is added and
+// taken away again, and daemons that are upgraded one after the other to another core.
 //
 // Each daemon is a process, and reaches the database through a proxy of its own; the others
 // reach it through another one. So it can be cut off from the database or from the others, and
@@ -19,7 +21,9 @@
 //   - no side effect of a tool of on_interrupt "fail" happens twice, and none of one attempt;
 //   - a pipeline has taken each signal once, in the order in which they were sent;
 //   - each time of a recurring action has one verdict, and none is left out;
-//   - the journal replays clean, and no daemon has complained of what should never be.
+//   - each record is of the tenant for whom it was asked;
+//   - no epoch of a journal was decided by two cores;
+//   - the journal of each partition replays clean, and no daemon has complained of what should never be.
 //
 // Environment:
 //

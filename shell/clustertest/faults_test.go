@@ -5,12 +5,14 @@ package clustertest
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/store/postgres/postgrestest"
@@ -32,18 +34,24 @@ const (
 	restarted                   // the server ends in order, and starts again
 	crashed                     // the server is killed, and starts again
 	failedOver                  // the server is killed, and its synchronous standby takes over
+	drained                     // a daemon gives its partitions away for a while
+	added                       // another daemon takes part, and is taken away by SIGTERM
 	kinds
 )
 
 var kindNames = [kinds]string{
 	"kill", "kill briefly", "stop", "freeze", "cut from the database", "lose answers of the database", "close connections to the database",
 	"cut from the others", "lose replies to the others", "restart the database", "crash the database", "fail over",
+	"drain", "add another daemon, and take it away",
 }
 
 func (k kind) String() string { return kindNames[k] }
 
 // ofDatabase reports whether a fault is of the server, and of no daemon.
-func (k kind) ofDatabase() bool { return k >= restarted }
+func (k kind) ofDatabase() bool { return k >= restarted && k <= failedOver }
+
+// moves reports whether a fault is none, but has partitions move. Only a database that is divided knows it, and it takes a daemon that answers.
+func (k kind) moves() bool { return k > failedOver }
 
 // fault is what happens to a daemon or to the server, and for how long.
 type fault struct {
@@ -55,7 +63,7 @@ type fault struct {
 func (f fault) String() string {
 	who := fmt.Sprintf(" daemon-%d", f.who)
 	switch {
-	case f.kind.ofDatabase():
+	case f.kind.ofDatabase(), f.kind == added:
 		who = ""
 	case f.who < 0:
 		who = " the one that works"
@@ -79,26 +87,31 @@ func (s step) String() string {
 	return fmt.Sprintf("%s; meanwhile %s", s.first, s.second)
 }
 
-// plan draws a schedule. As long as there are enough steps, each kind is in it.
-func plan(rng *rand.Rand, n int) (all []step) {
+// plan draws a schedule. As long as there are enough steps, each kind is in it that there is for such a database.
+func plan(rng *rand.Rand, n int, divided bool) (all []step) {
+	most := int(drained)
+	if divided {
+		most = int(kinds)
+	}
 	draw := func(k kind) fault {
 		f := fault{kind: k, who: -1}
-		if rng.IntN(3) == 0 {
+		if divided || rng.IntN(3) == 0 {
 			f.who = rng.IntN(daemons)
 		}
 		// Some are over within a lease, most are not.
 		f.length = time.Duration(rng.IntN(int(3*lease/time.Millisecond))) * time.Millisecond
-		if f.kind == frozen || f.kind == killed {
+		if f.kind == frozen || f.kind == killed || f.kind.moves() {
 			f.length += lease
 		}
 		return f
 	}
 	for len(all) < n {
-		for _, k := range rng.Perm(int(kinds)) {
+		for _, k := range rng.Perm(most) {
 			s := step{first: draw(kind(k))}
-			other := kind(rng.IntN(int(kinds)))
+			other := kind(rng.IntN(most))
 			oneServer := other.ofDatabase() && s.first.kind.ofDatabase()
-			if rng.IntN(3) == 0 && s.first.kind.lasts() && other.lasts() && !oneServer {
+			unmoved := other.moves() && s.first.kind.moves() || other.moves() && s.first.kind.ofDatabase() || other.ofDatabase() && s.first.kind.moves()
+			if rng.IntN(3) == 0 && s.first.kind.lasts() && other.lasts() && !oneServer && !unmoved {
 				second := draw(other)
 				s.second = &second
 			}
@@ -139,6 +152,10 @@ func (c *cluster) begin(t *testing.T, f fault, not *member) (heal func(), who *m
 		t.Logf("PostgreSQL: %s", f)
 		return c.beginInDatabase(t, f.kind), nil
 	}
+	if f.kind == added {
+		t.Logf("%s", f)
+		return c.add(t), nil
+	}
 	m := c.members[max(f.who, 0)]
 	if f.who < 0 {
 		m = c.working()
@@ -178,6 +195,9 @@ func (c *cluster) begin(t *testing.T, f fault, not *member) (heal func(), who *m
 		return both(silence(t, m.fromOthers, "upstream"), silence(t, m.fromOthers, "downstream")), m
 	case repliesLost:
 		return silence(t, m.fromOthers, "downstream"), m
+	case drained:
+		c.drain(t, m, true)
+		return func() { c.drain(t, m, false) }, m
 	default:
 		panic("no such fault of a daemon")
 	}
@@ -219,4 +239,24 @@ func (c *cluster) revive() (ended []string) {
 		m.start()
 	}
 	return ended
+}
+
+// drain has a daemon give its partitions away, or take part again.
+func (c *cluster) drain(t *testing.T, m *member, on bool) {
+	t.Helper()
+	a := c.chief.do(t.Context(), http.MethodPost, "/v1/cluster/drain", map[string]any{"instance": m.name, "undo": !on})
+	assert.True(t, a.ok(), "%s: %d %s", m.name, a.status, a.body)
+}
+
+// add starts the daemon that takes no part, and gives what takes it away.
+func (c *cluster) add(t *testing.T) (away func()) {
+	t.Helper()
+	m := c.members[daemons]
+	m.start()
+	m.apart.Store(false)
+	return func() {
+		m.apart.Store(true)
+		require.NoError(t, poll(patience, m.answers), "%s, once it is told to end", m.name)
+		require.NoError(t, m.stop(), "%s stops", m.name)
+	}
 }
