@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/engine"
 	"github.com/orrery-go/orrery/store"
@@ -358,6 +359,41 @@ func TestWhatKeepsAStoreThatMovesIsCutOffAndTheRestGoesOn(t *testing.T) {
 		require.NoError(t, <-a.done)
 		elapse(time.Second)
 		assert.Equal(t, core.StatusCompleted, actionOf(t, b.Engine, goesOn.ID).Status.Type)
+		b.over(t)
+	})
+}
+
+func TestANotificationThatIsBeingToldKeepsAStoreThatMovesForSecondsAndIsToldByTheNextOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, ends, told := memory.NewCluster(), make(chan struct{}), 0
+		channel := func(tell carrying) func(*shell.Options) {
+			return func(o *shell.Options) {
+				lasting(ends)(o)
+				o.Interpreters = map[string]shell.Interpreter{effects.LaneNotify: tell}
+			}
+		}
+		a := inherit(t, c, "a", newGate(), channel(func(ctx context.Context) (json.RawMessage, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}))
+		goesOn := createCount(t, a.Engine, core.InterruptFail)
+		p := begin(t, a.Engine, core.PhaseDef{Name: "tell", Notify: &core.NotifyPhase{Title: "x"}})
+		synctest.Wait()
+		began := time.Now()
+		a.end()
+		<-a.given
+		assert.Equal(t, 5*time.Second, time.Since(began), "the stop timeout is a minute")
+		b := inherit(t, c, "b", &counting{}, channel(func(context.Context) (json.RawMessage, error) {
+			told++
+			return nil, nil
+		}))
+		elapse(time.Second)
+		assert.Equal(t, 1, told)
+		assert.Equal(t, core.PhaseDone, state(t, b.Engine, p.ID).Phase.Type)
+		require.Equal(t, core.StatusRunning, actionOf(t, b.Engine, goesOn.ID).Status.Type)
+		close(ends)
+		elapse(2 * time.Minute)
+		require.NoError(t, <-a.done)
 		b.over(t)
 	})
 }

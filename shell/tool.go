@@ -270,7 +270,7 @@ func (e *Engine) procedure(effect engine.OuterEffect) engine.Procedure {
 		if p, ok := e.o.Interpreters[effect.Lane].(Patient); ok {
 			limit += p.Patience(effect.State, effect.Effect)
 		}
-		return engine.Procedure{What: "effect", Subject: "effect", Limit: limit, Call: func(ctx context.Context) (json.RawMessage, error) {
+		return engine.Procedure{What: "effect", Subject: "effect", Limit: limit, Repeats: repeats(effect), Call: func(ctx context.Context) (json.RawMessage, error) {
 			result, err := e.interpret(ctx, effect)
 			if err != nil && scarce.What(err) != "" && !IsPermanent(err) {
 				err = NotStarted(err) // what may have begun of it, it finds: see Interpreter
@@ -286,6 +286,17 @@ func (e *Engine) procedure(effect engine.OuterEffect) engine.Procedure {
 		a, _ := state.(core.Action)
 		return e.runTool(ctx, &a, wrote)
 	}}
+}
+
+// repeats reports whether an effect that is no tool's run is cut off soon where it keeps a partition from another process, which carries it out
+// once more: creating, deleting or reading a pod comes to the same the second time, and a notification has the same id. An action of a constraint is
+// not of these, nor what a machine's terminal sessions and worktrees are for.
+func repeats(o engine.OuterEffect) bool {
+	switch o.Effect.(type) {
+	case effects.CheckConstraints, effects.CreateRun, effects.FetchLogs, effects.DeleteRun, effects.Notify:
+		return true
+	}
+	return false
 }
 
 // interpret carries out an effect that is no tool's run; a panic becomes an

@@ -20,6 +20,7 @@ type execution struct {
 	ref     effects.Ref
 	queue   string // whose slot it holds
 	p       Procedure
+	cut     bool // it was cancelled since it kept the store from another process; the loop's alone
 	dropped bool // withdrawn or fenced: nobody wants the result; the loop's alone
 
 	ctx context.Context //nolint:containedctx // the execution's own, which begins and ends with it

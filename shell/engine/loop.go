@@ -71,7 +71,6 @@ type loop struct {
 	gives     bool      // the store is handed over as soon as it can be
 	giveAgain time.Time // the database has refused that: not before then
 	lasts     bool      // the process goes on: what can go on without the store has no end of time
-	cut       bool      // and what cannot was cancelled
 	former    *former   // what goes on once the store is handed over; nil: it is not
 }
 

@@ -47,7 +47,9 @@ type Procedure struct {
 	Lasting bool          // if it is left behind, no further attempt may run beside it
 	// Portable: it needs nothing of this engine, so that it may go on once the store is another process's, see [Handover].
 	Portable bool
-	Call     func(context.Context) (json.RawMessage, error)
+	// Repeats: it may be carried out once more after it was cut off, so it is cut off soon if it keeps the store from another process, see [Handover] Ends.
+	Repeats bool
+	Call    func(context.Context) (json.RawMessage, error)
 	// Wrote gives what is stored with the answer, in its transaction, and also if nobody wants the
 	// answer any more; nil: nothing. It is called once for each answer.
 	Wrote func() *Write

@@ -43,8 +43,27 @@ func (l *loop) stopNext() time.Time {
 	switch {
 	case l.lasts && l.gives && !l.runsPinned():
 		return l.giveAgain
-	case l.cancelled, l.cut:
+	case l.lasts && l.gives:
+		next := l.stopHard
+		for _, x := range l.running {
+			if until := l.mayKeep(x); !x.p.Portable && !x.cut && until.Before(next) {
+				next = until
+			}
+		}
+		return next
+	case l.cancelled:
 		return l.stopHard
+	}
+	return l.stopSoft
+}
+
+// repeatsWithin is how long what the next owner of a store may repeat keeps that from being handed over.
+const repeatsWithin = 5 * time.Second
+
+// mayKeep is until when an execution may keep the store from a process that should have it.
+func (l *loop) mayKeep(x *execution) time.Time {
+	if x.p.Repeats {
+		return earliest(l.stopSoft, l.stopSoft.Add(repeatsWithin-l.e.o.StopTimeout))
 	}
 	return l.stopSoft
 }
@@ -65,9 +84,7 @@ func (l *loop) finished() bool {
 			return true
 		}
 	}
-	if len(l.running) > 0 && !now.Before(l.stopSoft) {
-		l.cutOff()
-	}
+	l.cutOff(now)
 	if now.Before(l.stopHard) || l.lasts && l.gives && !l.runsPinned() {
 		return false
 	}
@@ -75,21 +92,20 @@ func (l *loop) finished() bool {
 	return true
 }
 
-// cutOff cancels what keeps the store, at the end of its time: all of what runs, or, where the store is to be handed over while the process goes on, what
+// cutOff cancels what keeps the store, at the end of its time: all of what runs, or, if the store is to be handed over while the process goes on, what
 // cannot go on without it.
-func (l *loop) cutOff() {
-	switch {
-	case !l.lasts || !l.gives:
-		if !l.cancelled {
+func (l *loop) cutOff(now time.Time) {
+	if !l.lasts || !l.gives {
+		if !l.cancelled && len(l.running) > 0 && !now.Before(l.stopSoft) {
 			l.cancelAll()
 		}
-	case !l.cut:
-		l.cut = true
-		for _, x := range l.running {
-			if !x.p.Portable {
-				l.e.log.Warn("cancelling what keeps the store from the process that should have it", "ref", x.ref.String())
-				x.cancel(ErrStopping)
-			}
+		return
+	}
+	for _, x := range l.running {
+		if !x.p.Portable && !x.cut && !now.Before(l.mayKeep(x)) {
+			x.cut = true
+			l.e.log.Warn("cancelling what keeps the store from the process that should have it", "ref", x.ref.String())
+			x.cancel(ErrStopping)
 		}
 	}
 }

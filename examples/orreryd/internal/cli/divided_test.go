@@ -74,7 +74,10 @@ func TestDaemonsOnADividedDatabaseWorkSideBySide(t *testing.T) {
 
 	var daemons []*process
 	for _, name := range []string{"first", "second", "third"} {
-		daemons = append(daemons, start(t, "--database", database, "--config", member(t, name)))
+		config := member(t, name)
+		settings, err := os.ReadFile(config)
+		require.NoError(t, err)
+		daemons = append(daemons, start(t, "--database", database, "--config", write(t, name+".toml", string(settings)+"stop_timeout_seconds = 0.05\n")))
 	}
 	first, second, third := daemons[0], daemons[1], daemons[2]
 	first.divides(partitions, "first", "second", "third")
@@ -112,10 +115,25 @@ func TestDaemonsOnADividedDatabaseWorkSideBySide(t *testing.T) {
 		assert.Regexp(t, `items +2 ready`, first.ok(append([]string{"queue", "show", "q"}, tenant(n)...)...), "what was acknowledged is there, once")
 	}
 
+	goOn := filepath.Join(t.TempDir(), "go on")
+	var run []string
+	for n := range tenants {
+		run = append(run, first.add(append(tenant(n), "--", "sh", "-c", `until [ -e "$0" ]; do sleep 0.1; done`, goOn)...))
+	}
 	first.ok("cluster", "drain", "first")
 	second.divides(partitions, "second")
+	require.NoError(t, os.WriteFile(goOn, nil, 0o600))
+	for _, id := range run {
+		var is core.Action
+		assert.Eventually(t, func() bool {
+			is = second.action(id)
+			return is.Status.Type != core.StatusRunning
+		}, patience, 20*time.Millisecond)
+		assert.Equal(t, core.StatusCompleted, is.Status.Type, "%s", is.Status.Reason)
+		assert.EqualValues(t, 1, is.Attempt, "a move interrupts no tool, though the stop timeout is over")
+	}
 	assert.Contains(t, second.ok("cluster", "status"), "gives its partitions away")
-	assert.Equal(t, tenants, listed(first), "it goes on to answer")
+	assert.Equal(t, 2*tenants, listed(first), "it goes on to answer")
 	second.ok("cluster", "drain", "first", "--undo")
 	second.divides(partitions, "first", "second")
 	for _, p := range []*process{first, second} {
