@@ -65,6 +65,8 @@ type Entry struct {
 	Reason string `json:"reason"`
 	// RequestID is the X-Request-Id of the answer; of several, of the first one.
 	RequestID string `json:"request_id"`
+	// Instance is the name of the process in whose log the line stands, where the logs of several are shown together. It stands in no log.
+	Instance string `json:"instance,omitempty"`
 }
 
 // Operations that are none of the API's.
@@ -141,6 +143,7 @@ func parse(line []byte) (Entry, error) {
 	if e.Seq == 0 || e.Count == 0 || e.At < minTime {
 		return e, errors.New("the line has no seq, count or time")
 	}
+	e.Instance = ""
 	e.clean() // who changed a file does not steer the reader's terminal
 	return e, nil
 }

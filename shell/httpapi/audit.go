@@ -132,51 +132,86 @@ func (c *call) scope() *shell.Scope {
 // maxAuditReads bounds how many read the log at a time, each some megabytes of it.
 const maxAuditReads, maxAuditReadsPerToken = 4, 2
 
+// auditQuestions are the parameters of the log of requests.
+var auditQuestions = []string{"namespace", "tenant", "since", "until", "token", "actor", "operation", "status", "instance", "limit", "page_token"}
+
 // listAudit shows the log of requests, newest first. An admin sees all of it, others
 // what their token did, and what was done in the namespaces and tenants that it sees.
 func (s *Server) listAudit(w http.ResponseWriter, r *http.Request, c *call) error {
-	q, err := readQuery(r, "namespace", "tenant", "since", "until", "token", "actor", "operation", "status", "limit", "page_token")
+	q, err := readQuery(r, auditQuestions...)
 	if err != nil {
 		return err
 	}
-	if s.o.Audit == nil {
-		return failf(http.StatusNotImplemented, "audit: this server keeps no log of requests: set enabled = true in [audit]")
+	if name := q.opt("instance"); name != nil {
+		return failf(http.StatusBadRequest, "instance: %q is not taken here: the log of requests is that of one server", clip(*name))
 	}
-	if _, _, err := c.scopeOf(q); err != nil {
-		return err
-	}
+	return s.answerAudit(w, r, c, q, "")
+}
+
+// answerAudit shows the log of this server; instance is its name, where there are several.
+func (s *Server) answerAudit(w http.ResponseWriter, r *http.Request, c *call, q query, instance string) error {
 	position, err := s.openPage(r, c, q)
 	if err != nil {
 		return err
 	}
-	query, err := auditQuery(q, position)
+	query, err := s.askedAudit(c, q, position)
 	if err != nil {
 		return err
 	}
-	chosen := query.Keep
-	query.Keep = func(e *audit.Entry) bool { return c.token.seesEntry(e) && chosen(e) }
-	leave, err := s.takeStream(&s.audits, func(f *inFlight) *slots { return &f.audits }, c, "lists of the log of requests are under way", "try again", 1)
+	leave, err := s.takeAudit(c)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	page, err := s.o.Audit.Read(r.Context(), query)
+	out, next, err := s.readAudit(r.Context(), c, query, instance)
 	if err != nil {
 		return err
 	}
-	out := wire.AuditList{Entries: append([]audit.Entry{}, page.Entries...)}
-	if page.Next > 0 {
-		if out.NextPageToken, err = s.sealPage(r, c, q, strconv.FormatUint(page.Next, 10)); err != nil {
+	if next > 0 {
+		if out.NextPageToken, err = s.sealPage(r, c, q, strconv.FormatUint(next, 10)); err != nil {
 			return err
 		}
 	}
+	return writeJSON(w, http.StatusOK, out)
+}
+
+// takeAudit takes a slot for reading the log.
+func (s *Server) takeAudit(c *call) (leave func(), err error) {
+	return s.takeStream(&s.audits, func(f *inFlight) *slots { return &f.audits }, c, "lists of the log of requests are under way", "try again", 1)
+}
+
+// askedAudit reads which entries are asked for, of those that the token sees.
+func (s *Server) askedAudit(c *call, q query, position string) (audit.Query, error) {
+	if _, _, err := c.scopeOf(q); err != nil {
+		return audit.Query{}, err
+	}
+	query, err := auditQuery(q, position)
+	if err != nil {
+		return query, err
+	}
+	chosen := query.Keep
+	query.Keep = func(e *audit.Entry) bool { return c.token.seesEntry(e) && chosen(e) }
+	return query, nil
+}
+
+// readAudit reads a page of the log of this server, and before which entry it goes on; 0: it does not.
+func (s *Server) readAudit(ctx context.Context, c *call, query audit.Query, instance string) (out wire.AuditList, next uint64, err error) {
+	if s.o.Audit == nil {
+		return out, 0, failf(http.StatusNotImplemented, "audit: this server keeps no log of requests: set enabled = true in [audit]")
+	}
+	page, err := s.o.Audit.Read(ctx, query)
+	if err != nil {
+		return out, 0, err
+	}
+	out.Entries = append([]audit.Entry{}, page.Entries...)
 	if c.token.Admin {
 		out.Damaged = page.Damaged
 	}
 	for i := range out.Entries {
 		c.token.redact(&out.Entries[i])
+		out.Entries[i].Instance = instance
 	}
-	return writeJSON(w, http.StatusOK, out)
+	return out, page.Next, nil
 }
 
 // seesEntry reports whether an entry exists for the holder.

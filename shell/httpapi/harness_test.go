@@ -22,6 +22,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/audit"
 	"github.com/orrery-go/orrery/shell/httpapi"
 	"github.com/orrery-go/orrery/shell/internal/locked"
 	"github.com/orrery-go/orrery/store"
@@ -53,6 +54,7 @@ type setup struct {
 	stopped bool // do not run the engine
 	// partitions, if there are several, are divided over two processes; requests go to one that owns the first.
 	partitions int
+	logs       []*audit.Log // of requests, of the processes where there are partitions
 }
 
 // picky refuses an input that says so.
@@ -104,7 +106,7 @@ func start(t *testing.T, s setup) *api {
 		s.api(&ho)
 	}
 	if s.partitions > 1 {
-		a.divide(s.partitions, eo, ho)
+		a.divide(s.partitions, eo, ho, s.logs)
 	} else {
 		var err error
 		a.engine, err = shell.New(eo)

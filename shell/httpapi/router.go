@@ -38,6 +38,9 @@ type RouterOptions struct {
 	// Remote passes requests on to the owner of a partition, with their headers, of which [HeaderPartition] is one: that of package forward, say.
 	// It may be used for a partition that this process owns, if its server is not there yet.
 	Remote func(partition int) http.Handler
+	// Instances gives the processes that are alive, by name, each with what passes requests on to it; this one may be among them. Each has a log of
+	// requests, and [Options.PageKey] has to be the same in all, so that lists of these go on. Nil: the log of this process alone can be read.
+	Instances func(context.Context) (map[string]http.Handler, error)
 	// Webhooks are the tenants of the routes of webhooks, as the engines have them.
 	Webhooks map[string]shell.Scope
 	// Remembered is how many machines' partitions are remembered (default 16384), so that not each request that names
@@ -54,6 +57,9 @@ func (o RouterOptions) check() (errs []error) {
 	}
 	if o.Local == nil || o.Remote == nil {
 		errs = append(errs, errors.New("httpapi: RouterOptions.Local and Remote must be given: they say who answers for a partition"))
+	}
+	if o.Instances != nil && o.Name == "" {
+		errs = append(errs, errors.New("httpapi: RouterOptions.Name is empty, and Instances is given: want the name of this process"))
 	}
 	if o.Remembered < 0 {
 		errs = append(errs, fmt.Errorf("httpapi: RouterOptions.Remembered is %d: it must not be negative", o.Remembered))

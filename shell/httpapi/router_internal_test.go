@@ -2,13 +2,19 @@ package httpapi
 
 import (
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/shell/audit"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 func TestARouterKnowsWhereTheRequestsOfEachRouteGo(t *testing.T) {
@@ -41,6 +47,77 @@ func TestARouterAsksWhereAMachineIsAndWhatItMakesOneAnswerOf(t *testing.T) {
 	} {
 		method, route, _ := strings.Cut(request, " ")
 		assert.Equal(t, want, routerAsks(method, route), request)
+	}
+}
+
+// Entries of several logs at one moment, and logs whose pages end early, are listed each once.
+func TestPagesOfSeveralLogsLoseAndRepeatNothing(t *testing.T) {
+	random := rand.New(rand.NewPCG(17, 1))
+	for range 300 {
+		logs := map[string][]uint64{}
+		for _, name := range []string{"a", "b", "c"} {
+			for seq := uint64(30); seq > 0; seq-- {
+				if random.IntN(3) == 0 {
+					logs[name] = append(logs[name], seq)
+				}
+			}
+		}
+		limit, scan := 1+random.IntN(6), 1+random.IntN(5)
+		var got []auditPlace
+		at := auditPlace{}
+		for pages := 0; ; pages++ {
+			require.Less(t, pages, 200)
+			var parts []auditPart
+			for _, name := range []string{"a", "b", "c"} {
+				p := auditPart{name: name}
+				looked, before := 0, uint64(math.MaxUint64)
+				if at.seq > 0 {
+					before = at.before(name)
+				}
+				for _, seq := range logs[name] {
+					if seq >= before {
+						continue
+					}
+					if len(p.list.Entries) == limit || looked == scan {
+						break
+					}
+					looked++
+					p.next = seq
+					if seq%5 != 0 { // others are not asked for
+						p.list.Entries = append(p.list.Entries, audit.Entry{Seq: seq, Instance: name})
+					}
+				}
+				if p.next > 0 && p.next == logs[name][len(logs[name])-1] {
+					p.next = 0
+				}
+				parts = append(parts, p)
+			}
+			var list wire.AuditList
+			list, at = mergeAudits(parts, limit)
+			assert.LessOrEqual(t, len(list.Entries), limit)
+			for _, e := range list.Entries {
+				got = append(got, auditPlace{e.Seq, e.Instance})
+			}
+			if at.seq == 0 {
+				break
+			}
+			text, err := parseAuditPlace(at.String())
+			require.NoError(t, err)
+			at = text
+		}
+		var want []auditPlace
+		for seq := uint64(30); seq > 0; seq-- {
+			for _, name := range []string{"a", "b", "c"} {
+				if seq%5 != 0 && slices.Contains(logs[name], seq) {
+					want = append(want, auditPlace{seq, name})
+				}
+			}
+		}
+		require.Equal(t, want, got)
+	}
+	for _, text := range []string{"", "7", "x a", "0 a", "-1 a"} {
+		_, err := parseAuditPlace(text)
+		require.Error(t, err, text)
 	}
 }
 

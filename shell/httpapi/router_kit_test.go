@@ -8,6 +8,7 @@ import (
 
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/audit"
 	"github.com/orrery-go/orrery/shell/httpapi"
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/memory"
@@ -22,7 +23,8 @@ type process struct {
 
 // divide makes partitions, of which the first is owned by the process that is asked, every other of the rest too, and those between by
 // another one.
-func (a *api) divide(partitions int, eo shell.Options, ho httpapi.Options) {
+// Each process has the log of requests of its number, if there are such.
+func (a *api) divide(partitions int, eo shell.Options, ho httpapi.Options, logs []*audit.Log) {
 	mine := &process{shared: new(httpapi.Shared), servers: map[int]*httpapi.Server{}}
 	other := &process{shared: new(httpapi.Shared), servers: map[int]*httpapi.Server{}}
 	of := []*process{mine, other}
@@ -36,6 +38,9 @@ func (a *api) divide(partitions int, eo shell.Options, ho httpapi.Options) {
 		require.NoError(a.t, err)
 		api := ho
 		api.Engine, api.Shared = engine, of[p%2].shared
+		if logs != nil {
+			api.Audit = logs[p%2]
+		}
 		server, err := httpapi.New(api)
 		require.NoError(a.t, err)
 		of[p%2].servers[p] = server
@@ -49,12 +54,17 @@ func (a *api) divide(partitions int, eo shell.Options, ho httpapi.Options) {
 	for i, in := range of {
 		api := ho
 		api.Shared = in.shared
+		if logs != nil {
+			api.Audit = logs[i]
+		}
+		toOther := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { passedOn(of[1-i].router, w, r) })
 		o := httpapi.RouterOptions{
 			API: api, Name: []string{"mine", "other"}[i], Partitions: partitions, Webhooks: hooks,
-			Local: func(p int) (*httpapi.Server, bool) { s, ok := in.servers[p]; return s, ok },
-			Remote: func(int) http.Handler {
-				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { passedOn(of[1-i].router, w, r) })
+			Instances: func(context.Context) (map[string]http.Handler, error) {
+				return map[string]http.Handler{[]string{"other", "mine"}[i]: toOther}, nil
 			},
+			Local:  func(p int) (*httpapi.Server, bool) { s, ok := in.servers[p]; return s, ok },
+			Remote: func(int) http.Handler { return toOther },
 		}
 		var err error
 		in.router, err = httpapi.NewRouter(o)

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -149,15 +150,19 @@ type answered struct {
 // ask sends a request to a partition, and gives its answer once that begins. The caller reads or closes the body, and waits for
 // the group when all are closed.
 func (rt *Router) ask(group *sync.WaitGroup, r *http.Request, partition int) *answered {
+	return rt.askOf(group, rt.handler(partition), r, strconv.Itoa(partition))
+}
+
+// askOf is ask for whoever answers; of is the name of that for the log.
+func (rt *Router) askOf(group *sync.WaitGroup, h http.Handler, r *http.Request, of string) *answered {
 	in, out := io.Pipe()
 	w := &pipeWriter{header: make(http.Header), out: out, begun: make(chan struct{})}
-	h := rt.handler(partition)
 	group.Go(func() {
 		defer func() {
 			err := io.EOF
 			if p := recover(); p != nil {
 				if cause, ok := p.(error); !ok || !errors.Is(cause, http.ErrAbortHandler) {
-					rt.front.log.Error("panic in a handler", "partition", partition, "panic", p, "stack", string(debug.Stack()))
+					rt.front.log.Error("panic in a handler", "of", of, "panic", p, "stack", string(debug.Stack()))
 				}
 				err = io.ErrUnexpectedEOF
 				w.fail()

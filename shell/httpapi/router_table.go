@@ -146,7 +146,7 @@ var placings = map[string]placing{
 	"POST /v1/sets/{name}":                                {how: ofEntries, entries: "entries", of: []string{"recurring", "job", "queue", "semaphore", "worker", "calendar", "subscriber"}},
 	"POST /v1/webhooks/{route}":                           {how: ofHook},
 	"GET /v1/webhooks":                                    {how: ofTenant, merge: mergeWebhooks},
-	"GET /v1/audit":                                       {how: ofAll},
+	"GET /v1/audit":                                       {how: here, merge: mergeAudit},
 	"GET /v1/find":                                        {how: ofTenant, merge: mergeFound},
 	"GET /v1/changes/{kind}/{id}":                         {how: ofID, kind: "/v1/changes/"},
 	"GET /v1/upcoming":                                    {how: ofTenant, merge: mergeUpcoming},

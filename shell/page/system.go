@@ -2,9 +2,11 @@ package page
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/orrery-go/orrery/shell/audit"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
@@ -132,6 +134,18 @@ func (q *visit) tenants() ([]block, error) {
 	return []block{b}, nil
 }
 
+// unanswered names the instances whose logs a page does not have.
+func unanswered(got wire.AuditList) string {
+	var names []string
+	for _, u := range got.Unanswered {
+		names = append(names, u.Instance+" ("+u.Error+")")
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "Not in this is the log of " + strings.Join(names, ", ") + "."
+}
+
 // audit shows the log of requests.
 func (q *visit) audit() (view, error) {
 	var got wire.AuditList
@@ -146,6 +160,10 @@ func (q *visit) audit() (view, error) {
 	if err != nil {
 		return view{}, err
 	}
+	several := len(got.Unanswered) > 0 || slices.ContainsFunc(got.Entries, func(e audit.Entry) bool { return e.Instance != "" })
+	if several {
+		t.Head = append(t.Head, "Instance")
+	}
 	for _, e := range got.Entries {
 		answer := number(e.Status)
 		if e.Refused() {
@@ -157,7 +175,10 @@ func (q *visit) audit() (view, error) {
 			tenant = whose(e.Namespace, e.Tenant)
 		}
 		t.Rows = append(t.Rows, []cell{q.at(e.At), codeOf(e.Token), codeOf(e.Operation), answer, codeOf(e.Path).wide(), codeOf(e.Address), tenant})
+		if last := len(t.Rows) - 1; several {
+			t.Rows[last] = append(t.Rows[last], codeOf(e.Instance))
+		}
 	}
 	q.next(t, got.NextPageToken)
-	return view{Title: "Requests", Crumbs: []link{{Text: "System", Href: q.page("/system")}}, Body: []block{{Table: t}}}, nil
+	return view{Title: "Requests", Crumbs: []link{{Text: "System", Href: q.page("/system")}}, Body: []block{{Note: unanswered(got), Table: t}}}, nil
 }

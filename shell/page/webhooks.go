@@ -207,7 +207,7 @@ func (q *visit) webhooksRefused() (view, error) {
 	}
 	q.next(t, got.NextPageToken)
 	return withBlocks(v, block{
-		Note:  "Neither bodies nor headers of these are kept. Of equal refusals of a minute the log has one entry, with how many they were.",
+		Note:  strings.TrimSpace("Neither bodies nor headers of these are kept. Of equal refusals of a minute the log has one entry, with how many they were. " + unanswered(got)),
 		Table: t,
 	}), nil
 }

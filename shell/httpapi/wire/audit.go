@@ -9,4 +9,12 @@ type AuditList struct {
 	// Damaged counts the lines between the entries that could not be read; admins alone
 	// are told.
 	Damaged int `json:"damaged"`
+	// Unanswered are the processes whose logs are not in the page, where there are several with a log each.
+	Unanswered []AuditUnanswered `json:"unanswered,omitempty"`
+}
+
+// AuditUnanswered is a process that did not give its log of requests.
+type AuditUnanswered struct {
+	Instance string `json:"instance"`
+	Error    string `json:"error"`
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -17,12 +18,14 @@ import (
 	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 	"github.com/orrery-go/orrery/shell/audit"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 // auditFlags choose entries of the log of requests.
 type auditFlags struct {
 	since, until                                    string
 	by, actor, operation, status, namespace, tenant string
+	instance                                        string
 	page                                            page
 	db                                              string
 }
@@ -36,6 +39,9 @@ func (a *app) auditCommand() *cobra.Command {
 [audit], reads. Equal refusals of a minute are one line with a count; it is written when
 the minute is over, so that its time may be before that of the line below it. With
 --json it prints one JSON object a line.
+
+Of daemons on one divided database each has a log of its own: asked for is that of all, or
+with --instance that of one; a daemon that does not give its log is named on standard error.
 
 An admin's token sees all of it; another one what it did itself, and what was done in
 its tenants. With --db it reads the files beside a database, whether a daemon runs on it
@@ -52,6 +58,9 @@ or not.`,
 			return usagef("--limit: %d is not between 1 and 1000", f.page.limit)
 		}
 		if f.db != "" {
+			if f.instance != "" {
+				return usagef("--instance: is not taken with --db, which reads the files of one daemon")
+			}
 			return listed.print(cmd.Context(), cmd, func(ctx context.Context) (answered, error) { return a.auditFiles(ctx, cmd, &f) })
 		}
 		if _, err := f.query(cmd); err != nil {
@@ -63,6 +72,7 @@ or not.`,
 				if err != nil {
 					return answered{}, err
 				}
+				f.page.beside = a.sayUnanswered
 				_, entries, next, err := readPages[audit.Entry](ctx, c, request{method: http.MethodGet, path: "/v1/audit", query: q}, "entries", f.page)
 				return a.auditAnswered(entries, next), err
 			})
@@ -77,6 +87,7 @@ or not.`,
 	flags.StringVar(&f.status, "status", "", "only answers with that `status`, such as 403, or 4xx")
 	flags.StringVar(&f.namespace, "namespace", "", "only about that `namespace`")
 	flags.StringVar(&f.tenant, "tenant", "", "only about that `tenant`")
+	flags.StringVar(&f.instance, "instance", "", "only the log of the daemon with that `name`, as orreryd cluster status lists it")
 	f.page.addFlags(cmd)
 	flags.StringVar(&f.db, "db", "", "database `file` whose log is read, without a daemon")
 	return a.addClientFlags(cmd)
@@ -132,12 +143,28 @@ func (f *auditFlags) query(cmd *cobra.Command) (url.Values, error) {
 			q.Set(name, *v)
 		}
 	}
-	for name, v := range map[string]string{"since": timeText(since), "until": timeText(until), "status": filter.Status} {
+	for name, v := range map[string]string{"since": timeText(since), "until": timeText(until), "status": filter.Status, "instance": f.instance} {
 		if v != "" {
 			q.Set(name, v)
 		}
 	}
 	return q, nil
+}
+
+// sayUnanswered names the daemons whose logs a page does not have.
+func (a *app) sayUnanswered(answer map[string]json.RawMessage) error {
+	raw, ok := answer["unanswered"]
+	if !ok {
+		return nil
+	}
+	var list []wire.AuditUnanswered
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return fmt.Errorf("unanswered: %w", err)
+	}
+	for _, u := range list {
+		text.Sayf(a.err, "The log of %s is not in this: %s\n", text.Clip(u.Instance, 60), text.Clip(u.Error, 200))
+	}
+	return nil
 }
 
 // auditFiles reads the log beside a database file.
@@ -186,6 +213,10 @@ func (a *app) auditAnswered(entries []audit.Entry, next string) answered {
 	l := listing[audit.Entry]{
 		none: "The log has no such requests", row: auditRow,
 		header: []string{"TIME", "STATUS", "COUNT", "WHO:30", "FROM:39", "OPERATION:30", "TENANT:40", "PATH:60", "REASON:80"},
+	}
+	if slices.ContainsFunc(entries, func(e audit.Entry) bool { return e.Instance != "" }) {
+		l.header = slices.Insert(l.header, 1, "INSTANCE:30")
+		l.row = func(e audit.Entry) []string { return slices.Insert(auditRow(e), 1, text.OrDash(e.Instance)) }
 	}
 	return answered{next: next, people: func(s screen) string { return l.text(nil, entries, s) }, json: func() error {
 		enc := json.NewEncoder(a.out)

@@ -99,6 +99,19 @@ func TestDaemonsOnADividedDatabaseWorkSideBySide(t *testing.T) {
 		assert.Equal(t, 1, strings.Count(p.ok("queue", "list", "--namespace", "n", "--tenant", "t0", "--output", "name"), "\n"))
 	}
 
+	for _, p := range daemons {
+		logs := p.ok("audit", "--all", "--limit", "20", "--operation", "createAction", "--status", "201")
+		assert.Equal(t, tenants, strings.Count(logs, " createAction "), "the logs of all are one: %s", logs)
+		sum := 0
+		for _, name := range []string{"first", "second", "third"} {
+			own := p.ok("audit", "--all", "--operation", "createAction", "--status", "201", "--instance", name)
+			assert.Equal(t, strings.Count(logs, " "+name+" "), strings.Count(own, " "+name+" "))
+			assert.Less(t, strings.Count(own, " "+name+" "), tenants, "each has those of its partitions")
+			sum += strings.Count(own, " "+name+" ")
+		}
+		assert.Equal(t, tenants, sum)
+	}
+
 	var owned []string
 	for _, p := range daemons {
 		owned = append(owned, regexp.MustCompile(`(?m)^orrery_partition_owned\{partition="\d"\} 1\n`).FindAllString(p.metrics(), -1)...)

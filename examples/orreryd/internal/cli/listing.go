@@ -146,6 +146,8 @@ type page struct {
 	limit int
 	token string
 	all   bool
+	// beside is given each answer, for what stands beside the list; nil: nothing does.
+	beside func(answer map[string]json.RawMessage) error
 }
 
 func (p *page) addFlags(cmd *cobra.Command) {
@@ -303,6 +305,11 @@ func readPages[S any](ctx context.Context, c *client, r request, field string, p
 		var answer map[string]json.RawMessage
 		if _, err := c.json(ctx, r, &answer); err != nil {
 			return nil, nil, "", err
+		}
+		if p.beside != nil {
+			if err := p.beside(answer); err != nil {
+				return nil, nil, "", fmt.Errorf("read the answer of %s: %w", c.base, err)
+			}
 		}
 		var some []json.RawMessage
 		if err := json.Unmarshal(answer[field], &some); err != nil {

@@ -39,10 +39,9 @@ type host struct {
 	roster   roster
 	router   *httpapi.Router
 	fronts   []*forward.Front // by partition
-	passing  *forwarding
-	shared   httpapi.Shared // by the router and the APIs of the partitions
-	slots    shell.Slots    // of the engines
-	audit    *audit.Log     // nil: none
+	shared   httpapi.Shared   // by the router and the APIs of the partitions
+	slots    shell.Slots      // of the engines
+	audit    *audit.Log       // nil: none
 	watchdog *watchdog.Watchdog
 	reloads  *reloads
 	ending   sync.WaitGroup // servers whose requests come to their end
@@ -52,7 +51,8 @@ type host struct {
 	mu      sync.Mutex // guards what follows, and c
 	units   map[int]*daemon
 	failing map[int]error // why those of this daemon's partitions cannot be worked on
-	reread  int           // how often the settings were read again
+	passing *forwarding
+	reread  int // how often the settings were read again
 }
 
 // orchestrateDivided works on the partitions of a database that are this daemon's, until ctx ends.
@@ -117,7 +117,7 @@ func (h *host) route() error {
 	o.Settings, o.PageKey = func() string { return h.settings().Shown() }, h.pageKey
 	h.router, err = httpapi.NewRouter(httpapi.RouterOptions{
 		API: o, Name: h.roster.name, Partitions: h.layout.Partitions, Webhooks: scopes, Local: h.local,
-		Remote: func(p int) http.Handler { return h.fronts[p] },
+		Remote: func(p int) http.Handler { return h.fronts[p] }, Instances: h.instances,
 	})
 	return err
 }
@@ -155,8 +155,11 @@ func (h *host) passOn(by *forwarding) error {
 			h.fronts[p].Pass(f)
 		}
 	}
-	h.passing.end()
+	h.mu.Lock()
+	was := h.passing
 	h.passing = by
+	h.mu.Unlock()
+	was.end()
 	return nil
 }
 
