@@ -9,8 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+	"github.com/orrery-go/orrery/shell/repartition"
 	"github.com/orrery-go/orrery/shell/replay"
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/bolt"
@@ -21,10 +23,12 @@ import (
 // copying are the flags of a copy.
 type copying struct {
 	*app
-	from, to string
-	trusting bool
-	lease    float64 // seconds; 0: an owner is not waited for
-	tmp      string
+	from, to   string
+	partitions int // of the copy; 0: as many as the database that is made has, or 1
+	trusting   bool
+	leavePods  bool
+	lease      float64 // seconds; 0: an owner is not waited for
+	tmp        string
 }
 
 // copyReport is what copy --json prints.
@@ -32,17 +36,28 @@ type copyReport struct {
 	From    string `json:"from"`
 	To      string `json:"to"`
 	Batch   uint64 `json:"batch"`   // the last one
-	Entries uint64 `json:"entries"` // of all kinds
+	Entries uint64 `json:"entries"` // of all kinds; of another number of partitions records alone
+	// Journal says that the journal was copied, Partitions is their number in the copy, and Left is what stays behind but for the journal.
+	Journal    bool               `json:"journal"`
+	Partitions int                `json:"partitions"`
+	Left       []repartition.Left `json:"left,omitempty"`
 }
 
 func (a *app) copyCommand() *cobra.Command {
 	c := copying{app: a}
 	cmd := &cobra.Command{
 		Use:   "copy --from FILE|URL --to FILE|URL",
-		Short: "Copy a stopped database, journal and all, from a file to PostgreSQL, or back",
+		Short: "Copy a stopped database from a file to PostgreSQL, back, or into another number of partitions",
 		Long: `Copy all of a database that no daemon works on, with its journal, into a new one: from
 a file to PostgreSQL, back, or from one to another of the same kind. What a daemon does
 with the copy is what it would have done with the source, which stays as it is.
+
+The copy has as many partitions as the database on PostgreSQL was divided into by "orreryd cluster
+init", or --partitions, which divides one that is new; else one, as a file has. If the source has
+another number, each record goes to the partition of its tenant, and the journal stays behind: each
+partition begins a new one above the last batch of all. What else stays behind is
+told by name. Runs must have no pods in the cluster, unless --leave-pods is given, and webhooks must
+have become actions.
 
 First the journal of the source is folded through the core, as "orreryd replay --verify"
 does: a source that differs from its journal is not copied, unless --no-verify is given.
@@ -58,7 +73,7 @@ goes on, no daemon can work on the source. How far it is is told on the standard
 
 Do not start a daemon on the source afterwards: what is under way in it is under way in the
 copy, too.`,
-		Example: "  orreryd copy --from orrery.db --to postgres://orrery@db.example/orrery\n  orreryd copy --from postgres://orrery@db.example/orrery --to orrery.db",
+		Example: "  orreryd copy --from orrery.db --to postgres://orrery@db.example/orrery\n  orreryd copy --from postgres://orrery@db.example/orrery --to orrery.db\n  orreryd copy --from orrery.db --to postgres://orrery@db.example/orrery --partitions 16",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.run(cmd.Context())
@@ -66,6 +81,8 @@ copy, too.`,
 	}
 	cmd.Flags().StringVar(&c.from, "from", "", "`database` that is copied: a file, or the URL of one on PostgreSQL")
 	cmd.Flags().StringVar(&c.to, "to", "", "`database` that is made: a file, or the URL of one on PostgreSQL")
+	cmd.Flags().IntVar(&c.partitions, "partitions", 0, "`number` of partitions of the database that is made (default what it was divided into, or 1)")
+	cmd.Flags().BoolVar(&c.leavePods, "leave-pods", false, "copy into another number of partitions also if runs have pods, which nobody watches or deletes then")
 	cmd.Flags().BoolVar(&c.trusting, "no-verify", false, "copy also what differs from its journal")
 	cmd.Flags().Float64Var(&c.lease, "lease", 0, "`seconds` without a sign of life after which the daemon of a source on PostgreSQL has crashed: its cluster.lease_seconds")
 	cmd.Flags().StringVar(&c.tmp, "tmp", "", "`folder` of temporary files (default the system's)")
@@ -95,6 +112,10 @@ func (c *copying) check() error {
 		return usagef("--to: missing: name a file to make, or the URL of a database on PostgreSQL")
 	case c.from == c.to:
 		return usagef("--to: is the source itself")
+	case c.partitions < 0 || c.partitions > core.MaxPartitions:
+		return usagef("--partitions: %d is not between 1 and %d", c.partitions, core.MaxPartitions)
+	case c.partitions > 1 && !config.IsDatabaseURL(c.to):
+		return usagef("--partitions: a file has one partition: leave it out, or name a database on PostgreSQL with --to")
 	case c.lease != 0 && !(c.lease >= 1 && c.lease <= maxLease):
 		return usagef("--lease: %v is not between 1 and %d seconds", c.lease, maxLease)
 	case c.lease != 0 && !config.IsDatabaseURL(c.from):
@@ -113,24 +134,47 @@ func (c *copying) run(ctx context.Context) (err error) {
 		if _, err := os.Stat(c.from); errors.Is(err, os.ErrNotExist) {
 			return &exitError{code: exitNotFound, err: fmt.Errorf("--from: there is no file %s", c.from)}
 		}
-		return withStopped(c.from, func(st *bolt.Store) error { return c.copy(ctx, st) })
+		return withStopped(c.from, func(st *bolt.Store) error { return c.copy(ctx, []source{st}) })
 	}
-	st, err := c.claim(ctx)
+	stores, err := c.claim(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, st.Close()) }()
-	return held(ctx, st, func(ctx context.Context) error { return c.copy(ctx, st) })
+	defer func() { err = errors.Join(err, closeAll(stores)) }()
+	return heldAll(ctx, stores, func(ctx context.Context) error {
+		sources := make([]source, len(stores))
+		for k, st := range stores {
+			if st != nil {
+				sources[k] = st
+			}
+		}
+		return c.copy(ctx, sources)
+	})
 }
 
-// copy copies what nobody works on.
-func (c *copying) copy(ctx context.Context, source source) error {
-	if err := c.verify(ctx, source); err != nil {
+// copy copies what nobody works on. A nil source is a partition on which nobody has ever worked.
+func (c *copying) copy(ctx context.Context, sources []source) error {
+	to, err := c.partitionsOfCopy(ctx)
+	if err != nil {
 		return err
+	}
+	for k, source := range sources {
+		if source == nil {
+			continue
+		}
+		if err := c.verify(ctx, source); err != nil {
+			if len(sources) > 1 {
+				err = fmt.Errorf("partition %d: %w", k, err)
+			}
+			return err
+		}
 	}
 	p := newProgress(c.err)
 	defer p.end()
-	from := &streamed{from: source, tell: p.tell}
+	if to > 1 || len(sources) > 1 {
+		return c.repartition(ctx, sources, to, p)
+	}
+	from := &streamed{from: sources[0], tell: p.tell}
 	if config.IsDatabaseURL(c.to) {
 		if err := c.fill(ctx, from); err != nil {
 			return err
@@ -146,24 +190,27 @@ func (c *copying) verify(ctx context.Context, from store.Store) error {
 	if c.trusting {
 		return nil
 	}
+	clean, err := c.replays(ctx, from)
+	if err == nil && !clean {
+		err = fmt.Errorf("%s differs from its journal, and was not copied: with --no-verify it is", storeName(c.from))
+	}
+	return err
+}
+
+// replays folds a journal, and tells what differs; false: something does.
+func (c *copying) replays(ctx context.Context, from store.Store) (clean bool, err error) {
 	r, err := replay.Verify(ctx, from, replay.Options{MaxDivergences: 10, Memory: replay.DefaultMemory, Spill: c.tmp})
 	if err != nil {
-		return err
+		return false, err
 	}
 	for _, d := range r.Divergences {
 		text.Sayf(c.err, "%s\n", text.Clean(d.String()))
 	}
-	if !r.Clean() {
-		return fmt.Errorf("%s differs from its journal, and was not copied: with --no-verify it is", storeName(c.from))
-	}
-	return nil
+	return r.Clean(), nil
 }
 
 // fill makes the database on PostgreSQL.
 func (c *copying) fill(ctx context.Context, from store.Exporter) (err error) {
-	if err := undivided(ctx, "--to", c.to); err != nil {
-		return err
-	}
 	st, err := postgres.Open(ctx, c.to, postgres.Options{Owner: copyOwner, Address: copyAddress(), Fill: true})
 	if err != nil {
 		return fmt.Errorf("--to: %s: %w", storeName(c.to), err)
@@ -178,7 +225,7 @@ func (c *copying) fill(ctx context.Context, from store.Exporter) (err error) {
 
 func (c *copying) done(sum stream.Summary) error {
 	from, to := storeName(c.from), storeName(c.to)
-	report := copyReport{From: from, To: to, Batch: sum.Head.Seq}
+	report := copyReport{From: from, To: to, Batch: sum.Head.Seq, Journal: true, Partitions: 1}
 	for _, n := range sum.Entries {
 		report.Entries += n
 	}

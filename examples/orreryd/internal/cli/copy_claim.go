@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/postgres"
@@ -27,14 +28,35 @@ func copyAddress() string {
 	return host
 }
 
-// claim opens a source on PostgreSQL, so that no daemon can work on it, unless one may do so now.
-func (c *copying) claim(ctx context.Context) (*postgres.Store, error) {
-	name := storeName(c.from)
+// claim opens the partitions of a source on PostgreSQL, so that no daemon can work on them, unless one may do so now. One on which
+// nobody has ever worked is nil.
+func (c *copying) claim(ctx context.Context) (all []*postgres.Store, err error) {
 	seen, err := c.look(ctx)
 	if err != nil {
 		return nil, err
 	}
-	o := postgres.Options{Owner: copyOwner, Address: copyAddress()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, closeAll(all))
+		}
+	}()
+	for k, p := range seen {
+		var st *postgres.Store
+		if p.Token > 0 {
+			if st, err = c.claimOne(ctx, p); err != nil {
+				return all, err
+			}
+		}
+		if all = append(all, st); k != p.Number {
+			return all, fmt.Errorf("--from: %s: partition %d stands in the place of partition %d", storeName(c.from), p.Number, k)
+		}
+	}
+	return all, nil
+}
+
+func (c *copying) claimOne(ctx context.Context, seen postgres.Partition) (*postgres.Store, error) {
+	name := storeName(c.from)
+	o := postgres.Options{Owner: copyOwner, Address: copyAddress(), Partition: seen.Number}
 	switch {
 	case !seen.Owned():
 		o.Seen = &seen
@@ -54,44 +76,87 @@ func (c *copying) claim(ctx context.Context) (*postgres.Store, error) {
 	return st, nil
 }
 
-// look says who owns the only partition of the source, and changes nothing.
-func (c *copying) look(ctx context.Context) (p postgres.Partition, err error) {
+// look says who owns the partitions of the source, and changes nothing. Of one on which nobody has ever worked it says the number alone.
+func (c *copying) look(ctx context.Context) ([]postgres.Partition, error) {
 	name := storeName(c.from)
-	looked, err := beside(ctx, "--from", c.from, 0) // which makes no tables
+	first, err := beside(ctx, "--from", c.from, 0) // which makes no tables
+	if err == nil {
+		err = first.Close()
+	}
 	if err != nil {
-		return p, err
+		return nil, err
 	}
-	if err := looked.Close(); err != nil {
-		return p, err
+	layout, err := layoutOf(ctx, "--from", c.from)
+	if err != nil {
+		return nil, err
 	}
-	if err := undivided(ctx, "--from", c.from); err != nil {
-		return p, err
+	if layout.Partitions > 1 && layout.Rule != core.PartitionRule {
+		return nil, fmt.Errorf("--from: %s has %s, and this program knows rule %d: copy it with a newer one", name, layout, core.PartitionRule)
 	}
 	cluster, err := postgres.Connect(ctx, c.from, postgres.Options{})
 	if err != nil {
-		return p, fmt.Errorf("--from: %s: %w", name, err)
+		return nil, fmt.Errorf("--from: %s: %w", name, err)
 	}
 	defer cluster.Close()
-	all, err := cluster.Partitions(ctx)
+	opened, err := cluster.Partitions(ctx)
 	switch {
 	case err != nil:
-		return p, fmt.Errorf("--from: %s: %w", name, err)
-	case len(all) == 0:
-		return p, &exitError{code: exitNotFound, err: fmt.Errorf("--from: %s: no daemon has worked on it yet", name)}
+		return nil, fmt.Errorf("--from: %s: %w", name, err)
+	case len(opened) == 0:
+		return nil, &exitError{code: exitNotFound, err: fmt.Errorf("--from: %s: no daemon has worked on it yet", name)}
 	}
-	return all[0], nil
+	all := make([]postgres.Partition, layout.Partitions)
+	for k := range all {
+		all[k].Number = k
+	}
+	for _, p := range opened {
+		if p.Number >= len(all) {
+			return nil, fmt.Errorf("--from: %s: there is a partition %d, and its layout has %d", name, p.Number, len(all))
+		}
+		all[p.Number] = p
+		if err := c.handedOver(ctx, cluster, p.Number); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
-// undivided refuses a database whose tenants are divided over several partitions.
-func undivided(ctx context.Context, flag, url string) error {
-	layout, err := layoutOf(ctx, flag, url)
-	if err != nil {
-		return err
-	}
-	if layout.Partitions > 1 {
-		return fmt.Errorf("%s: %s is divided into %d partitions: only a database with one can be copied, and into one", flag, storeName(url), layout.Partitions)
+// handedOver refuses a partition of which a former owner carries out something, or has told what nobody has taken, unless it has crashed.
+func (c *copying) handedOver(ctx context.Context, cluster *postgres.Cluster, partition int) error {
+	formers, results, err := cluster.Formers(ctx, partition, 1)
+	switch {
+	case err != nil:
+		return fmt.Errorf("--from: %s: %w", storeName(c.from), err)
+	case c.lease != 0:
+		return nil
+	case len(formers) > 0:
+		return fmt.Errorf("--from: %s: the daemon %q has given partition %d back, and goes on with what it carries out there: wait until it has ended; if it has crashed, name its cluster.lease_seconds with --lease",
+			storeName(c.from), formers[0].Owner, partition)
+	case len(results) > 0:
+		return fmt.Errorf("--from: %s: a daemon has told what came of a run in partition %d after it had given that back, and no daemon has noted it yet: start a daemon on it, and stop it",
+			storeName(c.from), partition)
 	}
 	return nil
+}
+
+// heldAll is [held] with several databases. Nil ones are passed over.
+func heldAll(ctx context.Context, all []*postgres.Store, do func(context.Context) error) error {
+	for k, st := range all {
+		if st != nil {
+			return held(ctx, st, func(ctx context.Context) error { return heldAll(ctx, all[k+1:], do) })
+		}
+	}
+	return do(ctx)
+}
+
+// closeAll closes all that are not nil.
+func closeAll(all []*postgres.Store) (err error) {
+	for _, st := range all {
+		if st != nil {
+			err = errors.Join(err, st.Close())
+		}
+	}
+	return err
 }
 
 // held does something with a database, gives signs of life meanwhile, and ends it if somebody else takes the database over.

@@ -141,8 +141,10 @@ func TestACopyFencesNoDaemonAndKeepsDaemonsAway(t *testing.T) {
 
 	// A daemon finds the copy's signs of life, though the copy writes nothing.
 	c := copying{from: url}
-	st, err := c.claim(t.Context())
+	claimed, err := c.claim(t.Context())
 	require.NoError(t, err)
+	require.Len(t, claimed, 1)
+	st := claimed[0]
 	require.NoError(t, held(t.Context(), st, func(context.Context) error {
 		late := standsBy(t, url, "late")
 		await(t, late.errs, `standing by: another daemon works on the database.*works="orreryd copy"`)

@@ -68,9 +68,9 @@ func TestDaemonsOnADividedDatabaseWorkSideBySide(t *testing.T) {
 	assert.Equal(t, exitFailed, r.code)
 	assert.Contains(t, r.err, "6 partitions")
 
-	r = cli(t, nil, "", "copy", "--to", database, "--from", stoppedFile(t))
-	assert.Equal(t, exitFailed, r.code)
-	assert.Contains(t, r.err, "is divided into 6 partitions: only a database with one can be copied, and into one")
+	r = cli(t, nil, "", "copy", "--to", database, "--partitions", "5", "--from", stoppedFile(t))
+	assert.Equal(t, exitUsage, r.code)
+	assert.Contains(t, r.err, "is divided into 6 already: leave it out, or name another database or schema with --to")
 
 	var daemons []*process
 	for _, name := range []string{"first", "second", "third"} {
