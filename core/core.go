@@ -13,7 +13,7 @@ import (
 
 // Version names the behaviour of this package. It is journaled with each batch,
 // so that a replay by a build with other rules can say where they part.
-const Version = "15"
+const Version = "16"
 
 // Time is an instant; see [effects.Time].
 type Time = effects.Time

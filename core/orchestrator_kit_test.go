@@ -313,7 +313,7 @@ func goldenRunEvents() []core.Event {
 		core.OrchestratorCreate{Spec: runSpec(goldenJobSpec(), start), Owner: core.Owner{Ref: core.JobRef("reports", "tenant-1", "nightly")}}, core.OrchestratorDue{},
 		core.OrchestratorAdmit{Occurrence: id(5)}, core.OrchestratorConfigure{Config: goldenJobSpec()}, core.OrchestratorCancel{Reason: "not <needed>"}, core.OrchestratorAbandon{Reason: "the cluster is <gone>"}, core.OrchestratorRetry{},
 		core.OrchestratorOrphan{LastHeartbeat: start, Missed: 3}, core.OrchestratorHeartbeats{Sent: math.MaxUint64},
-		core.PodCreated{Attempt: 1, Pod: podAt()}, core.PodRunning{Pod: podAt()}, core.PodEnded{Attempt: 1, Pod: podAt(137)}, core.PodLost{Attempt: 1, Reason: "deleted"}, core.OrchestratorExpire{},
+		core.PodCreated{Attempt: 1, Pod: podAt()}, core.PodRunning{Pod: podAt()}, core.PodEnded{Attempt: 1, Pod: podAt(137)}, core.PodRunning{Pod: core.Pod{Name: "p", Home: "daemon-1"}}, core.PodLost{Attempt: 1, Reason: "deleted"}, core.OrchestratorExpire{},
 		core.ChildEnded{Child: core.JobRef("", "", "other"), N: 1, Outcome: core.ChildRefused, Reason: "job not found"},
 		core.EffectDone{N: 1, Result: report(true, violated(core.ActionRequest{Type: "webhook"}))}, core.EffectFailed{N: 1, Reason: "no", Permanent: true}, core.EffectInterrupted{N: 1}, core.EffectHandedBack{N: 1},
 		core.OrchestratorDue{Unseen: true}, core.OrchestratorDue{Seen: true},

@@ -12,6 +12,7 @@ type Pod struct {
 	Name       string `json:"name,omitempty"`
 	UID        string `json:"uid,omitempty"`
 	Node       string `json:"node,omitempty"`
+	Home       string `json:"home,omitempty"`    // the instance on whose computer it runs; empty: it runs in a cluster, or there is one instance
 	Reason     string `json:"reason,omitempty"`  // "OOMKilled", say: why it waits or ended; see also [PodAsked]
 	Message    string `json:"message,omitempty"` // in more words
 	ExitCode   *int32 `json:"exit_code,omitempty"`
@@ -32,6 +33,7 @@ const PodCreateRetried = "CreateRetried"
 // bounded cleans what the cluster says.
 func (p Pod) bounded() Pod {
 	p.Name, p.UID, p.Node = firstText(p.Name), firstText(p.UID), firstText(p.Node)
+	p.Home = firstText(p.Home)
 	p.Reason, p.Message = firstText(p.Reason), firstText(p.Message)
 	for _, t := range []*Time{&p.StartedAt, &p.FinishedAt} {
 		*t = min(max(*t, 0), effects.MaxTime)

@@ -75,6 +75,8 @@ type Pipeline struct {
 	Abandoned []uint32 `json:"leaving"`
 	Watchers  []Owner  `json:"watchers"` // to be told of the end
 	Told      bool     `json:"told"`     // the owner was
+	// Worktrees are those that it has made, and that have a home, at most [MaxWorktrees].
+	Worktrees []Worktree `json:"worktrees,omitempty"`
 
 	parts *pipelineParts // what is stored in records of its own; nil: nothing
 }
@@ -199,6 +201,8 @@ func (t *pipelineTransition) apply(e PipelineEvent) {
 		o = t.applyApproval(e)
 	case ChildEnded:
 		o = t.applyChildEnd(e)
+	case HomeLost:
+		o = t.homeLost(e)
 	case PipelineCreate:
 		t.refuse(effects.CodeExists, "id: pipeline %s exists already", t.ID)
 	}

@@ -158,6 +158,7 @@ func (t *pipelineTransition) awaits(of effects.Outer) bool {
 }
 
 func (t *pipelineTransition) effectDone(of effects.Outer, e EffectDone) {
+	t.noteWorktree(of, e.Result)
 	if t.awaits(of) {
 		t.applyOutcome(outcome{answer: e.Result})
 	}

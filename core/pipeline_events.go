@@ -135,5 +135,5 @@ var pipelineEvents = []eventType{
 	event[PipelineUnblock](), event[PipelineCancel](), event[PipelineSignal](), event[PipelineApprove](),
 	event[PipelineCheckpoint](), event[PipelineWatch](), event[PipelineDue](), event[PipelineExpire](),
 	event[QueuePushed](), event[ChildEnded](), event[EffectDone](), event[EffectFailed](), event[EffectInterrupted](),
-	event[EffectHandedBack](), event[Granted](), event[Lost](),
+	event[EffectHandedBack](), event[Granted](), event[Lost](), event[HomeLost](),
 }

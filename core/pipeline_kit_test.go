@@ -147,7 +147,7 @@ func drawPipelineEvent(t *rapid.T, p core.Pipeline, _ core.Clock) core.Event {
 	}
 	all := []string{
 		"due", "start", "phase_complete", "phase_failed", "retry", "unblock", "cancel", "signal", "approve", "checkpoint", "watch", "expire",
-		"child", "pushed", "effect_done", "effect_failed", "effect_interrupted", "effect_handed_back", "granted", "lost", "create",
+		"child", "pushed", "effect_done", "effect_failed", "effect_interrupted", "effect_handed_back", "granted", "lost", "home_lost", "create",
 	}
 	if len(likely) > 0 && rapid.IntRange(0, 3).Draw(t, "likely") > 0 {
 		all = likely
@@ -194,7 +194,7 @@ func drawPipelineAnswer(t *rapid.T, event string, n uint32) core.Event {
 	case "pushed":
 		return core.QueuePushed{N: n, Item: id(6)}
 	case "effect_done":
-		return core.EffectDone{N: n, Result: drawJSON(t, "result")}
+		return core.EffectDone{N: n, Result: drawHome(t)}
 	case "effect_failed":
 		return core.EffectFailed{N: n, Reason: drawText(t, "reason"), Result: drawJSON(t, "result"), Permanent: rapid.Bool().Draw(t, "permanent")}
 	case "effect_interrupted":
@@ -205,8 +205,18 @@ func drawPipelineAnswer(t *rapid.T, event string, n uint32) core.Event {
 		return core.Granted{N: n, Name: "main", Token: 7, Until: start}
 	case "lost":
 		return core.Lost{N: n, Name: "main", Reason: drawText(t, "reason")}
+	case "home_lost":
+		return core.HomeLost{Home: rapid.SampledFrom([]string{"a", "a", "b", "\xff", ""}).Draw(t, "home")}
 	}
 	return nil
+}
+
+// drawHome gives the result of an effect, which may tell of a home.
+func drawHome(t *rapid.T) json.RawMessage {
+	if rapid.IntRange(0, 2).Draw(t, "has a home") > 0 {
+		return drawJSON(t, "result")
+	}
+	return json.RawMessage(rapid.SampledFrom([]string{`{"home":"a"}`, `{"home":"a"}`, `{"home":"b"}`, `{"home":7}`}).Draw(t, "home"))
 }
 
 func hostilePipeline(t *rapid.T) core.Pipeline {
@@ -237,6 +247,9 @@ func hostilePipeline(t *rapid.T) core.Pipeline {
 	if rapid.Bool().Draw(t, "every phase") {
 		p.Definition = everyPhase()
 	}
+	for range rapid.SampledFrom([]int{0, 0, 1, 2, core.MaxWorktrees, core.MaxWorktrees + 3}).Draw(t, "worktrees") {
+		p.Worktrees = append(p.Worktrees, core.Worktree{Repo: "r", Path: "p", Home: "a"})
+	}
 	if rapid.Bool().Draw(t, "failing") {
 		p.Failing = &core.Failing{Phase: name}
 	}
@@ -259,6 +272,7 @@ func pipelineStates() []core.State {
 	full.Signals = []core.Signal{{Name: "go", Payload: json.RawMessage(`{"a":1}`), At: start}}
 	full.Pending = core.PendingEffects{Last: 9, Open: []core.PendingEffect{{Effect: effects.Notify{N: 9, Title: "t"}}}}
 	full.Checkpoints = []core.Checkpoint{{Phase: "run", Message: "m", Timestamp: start}}
+	full.Worktrees = []core.Worktree{{Repo: "r", Path: "wt", Home: "daemon-1"}}
 	full.Abandoned, full.Watchers = []uint32{4}, []core.Owner{owner}
 	return []core.State{p, blocked, running, again, cancelled, full}
 }
@@ -275,6 +289,7 @@ func pipelineEvents() []core.Event {
 		core.ChildEnded{Child: ref, N: 1, Outcome: core.ChildSucceeded, Result: json.RawMessage(`1`)}, core.ChildEnded{Child: ref, N: 1, Outcome: core.ChildFailed, Reason: "x", Permanent: true},
 		core.EffectDone{N: 1, Result: json.RawMessage(`1`)}, core.EffectFailed{N: 1, Reason: "x", Permanent: true}, core.EffectInterrupted{N: 1, Reason: "x"},
 		core.EffectHandedBack{N: 1}, core.Granted{N: 1, Name: "l", Token: 2, Until: start}, core.Lost{N: 1, Name: "l", Reason: "x"},
+		core.HomeLost{Home: "daemon-1"},
 	}
 }
 

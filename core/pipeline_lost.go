@@ -34,6 +34,10 @@ func (t *pipelineTransition) applyWithoutDefinition(e PipelineEvent) bool {
 		if !t.loseHold(e.N, e.Reason) {
 			return false
 		}
+	case HomeLost:
+		if t.loseWorktrees(e.Home) == "" {
+			return false
+		}
 	case PipelineSignal:
 		if t.Waiting.For != WaitSignal || t.Waiting.Name != e.Name {
 			return false

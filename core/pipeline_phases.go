@@ -205,7 +205,7 @@ func (t *pipelineTransition) end() {
 	t.stopWaiting()
 	t.releaseLocks()
 	if !t.Phase.Recoverable {
-		t.Regain, t.Signals = nil, nil // else a retry finds those that came before their phase
+		t.Regain, t.Signals, t.Worktrees = nil, nil, nil // else a retry finds signals that came before their phase, and worktrees
 	}
 	t.FinishedAt, t.EndsBy = t.clock.Now, 0
 	t.tellEnd()

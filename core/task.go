@@ -28,7 +28,7 @@ import (
 // While it is stuck, each recovery interval takes a step: a nudge, then a
 // restart; of a session that died, a restart at once. What moves first after a
 // nudge may be no more than the terminal's echo of it: if nothing follows, the
-// next step is the restart. A task without a session
+// next step is the restart. A session whose home is lost counts as one that died. A task without a session
 // cannot be helped so. If no attempt is left, the task is escalated once, and
 // fails. A session that ends by itself with exit code 0 has done its work.
 //
@@ -50,6 +50,7 @@ type Task struct {
 	// SessionID names the session (003 session): derived from the task's id, with
 	// another suffix after each restart; empty before the first start.
 	SessionID        string         `json:"session_id"`
+	Home             string         `json:"home,omitempty"` // the instance on whose computer the session was started; empty: there is one instance, or none is known
 	State            TaskState      `json:"state"`
 	LastHeartbeat    Time           `json:"last_heartbeat"`
 	LastProgress     Time           `json:"last_progress"`
@@ -101,13 +102,14 @@ const (
 
 // StuckReason says why a task is stuck (003 StuckReason): a tagged union of
 // no_heartbeat{last_seen}, no_progress{duration_ms} and
-// session_dead{exit_code, detail}.
+// session_dead{exit_code, detail, home}.
 type StuckReason struct {
 	Type       StuckType `json:"type"`
 	LastSeen   Time      `json:"last_seen,omitzero"`
 	DurationMS int64     `json:"duration_ms,omitempty"`
 	ExitCode   *int32    `json:"exit_code,omitempty"` // nil: not known
 	Detail     string    `json:"detail,omitempty"`    // why it could not be spawned
+	Home       string    `json:"home,omitempty"`      // of a dead session: it was lost with this home
 }
 
 // String says it in words.
@@ -120,6 +122,8 @@ func (r StuckReason) String() string {
 	case StuckSessionDead:
 	}
 	switch {
+	case r.Home != "":
+		return fmt.Sprintf("the session is out of reach: its home is the instance %q, and another one works on the task now", r.Home)
 	case r.Detail != "":
 		return "the session could not be started: " + r.Detail
 	case r.ExitCode != nil:
@@ -202,6 +206,10 @@ func (t *taskTransition) apply(e TaskEvent) {
 	case TaskInput:
 		if t.takes(works) {
 			t.input(e)
+		}
+	case HomeLost:
+		if t.takes(works) && t.losesHome(e) {
+			t.homeLost()
 		}
 	case TaskExpire:
 		if t.takes(t.State.Type == TaskDone && !t.mustBeKept()) {

@@ -117,5 +117,5 @@ func (e TaskCancel) stored() Event    { return TaskCancel{validText(e.Reason)} }
 var taskEvents = []eventType{
 	event[TaskCreate](), event[TaskStart](), event[TaskDue](), event[TaskHeartbeat](), event[TaskRecover](),
 	event[TaskComplete](), event[TaskFail](), event[TaskCancel](), event[TaskInput](), event[TaskExpire](),
-	event[EffectDone](), event[EffectFailed](), event[EffectInterrupted](), event[EffectHandedBack](),
+	event[EffectDone](), event[EffectFailed](), event[EffectInterrupted](), event[EffectHandedBack](), event[HomeLost](),
 }

@@ -213,6 +213,7 @@ func goldenTaskStates() []core.State {
 		with(core.TaskRecover{Action: core.RecoverRestart}, core.EffectInterrupted{N: 2}),
 		with(core.TaskComplete{Output: json.RawMessage(` {"a": "<"} `)}), with(core.TaskFail{Error: "no"}), with(core.TaskCancel{}, core.EffectDone{N: 2}),
 		madeTask(spec, core.TaskStart{}, core.EffectFailed{N: 1, Reason: "tmux: not found"}),
+		madeTask(spec, core.TaskStart{}, core.EffectDone{N: 1, Result: json.RawMessage(`{"home":"daemon-1"}`)}, core.HomeLost{Home: "daemon-1"}),
 	}
 }
 
@@ -225,6 +226,7 @@ func goldenTaskEvents() []core.Event {
 		core.TaskComplete{}, core.TaskComplete{Output: json.RawMessage(`{"a":1}`)}, core.TaskFail{Error: "no"}, core.TaskCancel{Reason: "not needed"},
 		core.TaskInput{Text: "y"}, core.TaskExpire{}, core.EffectDone{N: 1}, core.EffectDone{N: 1, Result: json.RawMessage(`{}`)},
 		core.EffectFailed{N: 1, Reason: "no", Permanent: true}, core.EffectInterrupted{N: 1, Reason: core.ReasonRecovered}, core.EffectHandedBack{N: 1},
+		core.HomeLost{Home: "daemon-1"},
 	}
 }
 
@@ -273,7 +275,7 @@ func drawAnswer(t *rapid.T, s core.State) core.Event {
 	n := rapid.SampledFrom(numbers).Draw(t, "n")
 	switch rapid.SampledFrom([]string{"done", "done", "failed", "interrupted", "handed back"}).Draw(t, "answer") {
 	case "done":
-		return core.EffectDone{N: n, Result: drawJSON(t, "result")}
+		return core.EffectDone{N: n, Result: drawHome(t)}
 	case "failed":
 		return core.EffectFailed{N: n, Reason: drawText(t, "reason"), Result: drawJSON(t, "result"), Permanent: rapid.IntRange(0, 3).Draw(t, "permanent") == 0}
 	case "interrupted":
@@ -289,7 +291,7 @@ func drawTaskEvent(t *rapid.T, state core.State, c core.Clock) core.Event {
 	}
 	switch rapid.SampledFrom([]string{
 		"due", "due", "due", "due", "heartbeat", "heartbeat", "heartbeat", "recover", "recover", "input", "answer", "answer", "answer", "start",
-		"complete", "fail", "cancel", "expire", "create",
+		"complete", "fail", "cancel", "expire", "create", "home_lost",
 	}).Draw(t, "event") {
 	case "due":
 		return core.TaskDue{}
@@ -314,6 +316,8 @@ func drawTaskEvent(t *rapid.T, state core.State, c core.Clock) core.Event {
 		return core.TaskCancel{Reason: drawText(t, "reason")}
 	case "expire":
 		return core.TaskExpire{}
+	case "home_lost":
+		return core.HomeLost{Home: rapid.SampledFrom([]string{task.Home, task.Home, "a", "\xff", ""}).Draw(t, "home")}
 	}
 	return core.TaskCreate{Spec: drawTaskSpec(t)}
 }
@@ -351,7 +355,7 @@ func hostileTask(t *rapid.T) core.State {
 		spec.ID = id(1)
 	}
 	return core.Task{
-		TaskSpec: spec, SessionID: drawText(t, "session_id"),
+		TaskSpec: spec, SessionID: drawText(t, "session_id"), Home: rapid.SampledFrom([]string{"", "a"}).Draw(t, "home"),
 		State: core.TaskState{
 			Type:      rapid.SampledFrom([]core.TaskStateType{"", "odd", core.TaskPending, core.TaskRunning, core.TaskStuck, core.TaskDone}).Draw(t, "state"),
 			StartedAt: drawTime(t, c), DetectedAt: drawTime(t, c),

@@ -22,7 +22,7 @@ func sessionName(id uuid.UUID, restarts uint32) string {
 
 // spawn starts a new session.
 func (t *taskTransition) spawn() {
-	t.SessionID, t.Spawned = sessionName(t.ID, t.Restarts), true
+	t.SessionID, t.Spawned, t.Home = sessionName(t.ID, t.Restarts), true, ""
 	t.request(&t.Pending, effects.Spawn{
 		N: t.Pending.next(), Session: t.SessionID, Workspace: t.Workspace, Command: t.Command, Env: t.Env, Input: t.Prompt,
 	})
@@ -85,11 +85,14 @@ func (t Task) outstanding() []effects.Outer { return t.Pending.outstanding() }
 
 // effectDone notes that an effect was carried out. From its start on the session
 // is heard of; once the one before is killed, a restarted task is due.
-func (t *taskTransition) effectDone(of effects.Outer, _ EffectDone) {
+func (t *taskTransition) effectDone(of effects.Outer, e EffectDone) {
 	t.Repeats, t.UpdatedAt = 0, t.clock.Now
 	switch {
-	case isSpawn(of) && t.State.Type == TaskRunning:
-		t.LastHeartbeat, t.LastProgress = t.clock.Now, t.clock.Now
+	case isSpawn(of):
+		t.Home = homeIn(e.Result, t.clock)
+		if t.State.Type == TaskRunning {
+			t.LastHeartbeat, t.LastProgress = t.clock.Now, t.clock.Now
+		}
 	case isKill(of):
 		t.Spawned = false
 	}

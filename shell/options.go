@@ -49,6 +49,12 @@ type Options struct {
 	// reported to that process, and counts there. It waits, as without, until nothing but tools runs, and none that is [Stationary]. Nil: it waits for all.
 	// [fleet.Term] gives one.
 	Handover *Handover
+	// Home names this process among those that share the database, as others know it ([fleet.Options] Name), and keeps its name when it is
+	// started anew on the same computer. Tasks and pipelines note it with the sessions and worktrees that are made
+	// here, and those that have some with another home are told, when the engine begins, that they are lost. Empty: nothing has a home.
+	Home string
+	// SharedWorkspace says that all these processes reach the disk on which worktrees stand: they have no home.
+	SharedWorkspace bool
 	// Limits share slots and bound what tenants may take (default: nothing is bound).
 	Limits Limits
 	// Webhooks are the routes of the webhook ingress.
@@ -219,6 +225,9 @@ func (e *Engine) beside(ctx context.Context) {
 	}
 	if e.o.Sessions != nil {
 		all.Go(func() { e.watchSessions(ctx) })
+	}
+	if e.o.Home != "" {
+		all.Go(func() { e.tellLostHomes(ctx) })
 	}
 	all.Go(func() { e.storeOutputs(ctx) })
 	all.Wait()

@@ -65,6 +65,8 @@ func (e *Engine) TaskScreen(ctx context.Context, id uuid.UUID) (TaskScreen, erro
 		out.Why = "the task has no session"
 	case t.State.Type == core.TaskDone:
 		out.Why = "the task has ended, and its session with it"
+	case e.o.isElsewhere(t.Home):
+		out.Why = fmt.Sprintf("the session is out of reach: its home is the instance %q", t.Home)
 	case !ok:
 		out.Why = "sessions are not shown by this daemon"
 	case !watched(t):

@@ -135,7 +135,7 @@ func (w *watcher) tasks(ctx context.Context) ([]core.Task, error) {
 					continue // set aside by the loop when it meets it
 				}
 				s, err := core.DecodeState(core.KindTask, rec.State)
-				if t, ok := s.(core.Task); err == nil && ok && watched(t) {
+				if t, ok := s.(core.Task); err == nil && ok && watched(t) && !w.e.o.isElsewhere(t.Home) {
 					out = append(out, t)
 				}
 			}

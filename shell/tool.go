@@ -272,6 +272,9 @@ func (e *Engine) procedure(effect engine.OuterEffect) engine.Procedure {
 		}
 		return engine.Procedure{What: "effect", Subject: "effect", Limit: limit, Repeats: repeats(effect), Call: func(ctx context.Context) (json.RawMessage, error) {
 			result, err := e.interpret(ctx, effect)
+			if err == nil {
+				result = e.o.withHome(effect.Effect, result)
+			}
 			if err != nil && scarce.What(err) != "" && !IsPermanent(err) {
 				err = NotStarted(err) // what may have begun of it, it finds: see Interpreter
 			}

@@ -52,7 +52,7 @@ func TestMetricsHaveTheNamesOfTheSourceAndCount(t *testing.T) {
 	assert.Contains(t, r.header.Get("Content-Type"), "text/plain")
 	for _, line := range []string{
 		"recurring_dispatched 1", "recurring_active 1", "recurring_errors 1", "# TYPE recurring_dispatched counter", "# TYPE recurring_active gauge",
-		"orrery_up 1", `orrery_build_info{core="15",tzdb="2025c",version="v1.2.3"} 1`,
+		"orrery_up 1", `orrery_build_info{core="16",tzdb="2025c",version="v1.2.3"} 1`,
 		`orrery_actions{status="running"} 1`, `orrery_actions{status="failed"} 1`, `orrery_actions_ended_total{outcome="failed"} 1`, "orrery_runs_running 1",
 		"orrery_webhooks_received_total 2", `orrery_webhooks_rejected_total{route="gh"} 1`, `orrery_webhooks_replayed_total{route="gh"} 1`,
 		`orrery_webhooks_rejected_total{route="open"} 0`, `orrery_webhooks_replayed_total{route="open"} 0`,

@@ -310,7 +310,7 @@ func seesTask(_ context.Context, t *Token, k core.Task) bool {
 func summaryOfTask(t core.Task) wire.TaskSummary {
 	t.State.Result.Output = nil // up to a megabyte
 	return wire.TaskSummary{
-		ID: t.ID, Namespace: t.Namespace, Tenant: t.Tenant, Label: t.Label, PipelineID: t.PipelineID, SessionID: t.SessionID,
+		ID: t.ID, Namespace: t.Namespace, Tenant: t.Tenant, Label: t.Label, PipelineID: t.PipelineID, SessionID: t.SessionID, Home: t.Home,
 		State: t.State, Progress: t.Progress, LastHeartbeat: t.LastHeartbeat, LastProgress: t.LastProgress,
 		RecoveryAttempts: t.RecoveryAttempts, Restarts: t.Restarts,
 		CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt, FinishedAt: t.FinishedAt,

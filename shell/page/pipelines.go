@@ -78,6 +78,13 @@ func (q *visit) pipeline() (view, error) {
 		}
 		v.Body = append(v.Body, block{Title: "Checkpoints", Table: t})
 	}
+	if len(p.Worktrees) > 0 {
+		t := &table{Caption: "Worktrees, and the instances on whose computers they stand", Head: []string{"Path", "Repository", "Home"}}
+		for _, w := range p.Worktrees {
+			t.Rows = append(t.Rows, []cell{codeOf(w.Path).wide(), codeOf(w.Repo), codeOf(w.Home)})
+		}
+		v.Body = append(v.Body, block{Title: "Worktrees", Table: t})
+	}
 	if len(p.Signals) > 0 {
 		t := &table{Caption: "Signals that came before their phase", Head: []string{"Signal", "Came", "Data"}}
 		for _, g := range p.Signals {

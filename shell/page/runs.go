@@ -203,7 +203,7 @@ func (q *visit) runFacts(r wire.Run) []fact {
 		fact{"Job", textOf(clip(r.JobID, 200)).to(q.scoped(pathOf("jobs", r.JobID), r.Namespace, r.Tenant))}, fact{"Time", at}, fact{"Triggered by", textOf(r.By)},
 		fact{"Exit code", runExitCode(r.Pod.ExitCode)}, fact{"Attempt", textOf(strconv.FormatUint(uint64(r.RetryAttempt), 10) + " (0 is the first) of at most " + strconv.FormatUint(uint64(r.Config.RetryConfig.MaxRetries), 10))},
 		fact{"Next attempt", q.at(r.RetryAt)}, fact{"Pod began", times(q.at(ran.StartedAt), ran.StartedBy)}, fact{"Pod ended", times(q.at(ran.EndedAt), ran.EndedBy)}, fact{"Pod ran for", took},
-		fact{"Pod", codeOf(r.Pod.Name)}, fact{"Node", codeOf(r.Pod.Node)}, fact{"Pod's reason", textOf(r.Pod.Reason)}, fact{"In more words", textOf(r.Pod.Message)},
+		fact{"Pod", codeOf(r.Pod.Name)}, fact{"Node", codeOf(r.Pod.Node)}, fact{"Home", codeOf(r.Pod.Home)}, fact{"Pod's reason", textOf(r.Pod.Reason)}, fact{"In more words", textOf(r.Pod.Message)},
 		fact{"In the cluster", textOf(map[bool]string{true: "a pod of it may be there"}[r.InCluster])}, fact{"Waits for room", textOf(map[bool]string{true: "its runner has no room for its pod"}[r.Pod.Queued])},
 		fact{"Runner", codeOf(r.Config.Runner)}, fact{"Does", textOf(runDoes[r.Step])}, fact{"Logs", logsFact(r.Logs)}, fact{"Locks", cell{Lines: r.Locks}},
 		fact{"Variables", pairs(r.Env)}, fact{"Backfill", backfill}, fact{"Occurrence", occurrence}, fact{"Whose", whose(r.Namespace, r.Tenant)},

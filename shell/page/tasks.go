@@ -118,7 +118,7 @@ func (q *visit) taskFacts(k core.Task) []fact {
 	return facts(
 		fact{"Progress", textOf(clip(k.Progress, 1000))}, fact{"Last sign of life", q.at(k.LastHeartbeat)}, fact{"Last progress", q.at(k.LastProgress)},
 		fact{"Started", q.at(k.State.StartedAt)}, fact{"Stuck since", q.at(k.State.DetectedAt)}, fact{"Finished", q.at(k.FinishedAt)},
-		fact{"Took", q.lasted(k.CreatedAt, k.FinishedAt)}, fact{"Session", codeOf(k.SessionID)}, fact{"Command", codeOf(clip(strings.Join(k.Command, " "), 500))},
+		fact{"Took", q.lasted(k.CreatedAt, k.FinishedAt)}, fact{"Session", codeOf(k.SessionID)}, fact{"Home", codeOf(k.Home)}, fact{"Command", codeOf(clip(strings.Join(k.Command, " "), 500))},
 		fact{"Workspace", codeOf(k.Workspace)}, fact{"Variables", sortedLines(env)}, fact{"Pipeline", pipeline}, fact{"Made by", owner}, fact{"Whose", whose(k.Namespace, k.Tenant)},
 		fact{"Created", q.at(k.CreatedAt)}, fact{"Changed", q.at(k.UpdatedAt)}, fact{"Id", codeOf(k.ID.String())},
 	)

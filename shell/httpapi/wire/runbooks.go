@@ -142,6 +142,7 @@ type TaskSummary struct {
 	Label            string         `json:"label"`
 	PipelineID       uuid.UUID      `json:"pipeline_id"`
 	SessionID        string         `json:"session_id"`
+	Home             string         `json:"home,omitempty"`
 	State            core.TaskState `json:"state"`
 	Progress         string         `json:"progress"`
 	LastHeartbeat    core.Time      `json:"last_heartbeat"`

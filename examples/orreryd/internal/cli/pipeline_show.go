@@ -39,6 +39,7 @@ func pipelineView(p core.Pipeline) view {
 			{[]string{"CHECKPOINT (UTC)", "PHASE:32", "MESSAGE:80"}, rowsOf(p.Checkpoints, func(c core.Checkpoint) []string {
 				return []string{shortTime(c.Timestamp), text.OrDash(c.Phase), text.OrDash(c.Message)}
 			})},
+			{[]string{"WORKTREE:80", "REPOSITORY:80", "HOME:64"}, rowsOf(p.Worktrees, func(w core.Worktree) []string { return []string{w.Path, w.Repo, w.Home} })},
 		},
 	}
 }

@@ -87,7 +87,7 @@ func runView(r wire.Run) view {
 			{"run", r.RunID}, {"id", r.ID.String()}, {"job", r.JobID}, {"scope", r.Namespace + "/" + r.Tenant},
 			{"state", runState(r.Orchestrator)}, {"retry", fmt.Sprintf("%d of at most %d", r.RetryAttempt, r.Config.RetryConfig.MaxRetries)},
 			{"error", r.Error}, {"note", r.Note}, {"cleanup", cleanupText(r.Cleanup)}, {"exit code", exit}, {"reason", podReason(r.Pod)},
-			{"pod", r.Pod.Name}, {"node", r.Pod.Node}, {"logs", logsText(r.Logs)},
+			{"pod", r.Pod.Name}, {"node", r.Pod.Node}, {"home", r.Pod.Home}, {"logs", logsText(r.Logs)},
 			{"scheduled", timeText(r.ScheduledAt)}, {"by hand", yes(r.Manual)}, {"started", ranText(r.Ran)},
 			{"next attempt", timeText(r.RetryAt)}, {"ended", timeText(r.CompletedAt)},
 		},

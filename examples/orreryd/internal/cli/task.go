@@ -108,7 +108,7 @@ func taskView(t core.Task) view {
 	return view{fields: [][2]string{
 		{"id", t.ID.String()}, {"label", t.Label}, {"scope", t.Namespace + "/" + t.Tenant}, {"pipeline", idOr(t.PipelineID)},
 		{"state", taskState(t.State)}, {taskReasonLabel(t.State) + ":400", taskReason(t.State)}, {"progress", t.Progress},
-		{"session", t.SessionID}, {"workspace", t.Workspace}, {"command", command}, {"prompt:200", t.Prompt},
+		{"session", t.SessionID}, {"home", t.Home}, {"workspace", t.Workspace}, {"command", command}, {"prompt:200", t.Prompt},
 		{"heartbeat", timeText(t.LastHeartbeat)}, {"moved", timeText(t.LastProgress)},
 		{"recoveries", fmt.Sprintf("%d of %d, %d restarts", t.RecoveryAttempts, recoveries(t.Config), t.Restarts)},
 		{"next step", timeText(t.RecoverAt)},
