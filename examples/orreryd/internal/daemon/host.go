@@ -42,6 +42,7 @@ type host struct {
 	passing  *forwarding
 	shared   httpapi.Shared // by the router and the APIs of the partitions
 	slots    shell.Slots    // of the engines
+	pools    config.Pools   // of the partitions' runners
 	audit    *audit.Log     // nil: none
 	watchdog *watchdog.Watchdog
 	reloads  *reloads
@@ -61,6 +62,9 @@ func orchestrateDivided(ctx context.Context, m *member, cluster *postgres.Cluste
 		return fmt.Errorf("--demo: %s is divided into %d partitions: demonstrate on a database of its own", m.c.StoreName(), layout.Partitions)
 	}
 	h := &host{member: m, url: url, layout: layout, began: m.c, units: map[int]*daemon{}, failing: map[int]error{}, reloads: newReloads(m.log)}
+	if h.pools, err = m.c.MakePools(m.log); err != nil {
+		return err
+	}
 	if h.audit, err = openAudit(m.c, m.log); err != nil {
 		return err
 	}
