@@ -20,9 +20,11 @@ import (
 	"github.com/orrery-go/orrery/examples/orreryd/internal/version"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/audit"
+	"github.com/orrery-go/orrery/shell/constraints"
 	"github.com/orrery-go/orrery/shell/fleet"
 	"github.com/orrery-go/orrery/shell/fleet/forward"
 	"github.com/orrery-go/orrery/shell/httpapi"
+	"github.com/orrery-go/orrery/shell/jobs"
 	"github.com/orrery-go/orrery/shell/page"
 	"github.com/orrery-go/orrery/shell/watchdog"
 	"github.com/orrery-go/orrery/store"
@@ -42,8 +44,10 @@ type host struct {
 	passing  *forwarding
 	shared   httpapi.Shared // by the router and the APIs of the partitions
 	slots    shell.Slots    // of the engines
-	pools    config.Pools   // of the partitions' runners
-	audit    *audit.Log     // nil: none
+	hooks    constraints.Slots
+	rooms    jobs.Rooms   // of the partitions' runners
+	pools    config.Pools // of the partitions' runners
+	audit    *audit.Log   // nil: none
 	watchdog *watchdog.Watchdog
 	reloads  *reloads
 	ending   sync.WaitGroup // servers whose requests come to their end
