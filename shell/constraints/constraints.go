@@ -97,6 +97,8 @@ type Options struct {
 	// those that others leave, but always one (default 1: all).
 	Concurrency map[string]int
 	MaxShare    float64
+	// Slots, if several checkers of one process share them, have Concurrency count the hooks of all together; nil: of this one alone.
+	Slots *Slots
 	// Client carries out webhooks; nil: one that refuses private addresses, as
 	// package httpcall does. Redirects are never followed.
 	Client *http.Client
@@ -155,7 +157,7 @@ func New(o Options) (*Checker, error) {
 	}
 	c := &Checker{o: o, plans: map[planKey]*plan{}, keys: map[string]*standardwebhooks.Webhook{}, slots: map[string]*slots{}}
 	for name, n := range o.Concurrency { // order-free: it fills a map
-		c.slots[name] = newSlots(n, cmp.Or(o.MaxShare, 1))
+		c.slots[name] = o.Slots.of(name, n, cmp.Or(o.MaxShare, 1))
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Secrets)) {
 		key, err := standardwebhooks.NewWebhook(o.Secrets[name].Key)

@@ -9,6 +9,29 @@ import (
 	"github.com/orrery-go/orrery/shell/engine"
 )
 
+// Slots are what the checkers of several engines of one process have in common, so that together they carry out no more hooks of a tool at a time than
+// [Options.Concurrency] says, which all of them have alike: as [shell.Slots] are for lanes. The zero value is good for use. It is safe for concurrent use.
+type Slots struct {
+	mu    sync.Mutex
+	tools map[string]*slots
+}
+
+// of gives the slots of a tool; without Slots, some of its own.
+func (s *Slots) of(tool string, limit int, share float64) *slots {
+	if s == nil {
+		return newSlots(limit, share)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.tools == nil {
+		s.tools = make(map[string]*slots)
+	}
+	if s.tools[tool] == nil {
+		s.tools[tool] = newSlots(limit, share)
+	}
+	return s.tools[tool]
+}
+
 // slots bound the hooks that one tool carries out at a time. One tenant may hold a part
 // only of those that others leave, but always one, as with the slots of tools' runs
 // ([shell.Limits]).

@@ -88,3 +88,42 @@ func TestASlotOfAHooksToolThatDoesNotComeIsNoVerdict(t *testing.T) {
 		<-time.After(2 * time.Hour)
 	})
 }
+
+func TestCheckersThatShareSlotsRunNoMoreHooksTogetherThanOneMay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		var mu sync.Mutex
+		running, most := 0, 0
+		var shared constraints.Slots
+		made := func() *constraints.Checker {
+			return checker(t, w, func(o *constraints.Options) {
+				o.Concurrency, o.Slots = map[string]int{"gate": 2}, &shared
+				o.Tools = map[string]shell.Tool{"gate": shell.ToolFunc(func(context.Context, shell.Call) (json.RawMessage, error) {
+					mu.Lock()
+					running++
+					most = max(most, running)
+					mu.Unlock()
+					<-time.After(time.Second)
+					mu.Lock()
+					running--
+					mu.Unlock()
+					return nil, nil
+				})}
+			})
+		}
+		j := job(t, `constraints: [{preRunHook: {config: {tool: gate, input: {}}}}]`, "")
+		run := w.run(j, noon, nil)
+		var checks sync.WaitGroup
+		for _, c := range []*constraints.Checker{made(), made()} {
+			for range 3 {
+				checks.Go(func() {
+					r, err := c.CheckPreExecution(context.Background(), j, run.RunID)
+					assert.NoError(t, err)
+					assert.True(t, r.ShouldProceed)
+				})
+			}
+		}
+		checks.Wait()
+		assert.Equal(t, 2, most)
+	})
+}

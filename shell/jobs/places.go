@@ -3,9 +3,7 @@ package jobs
 import (
 	"context"
 	"maps"
-	"math"
 	"slices"
-	"sync"
 
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/engine"
@@ -21,29 +19,29 @@ type places struct {
 	weights map[shell.Scope]int
 	wake    chan struct{} // holds a token while somebody is to look for who is next
 
-	mu      sync.Mutex
-	known   bool // what lives is known; before, all wait
+	room    *room // whose mutex guards what follows
+	known   bool  // what lives is known; before, all wait
+	left    bool  // the service has ended
 	living  map[Attempt]shell.Scope
 	ended   map[Attempt]bool // was seen before what lives was known
 	waiting map[Attempt]shell.Scope
-	tenants map[shell.Scope]*placesOf
 	turn    map[Attempt]shell.Scope        // have waited, and are created now or next
 	making  map[Attempt]context.CancelFunc // creations of attempts that have waited
-	pass    float64                        // of the tenant that was last given a place
 }
 
 // placesOf is what one tenant has of the places.
 type placesOf struct {
+	at    *places
 	held  int
 	queue []Attempt
 	pass  float64 // grows by 1/weight with each place that it is given (stride scheduling)
 }
 
-func newPlaces(limit int, share float64, weights map[shell.Scope]int) *places {
+func newPlaces(in *room, limit int, share float64, weights map[shell.Scope]int) *places {
 	return &places{
-		limit: limit, share: share, weights: weights, wake: make(chan struct{}, 1),
+		room: in, limit: limit, share: share, weights: weights, wake: make(chan struct{}, 1),
 		living: make(map[Attempt]shell.Scope), ended: make(map[Attempt]bool), waiting: make(map[Attempt]shell.Scope),
-		tenants: make(map[shell.Scope]*placesOf), turn: make(map[Attempt]shell.Scope), making: make(map[Attempt]context.CancelFunc),
+		turn: make(map[Attempt]shell.Scope), making: make(map[Attempt]context.CancelFunc),
 	}
 }
 
@@ -55,12 +53,12 @@ func (p *places) take(a Attempt, of shell.Scope) bool {
 	if p.limit == 0 {
 		return true
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.room.mu.Lock()
+	defer p.room.mu.Unlock()
 	if _, lives := p.living[a]; lives {
 		return true
 	}
-	if !p.known || !p.mayTake(p.of(of)) || p.first() != nil {
+	if !p.known || !p.mayTake(p.of(of)) || p.room.first() != nil {
 		return false
 	}
 	p.hold(a, of)
@@ -69,10 +67,10 @@ func (p *places) take(a Attempt, of shell.Scope) bool {
 
 // await has an attempt wait for a place.
 func (p *places) await(a Attempt, of shell.Scope) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.room.mu.Lock()
+	defer p.room.mu.Unlock()
 	_, lives := p.living[a]
-	if _, waits := p.waiting[a]; waits || lives {
+	if _, waits := p.waiting[a]; waits || lives || p.left {
 		return
 	}
 	p.waiting[a] = of
@@ -83,13 +81,17 @@ func (p *places) await(a Attempt, of shell.Scope) {
 
 // next gives a place to the attempt whose turn it is.
 func (p *places) next() (a Attempt, ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.room.mu.Lock()
+	defer p.room.mu.Unlock()
 	if !p.known {
 		return a, false
 	}
-	t := p.first()
+	t := p.room.first()
 	if t == nil {
+		return a, false
+	}
+	if t.at != p {
+		t.at.wakeUp()
 		return a, false
 	}
 	a, t.queue = t.queue[0], t.queue[1:]
@@ -104,8 +106,8 @@ func (p *places) next() (a Attempt, ok bool) {
 
 // waits reports whether an attempt waits for a place, or is created after having waited.
 func (p *places) waits(a Attempt) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.room.mu.Lock()
+	defer p.room.mu.Unlock()
 	_, waits := p.waiting[a]
 	_, turn := p.turn[a]
 	return waits || turn
@@ -113,56 +115,43 @@ func (p *places) waits(a Attempt) bool {
 
 // isKnown reports whether it is known who waits.
 func (p *places) isKnown() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.room.mu.Lock()
+	defer p.room.mu.Unlock()
 	return p.known
 }
 
 // served says that the attempt's turn is over.
 func (p *places) served(a Attempt) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.room.mu.Lock()
+	defer p.room.mu.Unlock()
 	delete(p.turn, a)
 }
 
 // again has an attempt that has its turn wait for another one.
 func (p *places) again(a Attempt) {
-	p.mu.Lock()
+	p.room.mu.Lock()
 	of, waited := p.turn[a]
 	if !waited {
 		of = p.living[a]
 	}
 	p.release(a)
-	p.mu.Unlock()
+	p.room.mu.Unlock()
 	p.await(a, of)
 }
 
 // of gives what a tenant has; under the lock.
 func (p *places) of(scope shell.Scope) *placesOf {
-	t := p.tenants[scope]
+	key := tenantAt{scope, p}
+	t := p.room.tenants[key]
 	if t == nil {
-		t = &placesOf{pass: p.pass}
-		p.tenants[scope] = t
+		t = &placesOf{at: p, pass: p.room.pass}
+		p.room.tenants[key] = t
 	}
 	return t
 }
 
 func (p *places) mayTake(t *placesOf) bool {
-	return p.limit == 0 || engine.MayTakeSlot(t.held, len(p.living)-t.held, p.limit, p.share)
-}
-
-// first gives the tenant that waits and is served next: one that holds the fewest places for
-// its weight, and among equals they take turns. Nil: none may have a place now.
-func (p *places) first() (best *placesOf) {
-	least, pass := math.Inf(1), 0.0
-	for _, scope := range slices.SortedFunc(maps.Keys(p.tenants), shell.Scope.Compare) {
-		t := p.tenants[scope]
-		load := float64(t.held) / p.weight(scope)
-		if len(t.queue) > 0 && p.mayTake(t) && (best == nil || load < least || load == least && t.pass < pass) {
-			best, least, pass = t, load, t.pass
-		}
-	}
-	return best
+	return p.limit == 0 || engine.MayTakeSlot(t.held, p.room.living-t.held, p.limit, p.share)
 }
 
 func (p *places) weight(scope shell.Scope) float64 { return float64(max(p.weights[scope], 1)) }
@@ -170,16 +159,17 @@ func (p *places) weight(scope shell.Scope) float64 { return float64(max(p.weight
 // hold gives a place; under the lock.
 func (p *places) hold(a Attempt, of shell.Scope) {
 	t := p.of(of)
-	p.pass = max(p.pass, t.pass)
-	t.pass = p.pass + 1/p.weight(of)
+	p.room.pass = max(p.room.pass, t.pass)
+	t.pass = p.room.pass + 1/p.weight(of)
 	t.held++
+	p.room.living++
 	p.living[a] = of
 }
 
 // sawEnd frees the place of an attempt whose pod has ended.
 func (p *places) sawEnd(a Attempt) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.room.mu.Lock()
+	defer p.room.mu.Unlock()
 	if !p.known && p.limit > 0 {
 		p.ended[a] = true
 	}
@@ -188,16 +178,16 @@ func (p *places) sawEnd(a Attempt) {
 
 // free frees the place of an attempt that is gone.
 func (p *places) free(a Attempt) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.room.mu.Lock()
+	defer p.room.mu.Unlock()
 	p.release(a)
 }
 
 // freeWhere frees the places of the attempts that are gone.
 func (p *places) freeWhere(gone func(Attempt) bool) {
-	p.mu.Lock()
+	p.room.mu.Lock()
 	living := slices.Collect(maps.Keys(p.living))
-	p.mu.Unlock()
+	p.room.mu.Unlock()
 	for _, a := range living { // order-free: each by itself
 		if gone(a) {
 			p.free(a)
@@ -213,22 +203,24 @@ func (p *places) release(a Attempt) {
 	}
 	delete(p.living, a)
 	p.of(of).held--
+	p.room.living--
 	p.drop(of)
 	p.wakeUp()
+	p.room.wakeNext()
 }
 
 // drop forgets a tenant that has nothing and waits for nothing.
 func (p *places) drop(of shell.Scope) {
 	if t := p.of(of); t.held == 0 && len(t.queue) == 0 {
-		delete(p.tenants, of)
+		delete(p.room.tenants, tenantAt{of, p})
 	}
 }
 
 // withdraw says that nobody wants an attempt any more: it does not wait, and its creation
 // ends.
 func (p *places) withdraw(a Attempt) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.room.mu.Lock()
+	defer p.room.mu.Unlock()
 	if of, waits := p.waiting[a]; waits {
 		t := p.of(of)
 		t.queue = slices.DeleteFunc(t.queue, func(other Attempt) bool { return other == a })
@@ -243,21 +235,21 @@ func (p *places) withdraw(a Attempt) {
 // make bounds the creation of an attempt that has waited: it ends when that is withdrawn.
 func (p *places) make(ctx context.Context, a Attempt) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.room.mu.Lock()
+	defer p.room.mu.Unlock()
 	p.making[a] = cancel
 	return ctx, func() {
 		cancel()
-		p.mu.Lock()
-		defer p.mu.Unlock()
+		p.room.mu.Lock()
+		defer p.room.mu.Unlock()
 		delete(p.making, a)
 	}
 }
 
 // learn says what lives: attempts that the runner holds, but for those that were seen to end.
 func (p *places) learn(held map[Attempt]shell.Scope) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.room.mu.Lock()
+	defer p.room.mu.Unlock()
 	for a, of := range held {
 		if _, lives := p.living[a]; !lives && !p.ended[a] && p.limit > 0 {
 			p.hold(a, of)
@@ -287,9 +279,9 @@ func (s *Service) Pods() map[string]Pods {
 	out := make(map[string]Pods)
 	for name, p := range s.places {
 		if p.limit > 0 {
-			p.mu.Lock()
+			p.room.mu.Lock()
 			out[name] = Pods{Max: p.limit, Living: len(p.living), Waiting: len(p.waiting)}
-			p.mu.Unlock()
+			p.room.mu.Unlock()
 		}
 	}
 	return out

@@ -39,6 +39,8 @@ type Options struct {
 	// for its weight in PodWeights (default 1), and among equals they take turns.
 	PodShare   float64
 	PodWeights map[shell.Scope]int
+	// Rooms, if several services of one process share them, have MaxPods count the pods of all together; nil: of this one alone.
+	Rooms *Rooms
 	// Tenants are those whose jobs may use a runner, by the runner's name: a Namespace or a
 	// Tenant of [AllTenants] stands for all. No entry, or an empty one: all. A job of others is refused
 	// when it is applied and triggered, and a run of theirs fails before it has a pod; what
@@ -222,7 +224,7 @@ func New(o Options) (*Service, error) {
 	s.looks.wake = make(map[string]chan struct{})
 	for name := range o.Runners {
 		s.looks.wake[name] = make(chan struct{}, 1)
-		s.places[name] = newPlaces(o.MaxPods[name], o.PodShare, o.PodWeights)
+		s.places[name] = newPlaces(o.Rooms.of(name), o.MaxPods[name], o.PodShare, o.PodWeights)
 		s.missed[name] = make(chan struct{}, 1)
 		s.reads[name], s.follows[name] = newReadings(maxReadsBefore), newReadings(maxReadings)
 	}
@@ -346,6 +348,7 @@ func (s *Service) Run(ctx context.Context, e *shell.Engine) error {
 	}
 	ctx, cancel := context.WithCancel(shell.WithActor(ctx, "jobs"))
 	defer cancel()
+	defer s.leaveRooms()
 	var wg sync.WaitGroup
 	wg.Go(func() { // an engine that has stopped takes nothing any more
 		select {
@@ -379,6 +382,12 @@ func (s *Service) Run(ctx context.Context, e *shell.Engine) error {
 	s.startFeeds(ctx, &wg)
 	wg.Wait()
 	return nil
+}
+
+func (s *Service) leaveRooms() {
+	for _, p := range s.places { // order-free: each is by itself
+		p.leave()
+	}
 }
 
 // use lets the service, and the checker of constraints, know the engine.

@@ -68,7 +68,8 @@
 //
 //   - kube.go: options, the [Runner], creation; job.go: the Job of an attempt; profile.go: what
 //     pods may have; placement.go: where they may run, and before whom;
-//   - watch.go, reflect.go: the watches; events.go: the warnings; track.go: what is known of
+//   - feed.go, reflect.go: the watches; pool.go: runners that have them in common; watch.go: what one runner knows by them;
+//     place.go, foreign.go: whose a pod is; events.go: the warnings; track.go: what is known of
 //     one attempt; cause.go: a pod as what is told of it; trim.go: what of an object is kept;
 //   - delete.go, logs.go: deletion and logs;
 //   - errors.go, health.go, dial.go: repeated calls, how the runner stands with the cluster,

@@ -38,15 +38,15 @@ var ofPods = map[string]bool{
 
 // eventsOf makes the reflection of the namespace's warnings: one watch for all runs. None
 // is kept but the last of each attempt that still waits.
-func (w *watcher) eventsOf(ctx context.Context) *reflection {
+func (on *feeding) eventsOf(ctx context.Context) *reflection {
 	warnings := fields.OneTermEqualSelector("type", corev1.EventTypeWarning).String()
-	store := newMirror(w.warned, nil, nil)
+	store := newMirror(&on.f.mu, func(obj any) { on.tell(func(w *watcher) { w.warned(obj) }) }, nil, nil)
 	store.objects = nil
-	f := reflect(ctx, w, source[*corev1.EventList]{
-		watchingEvents, w.r.client.Events(w.r.namespace), func(o *metav1.ListOptions) { o.FieldSelector = warnings },
+	r := reflect(ctx, on.f, source[*corev1.EventList]{
+		watchingEvents, on.f.client.Events(on.f.namespace), func(o *metav1.ListOptions) { o.FieldSelector = warnings },
 	}, &corev1.Event{}, store)
-	f.optional = true
-	return f
+	r.optional = true
+	return r
 }
 
 // warned takes an event from the watch.

@@ -68,6 +68,7 @@ func TestAClusterThatCannotBeReachedIsNoNewsOfKlogs(t *testing.T) {
 			return http.StatusServiceUnavailable, "starting"
 		})}, Options{})
 		require.NoError(t, err)
+		r.feed.client = r.client
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- r.Watch(ctx, &sinkOf{}) }()

@@ -106,7 +106,8 @@ type Runner struct {
 	ttlSeconds int32
 	keepFailed time.Duration
 	log        *slog.Logger
-	health     *health
+	health     *health // of the feed
+	feed       *feed
 	database   atomic.Pointer[string] // nil: nobody has said
 	place      atomic.Pointer[place]  // nil: no part of a cluster
 
@@ -169,6 +170,7 @@ func New(o Options) (*Runner, error) {
 	if errs := validation.IsDNS1123Label(r.namespace); len(errs) > 0 {
 		return nil, fmt.Errorf("kube: Namespace: %q is no name of a namespace: %s", r.namespace, errs[0])
 	}
+	r.feed = &feed{client: r.client, namespace: r.namespace, instance: r.instance, log: r.log, health: r.health}
 	return r, nil
 }
 
@@ -369,9 +371,7 @@ func (r *Runner) Watch(ctx context.Context, sink jobs.Sink) error {
 	r.watcher = w
 	close(r.began)
 	r.mu.Unlock()
-	r.health.watch(true)
 	defer func() {
-		r.health.watch(false)
 		r.mu.Lock()
 		r.watcher, r.began = nil, make(chan struct{})
 		r.mu.Unlock()

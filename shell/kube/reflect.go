@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -55,15 +56,15 @@ type lister[L runtime.Object] interface {
 }
 
 // reflect makes the reflection of a resource. Its store gets each object.
-func reflect[L runtime.Object](ctx context.Context, w *watcher, s source[L], example runtime.Object, store *mirror) *reflection {
+func reflect[L runtime.Object](ctx context.Context, in *feed, s source[L], example runtime.Object, store *mirror) *reflection {
 	f := &reflection{store: store}
 	saw := func(ctx context.Context, err error) {
 		f.refused.Store(apierrors.IsForbidden(err))
-		w.reached(ctx, s.what, err)
+		in.reached(ctx, s.what, err)
 	}
 	bound := &bounds{broke: func(err error) {
 		if ctx.Err() == nil {
-			w.r.health.broke(s.what, err)
+			in.health.broke(s.what, err)
 		}
 	}}
 	lw := &cache.ListWatch{
@@ -86,9 +87,9 @@ func reflect[L runtime.Object](ctx context.Context, w *watcher, s source[L], exa
 			return i, err
 		},
 	}
-	store.heard = func() { w.r.health.heard(s.what) }
+	store.heard = func() { in.health.heard(s.what) }
 	logger := klog.FromContext(ctx)
-	f.reflector = cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, w.r.client), example, store,
+	f.reflector = cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, in.client), example, store,
 		cache.ReflectorOptions{Logger: &logger, Name: "orrery", TypeDescription: s.what, Backoff: &rewatch})
 	return f
 }
@@ -114,8 +115,9 @@ func (f *reflection) run(ctx context.Context) {
 }
 
 // mirror is the store of a reflection: it hands on each object, trimmed, and knows them by
-// name, so that a new list tells which are gone. The reflection alone uses it.
+// name, so that a new list tells which are gone, and who joins what there is.
 type mirror struct {
+	lock       sync.Locker // held while objects are handed on
 	seen, gone func(obj any)
 	left       func(obj any) // it is another attempt's now, or another has its name
 	heard      func()
@@ -129,8 +131,8 @@ var (
 	_ cache.ReflectorBookmarkStore = (*mirror)(nil)
 )
 
-func newMirror(seen, gone, left func(any)) *mirror {
-	return &mirror{seen: seen, gone: gone, left: left, objects: map[string]any{}, synced: make(chan struct{})}
+func newMirror(lock sync.Locker, seen, gone, left func(any)) *mirror {
+	return &mirror{lock: lock, seen: seen, gone: gone, left: left, objects: map[string]any{}, synced: make(chan struct{})}
 }
 
 // Transformer implements [cache.TransformingStore]: what is listed is kept trimmed from the
@@ -140,6 +142,8 @@ func (m *mirror) Transformer() cache.TransformFunc { return trim }
 // Add implements [cache.ReflectorStore].
 func (m *mirror) Add(obj any) error {
 	m.heard()
+	m.lock.Lock()
+	defer m.lock.Unlock()
 	return m.put(obj, m.objects)
 }
 
@@ -226,6 +230,8 @@ func (m *mirror) Delete(obj any) error {
 	if err != nil {
 		return err
 	}
+	m.lock.Lock()
+	defer m.lock.Unlock()
 	delete(m.objects, key)
 	m.gone(obj)
 	return nil
@@ -234,6 +240,8 @@ func (m *mirror) Delete(obj any) error {
 // Replace implements [cache.ReflectorStore].
 func (m *mirror) Replace(list []any, _ string) error {
 	m.heard()
+	m.lock.Lock()
+	defer m.lock.Unlock()
 	old := m.objects
 	if old != nil {
 		m.objects = make(map[string]any, len(list))

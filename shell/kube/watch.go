@@ -2,22 +2,18 @@ package kube
 
 import (
 	"context"
-	"errors"
-	"strings"
 	"sync"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/orrery-go/orrery/shell/jobs"
 )
 
-// watcher is what one Watch knows. Its reflections bring each attempt's track
+// watcher is what one Watch knows. Its runner's feed brings each attempt's track
 // up to date and queue it; one goroutine judges what is queued, in order, and tells
 // the sink. So a sink that blocks loses nothing, and what changes several times
 // meanwhile is told once.
@@ -27,7 +23,7 @@ type watcher struct {
 	synced chan struct{} // closed when all that there is was seen
 	ended  chan struct{} // closed when the Watch has ended
 
-	jobs, pods *reflection
+	jobs *reflection // of the runner's feed
 
 	mu     sync.Mutex
 	tracks map[jobs.Attempt]*track
@@ -59,47 +55,11 @@ func newWatcher(r *Runner, sink jobs.Sink) *watcher {
 
 // run watches until ctx ends.
 func (w *watcher) run(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(logged(ctx, w.r.log))
-	ours := labels.SelectorFromSet(labels.Set{LabelInstance: w.r.instance}).String()
-	choose := func(o *metav1.ListOptions) { o.LabelSelector = ours }
-	w.jobs = reflect(ctx, w, source[*batchv1.JobList]{watchingJobs, w.r.client.Jobs(w.r.namespace), choose}, &batchv1.Job{}, newMirror(w.seen, w.gone, w.left))
-	w.pods = reflect(ctx, w, source[*corev1.PodList]{watchingPods, w.r.client.Pods(w.r.namespace), choose}, &corev1.Pod{}, newMirror(w.seen, w.gone, w.left))
-	events := w.eventsOf(ctx)
-	var wg sync.WaitGroup
 	defer w.close()
-	defer wg.Wait()
-	defer cancel()
-	for _, f := range []*reflection{w.jobs, w.pods} {
-		wg.Go(func() { f.run(ctx) })
-	}
-	wg.Go(func() {
-		for _, f := range []*reflection{w.jobs, w.pods} {
-			select {
-			case <-f.store.synced:
-			case <-ctx.Done():
-				return
-			}
-		}
-		w.markSynced()
-		events.run(ctx) // they are about what is known
-	})
+	w.r.feed.join(ctx, w)
+	defer w.r.feed.leave(w)
 	w.tell(ctx)
 	return ctx.Err()
-}
-
-// reached notes whether a resource can be watched, and logs once that it cannot, and once
-// that it can again.
-func (w *watcher) reached(ctx context.Context, what string, err error) {
-	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) || isExpired(err) {
-		return // the end, or a list comes next
-	}
-	resource := strings.TrimPrefix(what, "watch ")
-	switch {
-	case err != nil && w.r.health.failed(what, err):
-		w.r.log.WarnContext(ctx, "cannot watch the cluster; trying again", "resource", resource, "namespace", w.r.namespace, "error", err)
-	case err == nil && w.r.health.worked(what):
-		w.r.log.InfoContext(ctx, "watching the cluster again", "resource", resource, "namespace", w.r.namespace)
-	}
 }
 
 // seen takes a new or changed object from the watch.
@@ -219,7 +179,6 @@ func (w *watcher) markSynced() {
 		w.push(item{attempt: a})
 	}
 	w.early = nil
-	w.r.health.synced()
 	close(w.synced)
 }
 

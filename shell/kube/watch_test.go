@@ -206,17 +206,17 @@ var errGoneVersion = &apierrors.StatusError{ErrStatus: metav1.Status{Code: 410, 
 
 func TestAnEndOfAListOrAWatchThatIsNothingUnusualIsNotLogged(t *testing.T) {
 	k := newKit(t, &sinkOf{})
-	w := newWatcher(k.runner, k.sink)
+	f := k.runner.feed
 	ended, end := context.WithCancel(t.Context())
 	end()
-	w.reached(ended, "pods", ended.Err())
+	f.reached(ended, "pods", ended.Err())
 	for _, err := range []error{apierrors.NewResourceExpired("too old"), errGoneVersion} {
-		w.reached(t.Context(), "pods", err)
+		f.reached(t.Context(), "pods", err)
 	}
 	assert.Empty(t, k.logs.String())
 	late, cancel := context.WithTimeout(t.Context(), -1)
 	defer cancel()
-	w.reached(late, "pods", late.Err())
+	f.reached(late, "pods", late.Err())
 	assert.Contains(t, k.logs.String(), "cannot watch the cluster", "nobody answered")
 }
 

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -401,15 +400,7 @@ func isPair(s string) bool {
 // its files.
 func (r runnerConfig) make(beside, cgroups string, log *slog.Logger) (jobs.Runner, error) {
 	if r.Type == runnerKubernetes {
-		k, err := kube.New(kube.Options{
-			Kubeconfig: deref(r.Kubeconfig), Context: deref(r.Context), Namespace: deref(r.Namespace),
-			QPS: float32(deref(r.QPS)), Burst: deref(r.Burst), Instance: deref(r.Instance), Logger: log, KeepFailed: Seconds(deref(r.KeepFailed)),
-			MaxGrace: time.Duration(deref(r.MaxGrace)) * time.Second,
-			Profile:  deref(r.Profile), ServiceAccounts: deref(r.ServiceAccounts), Secrets: deref(r.Secrets),
-			ConfigMaps: deref(r.ConfigMaps), PersistentVolumeClaims: deref(r.PersistentVolumeClaims),
-			PriorityClasses: deref(r.PriorityClasses), RuntimeClasses: deref(r.RuntimeClasses), NodeLabels: deref(r.NodeLabels), Tolerations: deref(r.Tolerations),
-			Labels: deref(r.Labels),
-		})
+		k, err := kube.New(r.kubeOptions(log))
 		if err != nil { // kube.New makes no call: the settings are wrong
 			return nil, wrongf("%w", r.kubeError(err))
 		}
@@ -457,34 +448,4 @@ func asRunner(v any) (jobs.Runner, error) {
 		return nil, fmt.Errorf("%T is no runner", v)
 	}
 	return r, nil
-}
-
-// MakeRunners makes all runners that are enabled; if none is, one that begins nothing.
-func (c *Config) MakeRunners(log *slog.Logger) (map[string]jobs.Runner, error) {
-	out := map[string]jobs.Runner{}
-	for _, name := range slices.Sorted(maps.Keys(c.Runners)) {
-		r := c.Runners[name]
-		if !r.enabled() {
-			continue
-		}
-		if r.Type == runnerKubernetes {
-			kube.LogTo(log) // nothing of client-go's runs yet
-		}
-		made, err := r.make(c.DB, c.Cgroup.Root, log.With("runner", name))
-		if wrong, ok := errors.AsType[*Error](err); ok { // its text begins with a key
-			return nil, wrongf("runners.%s.%w", name, wrong.Err)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("runners.%s: %w", name, err)
-		}
-		out[name] = made
-	}
-	if len(out) == 0 {
-		made, err := c.makeDrained(log.With("runner", runnerLocal))
-		if err != nil {
-			return nil, fmt.Errorf("runners.%s: %w", runnerLocal, err)
-		}
-		out[runnerLocal] = made
-	}
-	return out, nil
 }

@@ -66,7 +66,7 @@ func TestTheLocalRunnerIsThereUnaskedOnlyWhereNothingIsKeptFromAnybody(t *testin
 		c, err := load(t, text, nil)
 		require.NoError(t, err, text)
 		c.DB = filepath.Join(t.TempDir(), "x.db")
-		runners, err := c.MakeRunners(slog.New(slog.DiscardHandler))
+		runners, err := c.MakeRunners(nil, slog.New(slog.DiscardHandler))
 		require.NoError(t, err, text)
 		assert.Equal(t, "local", c.DefaultRunner(), text)
 		spec := core.JobSpec{PodSpec: json.RawMessage(`{"containers":[{"name":"a","command":["date"]}]}`)}
@@ -90,7 +90,7 @@ func TestProcessesThatAnEarlierConfigurationBeganAreStillWatchedAndEnded(t *test
 	before, err := load(t, "", nil)
 	require.NoError(t, err)
 	before.DB = db
-	runners, err := before.MakeRunners(slog.New(slog.DiscardHandler))
+	runners, err := before.MakeRunners(nil, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	run := jobs.Run{Attempt: jobs.Attempt{Run: uuid.New()}, RunID: "j:1", Spec: core.JobSpec{PodSpec: json.RawMessage(`{"containers":[{"name":"a","command":["sleep","1000"]}]}`)}}
 	_, err = runners["local"].Create(t.Context(), run)
@@ -99,7 +99,7 @@ func TestProcessesThatAnEarlierConfigurationBeganAreStillWatchedAndEnded(t *test
 	after, err := load(t, oneToken, nil)
 	require.NoError(t, err)
 	after.DB = db
-	runners, err = after.MakeRunners(slog.New(slog.DiscardHandler))
+	runners, err = after.MakeRunners(nil, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	r := runners["local"]
 	ctx, cancel := context.WithCancel(t.Context())
@@ -182,7 +182,7 @@ func TestRunnersAreThoseOfTheConfiguration(t *testing.T) {
 				c.Runners[name] = r
 			}
 		}
-		runners, err := c.MakeRunners(slog.New(slog.DiscardHandler))
+		runners, err := c.MakeRunners(nil, slog.New(slog.DiscardHandler))
 		require.NoError(t, err, text)
 		var names []string
 		for name := range runners {

@@ -23,7 +23,7 @@ func (d *daemon) take(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if d.runners, err = d.c.MakeRunners(d.log); err != nil {
+	if d.runners, err = d.c.MakeRunners(nil, d.log); err != nil {
 		return err
 	}
 	st, err := bolt.Open(d.c.DB, bolt.Options{Logger: d.log, Redo: redo(&d.c)})
@@ -41,14 +41,14 @@ func (d *daemon) take(ctx context.Context) (err error) {
 func (d *daemon) takeTerm() (err error) {
 	d.store = d.term.Store
 	if d.term.host != nil {
-		d.runners, err = d.c.MakeRunners(d.log)
+		d.runners, err = d.c.MakeRunners(d.term.host.pools, d.log)
 		return err
 	}
 	d.api.listener = d.term.api.gate.turn()
 	if d.term.page != nil {
 		d.page.listener = d.term.page.gate.turn()
 	}
-	d.runners, err = d.c.MakeRunners(d.log)
+	d.runners, err = d.c.MakeRunners(nil, d.log)
 	return err
 }
 

@@ -20,9 +20,11 @@ import (
 	"github.com/orrery-go/orrery/examples/orreryd/internal/version"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/audit"
+	"github.com/orrery-go/orrery/shell/constraints"
 	"github.com/orrery-go/orrery/shell/fleet"
 	"github.com/orrery-go/orrery/shell/fleet/forward"
 	"github.com/orrery-go/orrery/shell/httpapi"
+	"github.com/orrery-go/orrery/shell/jobs"
 	"github.com/orrery-go/orrery/shell/page"
 	"github.com/orrery-go/orrery/shell/watchdog"
 	"github.com/orrery-go/orrery/store"
@@ -39,9 +41,12 @@ type host struct {
 	roster   roster
 	router   *httpapi.Router
 	fronts   []*forward.Front // by partition
-	shared   httpapi.Shared   // by the router and the APIs of the partitions
-	slots    shell.Slots      // of the engines
-	audit    *audit.Log       // nil: none
+	shared   httpapi.Shared // by the router and the APIs of the partitions
+	slots    shell.Slots    // of the engines
+	hooks    constraints.Slots
+	rooms    jobs.Rooms   // of the partitions' runners
+	pools    config.Pools // of the partitions' runners
+	audit    *audit.Log   // nil: none
 	watchdog *watchdog.Watchdog
 	reloads  *reloads
 	ending   sync.WaitGroup // servers whose requests come to their end
@@ -61,6 +66,9 @@ func orchestrateDivided(ctx context.Context, m *member, cluster *postgres.Cluste
 		return fmt.Errorf("--demo: %s is divided into %d partitions: demonstrate on a database of its own", m.c.StoreName(), layout.Partitions)
 	}
 	h := &host{member: m, url: url, layout: layout, began: m.c, units: map[int]*daemon{}, failing: map[int]error{}, reloads: newReloads(m.log)}
+	if h.pools, err = m.c.MakePools(m.log); err != nil {
+		return err
+	}
 	if h.audit, err = openAudit(m.c, m.log); err != nil {
 		return err
 	}

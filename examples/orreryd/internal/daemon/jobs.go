@@ -25,8 +25,13 @@ func (d *daemon) runJobs(engine *shell.Options) error {
 	if err != nil {
 		return err
 	}
+	var slots *constraints.Slots
+	var rooms *jobs.Rooms
+	if d.hosted() { // what the partitions of one daemon have in common
+		slots, rooms = &d.term.host.hooks, &d.term.host.rooms
+	}
 	d.checker, err = constraints.New(constraints.Options{
-		Tools: d.hookTools(), Concurrency: d.hookSlots(engine), MaxShare: engine.Limits.MaxLaneShare, Client: client, Secrets: keys,
+		Tools: d.hookTools(), Concurrency: d.hookSlots(engine), Slots: slots, MaxShare: engine.Limits.MaxLaneShare, Client: client, Secrets: keys,
 		Notify: d.notify.Say,
 		Logger: d.log,
 	})
@@ -35,7 +40,7 @@ func (d *daemon) runJobs(engine *shell.Options) error {
 	}
 	j := d.c.Jobs
 	o := jobs.Options{
-		Runners: d.runners, DefaultRunner: d.c.DefaultRunner(), MaxPods: d.c.MaxPods(), Tenants: d.c.RunnerTenants(),
+		Runners: d.runners, DefaultRunner: d.c.DefaultRunner(), MaxPods: d.c.MaxPods(), Rooms: rooms, Tenants: d.c.RunnerTenants(),
 		PodShare: engine.Limits.MaxLaneShare, PodWeights: engine.Limits.Weights,
 		Checker: d.checker, Actions: d.checker,
 		HeartbeatInterval: config.Seconds(j.HeartbeatSeconds), MaxMissed: j.MaxMissed, ReconcileEvery: config.Seconds(j.ReconcileSeconds),
