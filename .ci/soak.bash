@@ -2,10 +2,11 @@
 #
 #   .ci/run soak [DURATION]     one hour, or as long as 90s, 20m, 2h say
 #
-# Two loops run beside each other until the time is over; what was begun by then runs
+# Three loops run beside each other until the time is over; what was begun by then runs
 # to its end. One runs every test that draws - properties, histories against a model,
 # the crash suites - with a fresh seed, in a fresh order, with more draws than the
-# gate, under the race detector unless it is pure. The other runs the fuzz targets in turn. Test
+# gate, under the race detector unless it is pure. Another one runs the fuzz targets in turn. The third one
+# runs the simulations, without the race detector, of as many seeds as there is time for. Test
 # binaries are built once. Each finding is printed with its seed and the command that
 # repeats it.
 #
@@ -88,6 +89,30 @@ fuzz_until() {
   done
 }
 
+# seeds_until runs the simulations of whole systems, and of what they pass on to each other, until the time is over.
+seeds_until() {
+  local end=$1 package seed log code
+  while true; do
+    for package in "${simulating[@]}"; do
+      ((SECONDS < end)) || return 0
+      seed=$(fresh_seed) log=$soak_dir/seeds.$seed.log code=0
+      (cd "$package" && ORRERY_SEED=$seed RAPID_CHECKS=$SOAK_CHECKS \
+        "$soak_dir/bin/$(tr / _ <<<"$package").seeds" -test.run "^($seeds)\$" -test.v -test.timeout 60m) >"$log" 2>&1 || code=$?
+      printf 'seeds %s %d\n' "$package" "$(sed -n 's/.* \([0-9]*\) seeds$/\1/p' "$log" | awk '{ n += $1 } END { print n + 0 }')" >>"$soak_dir/seeds"
+      if ((code == 0)); then
+        rm "$log"
+        continue
+      fi
+      printf 'FAIL\t%s\tseed %s\n' "$package" "$seed"
+      finding "$log" "ORRERY_SEED=$seed RAPID_CHECKS=$SOAK_CHECKS go test -count=1 -run '^($seeds)\$' $package"
+    done
+  done
+}
+
+# simulating are the packages whose tests run seeds, by those of these names.
+simulating=(./shell/sim ./shell/fleet/forward)
+seeds='TestWhateverHappensTheGuaranteesHold|TestPartitionsAreHandedOverWhileToolsRunAndTheGuaranteesHold|TestWhateverHappensToMessages.*'
+
 soak() {
   local length end package
   length=$(seconds_of "${1:-1h}") || return
@@ -95,13 +120,16 @@ soak() {
   export ORRERY_KUBE=build # one of its suites draws, too; without a cluster it is skipped
   soak_dir=$(mktemp -d "${TMPDIR:-/tmp}/orrery-soak-XXXXXX")
   mkdir "$soak_dir/bin"
-  touch "$soak_dir/findings" "$soak_dir/runs"
+  touch "$soak_dir/findings" "$soak_dir/runs" "$soak_dir/seeds"
   packages_with '"github.com/orrery-go/orrery/effects/seedtest"' | grep -v '^./effects/seedtest$' >"$soak_dir/drawing"
   fuzz_targets >"$soak_dir/fuzzing"
   say "building the test binaries of $(wc -l <"$soak_dir/drawing") packages and $(wc -l <"$soak_dir/fuzzing") fuzz targets"
   while read -r package; do
     CGO_ENABLED=1 go test -c "$(race_of "$package")" -vet=off -o "$soak_dir/bin/$(tr / _ <<<"$package").test" "$package" || return 1
   done <"$soak_dir/drawing"
+  for package in "${simulating[@]}"; do
+    go test -c -vet=off -o "$soak_dir/bin/$(tr / _ <<<"$package").seeds" "$package" || return 1
+  done
   fuzz_binaries "$soak_dir/bin" || return 1
 
   end=$((SECONDS + length))
@@ -109,6 +137,7 @@ soak() {
   set -m # each loop in a process group of its own, which can be ended whole
   draw_until "$end" &
   fuzz_until "$end" &
+  seeds_until "$end" &
   # shellcheck disable=SC2064 # the loops are known now
   trap "kill -- $(jobs -p | sed 's/^/-/' | tr '\n' ' ') 2>/dev/null" INT TERM
   wait
@@ -120,6 +149,7 @@ soak() {
     { what = $1; name = $2; if (what == "fuzz") name = name " " $3; n[what " " name]++; s[what " " name] += $NF }
     END { for (k in n) printf "%-60s %4d runs %6ds\n", k, n[k], s[k] }
   ' "$soak_dir/runs" | sort
+  awk '{ n[$2] += $3 } END { for (p in n) printf "%-60s %9d seeds\n", p, n[p] }' "$soak_dir/seeds" | sort
   if [[ -s $soak_dir/findings ]]; then
     printf '\n=== soak: FAILED, %d findings, logs in %s\n' "$(wc -l <"$soak_dir/findings")" "$soak_dir"
     cat "$soak_dir/findings"

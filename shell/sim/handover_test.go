@@ -26,7 +26,7 @@ func handing(seed uint64) sim.Options {
 func TestPartitionsAreHandedOverWhileToolsRunAndTheGuaranteesHold(t *testing.T) {
 	n := uint64(60)
 	if checks, err := strconv.ParseUint(os.Getenv("RAPID_CHECKS"), 10, 64); err == nil {
-		n = max(n, checks) // as in a soak
+		n = max(n, 4*checks) // as in a soak
 	}
 	if raced.Detector {
 		n = 10
@@ -44,6 +44,7 @@ func TestPartitionsAreHandedOverWhileToolsRunAndTheGuaranteesHold(t *testing.T) 
 			counts[k] += c
 		}
 	}
+	t.Logf("%d seeds", n)
 	if !raced.Detector {
 		assert.Positive(t, counts[sim.CountHandedOver], "or the seeds do not reach that")
 		assert.Positive(t, counts[sim.CountReported], "or the seeds do not reach that")

@@ -5,6 +5,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -26,26 +27,32 @@ func options(seed uint64) sim.Options {
 }
 
 func TestWhateverHappensTheGuaranteesHold(t *testing.T) {
-	first, n := seedtest.Seed(t), uint64(300)
+	first, n := seedtest.Seed(t), uint64(2000)
 	if checks, err := strconv.ParseUint(os.Getenv("RAPID_CHECKS"), 10, 64); err == nil {
-		n = max(n, 3*checks) // as in a soak
+		n = max(n, 20*checks) // as in a soak
 	}
 	if raced.Detector {
 		n = 60
 	}
-	counts := map[string]int{}
-	for seed := first; seed < first+n; seed++ {
-		rep, err := sim.Run(seed, options(seed))
-		require.NoError(t, err, "seed %d", seed)
-		if rep.Failed() {
-			small, err := sim.Shrink(rep, func() sim.Options { return options(seed) }, 200)
-			require.NoError(t, err)
-			require.Fail(t, "a guarantee is broken", "%s\nall of it: %s\nrepeat: %s=%d go test ./shell/sim -run '^%s$'", small, rep, seedtest.Env, seed, t.Name())
+	counts, name := map[string]int{}, t.Name()
+	var mu sync.Mutex // guards counts
+	t.Run("seeds", func(t *testing.T) {
+		const parts = 4 // each seed has one goroutine that works at a time
+		for part := range uint64(parts) {
+			t.Run(strconv.FormatUint(part, 10), func(t *testing.T) {
+				t.Parallel()
+				for seed := first + part; seed < first+n; seed += parts {
+					rep := holds(t, seed, name)
+					mu.Lock()
+					for k, c := range rep.Counts {
+						counts[k] += c
+					}
+					mu.Unlock()
+				}
+			})
 		}
-		for k, c := range rep.Counts {
-			counts[k] += c
-		}
-	}
+	})
+	t.Logf("%d seeds", n)
 	if raced.Detector {
 		return // they are too few to reach all
 	}
@@ -56,6 +63,19 @@ func TestWhateverHappensTheGuaranteesHold(t *testing.T) {
 	} {
 		assert.Positive(t, counts[string(k)], "or the seeds do not reach: %s", k)
 	}
+}
+
+// holds runs a seed of the test of that name.
+func holds(t *testing.T, seed uint64, name string) *sim.Report {
+	t.Helper()
+	rep, err := sim.Run(seed, options(seed))
+	require.NoError(t, err, "seed %d", seed)
+	if rep.Failed() {
+		small, err := sim.Shrink(rep, func() sim.Options { return options(seed) }, 200)
+		require.NoError(t, err)
+		require.Fail(t, "a guarantee is broken", "%s\nall of it: %s\nrepeat: %s=%d go test ./shell/sim -run '^%s$'", small, rep, seedtest.Env, seed, name)
+	}
+	return rep
 }
 
 func TestASeedIsARunByteForByte(t *testing.T) {

@@ -1,28 +1,18 @@
 package sim_test
 
 import (
-	"context"
-	"encoding/json"
-	"fmt"
-	"maps"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
 	"slices"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/orrery-go/orrery/shell/internal/raced"
+	"github.com/orrery-go/orrery/shell/internal/brokentest"
 	"github.com/orrery-go/orrery/shell/sim"
 )
 
 // edit breaks a file of the repository: what stands in it once is replaced.
-type edit struct{ file, is, becomes string }
+type edit struct{ File, Is, Becomes string }
 
 const (
 	engineBatch    = "shell/engine/batch.go"
@@ -118,16 +108,11 @@ var wrong = map[string][]edit{
 	"a lock's token starts anew":                            {{"core/lock.go", "\t\tToken: l.Token, CreatedAt", "\t\tToken: l.Token % 2, CreatedAt"}},
 }
 
-// inner has the test binary that was built of a broken source look for it.
-const inner = "ORRERY_SIM_BROKEN"
-
 const withinSeeds = 300
 
 // TestSeedsOfABrokenSource is run by the tests below, in a copy.
 func TestSeedsOfABrokenSource(t *testing.T) {
-	if os.Getenv(inner) == "" {
-		t.Skip("of the tests of a broken source alone")
-	}
+	brokentest.Inside(t)
 	for seed := uint64(1); seed <= withinSeeds; seed++ {
 		o := options(seed)
 		o.Losses, o.MaxSteps = false, 3000
@@ -150,63 +135,14 @@ func TestSeedsOfABrokenSource(t *testing.T) {
 	}
 }
 
-// seedsOf builds the test of a broken source, and runs it: it gives what was found, if anything was.
+// seedsOf gives what the simulation finds in a broken source.
 func seedsOf(t *testing.T, edits []edit) (found string) {
 	t.Helper()
-	root, err := filepath.Abs("../..")
-	require.NoError(t, err)
-	texts, replace, dir := map[string]string{}, map[string]string{}, t.TempDir()
-	for _, e := range edits {
-		name := filepath.Join(root, e.file)
-		if _, ok := texts[name]; !ok {
-			b, err := os.ReadFile(name)
-			require.NoError(t, err)
-			texts[name] = string(b)
-		}
-		require.Equal(t, 1, strings.Count(texts[name], e.is), "%s has once: %s", e.file, e.is)
-		texts[name] = strings.Replace(texts[name], e.is, e.becomes, 1)
-	}
-	for name, text := range texts {
-		replace[name] = filepath.Join(dir, fmt.Sprintf("%d.go", len(replace)))
-		require.NoError(t, os.WriteFile(replace[name], []byte(text), 0o600))
-	}
-	overlay, err := json.Marshal(map[string]any{"Replace": replace})
-	require.NoError(t, err)
-	list, bin := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "sim.test")
-	require.NoError(t, os.WriteFile(list, overlay, 0o600))
-	out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", list, "-o", bin, ".").CombinedOutput()
-	require.NoError(t, err, "it must compile: %s", out)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // one that hangs is found, too
-	defer cancel()
-	cmd := exec.CommandContext(ctx, bin, "-test.run", "^TestSeedsOfABrokenSource$", "-test.timeout", "4m")
-	cmd.Env = append(os.Environ(), inner+"=1")
-	if out, err = cmd.CombinedOutput(); err == nil {
-		return ""
-	}
-	if line := regexp.MustCompile(`(?s)seed \d+:.*?\n.*?\n|panic: [^\n]*`).Find(out); line != nil {
-		return string(line)
-	}
-	return string(out)
-}
-
-// few of the defects are tried each time, since each is a build; all of them where there is time, as in a soak.
-func few(t *testing.T, all map[string][]edit, always ...string) []string {
-	t.Helper()
-	raced.Skip(t)
-	if testing.Short() {
-		t.Skip("each is a build")
-	}
-	if os.Getenv("RAPID_CHECKS") != "" {
-		return slices.Sorted(maps.Keys(all))
-	}
-	if len(always) == 0 {
-		t.Skip("in a soak")
-	}
-	return always
+	return brokentest.Found(t, "TestSeedsOfABrokenSource", edits)
 }
 
 func TestWhatIsWrongInTheSourceIsFound(t *testing.T) {
-	for _, name := range few(t, wrong, "nothing keeps out who was replaced", "what is handed out is begun before it is stored", "a partition stays where it is") {
+	for _, name := range brokentest.Few(t, wrong, "nothing keeps out who was replaced", "what is handed out is begun before it is stored", "a partition stays where it is") {
 		t.Run(name, func(t *testing.T) {
 			found := seedsOf(t, wrong[name])
 			assert.NotEmpty(t, found, "it is not found within %d seeds", withinSeeds)
@@ -216,7 +152,7 @@ func TestWhatIsWrongInTheSourceIsFound(t *testing.T) {
 }
 
 func TestWhatAnotherThingGuardsIsNotSeen(t *testing.T) {
-	for _, name := range few(t, guarded) {
+	for _, name := range brokentest.Few(t, guarded) {
 		t.Run(name, func(t *testing.T) {
 			assert.Empty(t, seedsOf(t, guarded[name]), "then it is a defect that is found: put it there")
 		})

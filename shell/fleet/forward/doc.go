@@ -21,7 +21,7 @@
 // A request to the API that changes something is given an Idempotency-Key, unless it has one, and its body is kept. If the process that works dies before
 // it has answered, or another one works meanwhile, the request is sent again to whoever works then, with the same key: what it changes is changed once. So are
 // requests that only read. Requests whose receiver knows no keys, such as webhooks, bodies above [Options.MaxBody], and those of unknown length are sent
-// once; where nobody knows what became of one the answer is 502. Where nothing was done it is 503 with Retry-After.
+// once; where nobody knows what became of one, or of one attempt of several, the answer is 502. Where nothing was done it is 503 with Retry-After.
 //
 // # Whom the one that works trusts
 //

@@ -265,23 +265,39 @@ func (f *Forwarder) roundTrip(r *http.Request) (*http.Response, error) {
 	bodiless := r.Body == nil || r.Body == http.NoBody
 	harmless := isKept || bodiless && isRead(r)
 	var until time.Time // from the first failure on
+	var unsure error    // of an attempt that may have been carried out: later ones change nothing of that
 	for {
 		o, changed := f.owner()
 		err := errNobody
 		if o.address != "" {
 			var resp *http.Response
-			if resp, err = f.attempt(r, o, changed, body, isKept, harmless); err == nil {
+			resp, err = f.attempt(r, o, changed, body, isKept, harmless)
+			if err == nil && unsure != nil && isKept && putOff(resp) {
+				err = errors.Join(errPutOff, resp.Body.Close())
+			}
+			if err == nil {
 				return resp, nil
 			}
 		}
 		if until.IsZero() {
 			until = time.Now().Add(f.o.Wait)
 		}
+		if !notSent(err) {
+			unsure = err
+		}
 		// What is left of a body that was not kept nobody knows, once it was begun.
 		if ok := harmless || errors.Is(err, errNobody) || bodiless && notSent(err); !ok || r.Context().Err() != nil || !again(r.Context(), changed, until) {
-			return nil, err
+			return nil, cmp.Or(unsure, err)
 		}
 	}
+}
+
+// errPutOff: nothing was done, says the one that works, but by an attempt before something may have been.
+var errPutOff = errors.New("the one that works has put the request off")
+
+// putOff reports whether an answer says that nothing was done, and that the request may come again.
+func putOff(resp *http.Response) bool {
+	return resp.StatusCode == http.StatusServiceUnavailable || resp.StatusCode == http.StatusTooManyRequests
 }
 
 // attempt sends the request once. If it does no harm to send it again, it is given up when another one works before an answer has begun.
