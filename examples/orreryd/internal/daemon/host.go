@@ -41,8 +41,8 @@ type host struct {
 	roster   roster
 	router   *httpapi.Router
 	fronts   []*forward.Front // by partition
-	shared   httpapi.Shared // by the router and the APIs of the partitions
-	slots    shell.Slots    // of the engines
+	shared   httpapi.Shared   // by the router and the APIs of the partitions
+	slots    shell.Slots      // of the engines
 	hooks    constraints.Slots
 	rooms    jobs.Rooms   // of the partitions' runners
 	pools    config.Pools // of the partitions' runners
