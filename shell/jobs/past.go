@@ -22,10 +22,10 @@ func MetaAt(name string, value []byte, seq uint64) []byte {
 // partitions, or of a part of one; nil: it is not to be there. Of each of them it gets the value; nil: it has none. known is false
 // for a name that is not this package's.
 //
-// A feed has delivered what all of them have. The identity by which runners know their pods stays behind: two databases with the same one
-// would each take the pods of the other for its own.
+// A feed has delivered what all of them have. The identities of database and cluster, by which runners know their pods, stay behind: two databases with the
+// same ones would each take the pods of the other for its own.
 func MetaOfPartition(name string, of [][]byte) (value []byte, known bool) {
-	if name == databaseMeta {
+	if name == databaseMeta || name == clusterMeta {
 		return nil, true
 	}
 	if !strings.HasPrefix(name, feedMeta) {

@@ -18,8 +18,7 @@ type place struct {
 var _ jobs.Placer = (*Runner)(nil)
 
 // UsePlace puts cluster and partition on each Job and pod as [LabelCluster] and [LabelPartition], and has the runner leave alone what is of another
-// cluster, or of a tenant of another partition: see [jobs.Placer]. The exact tenant, which is an annotation, says of which partition a Job or pod is: so what
-// was made before the cluster was copied into another number of partitions is found.
+// cluster, or of a tenant of another partition: see [jobs.Placer]. The exact tenant, which is an annotation, says of which partition a Job or pod is.
 func (r *Runner) UsePlace(cluster string, partition, partitions int) {
 	r.place.Store(&place{cluster, partition, partitions})
 }

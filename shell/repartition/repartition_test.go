@@ -223,6 +223,7 @@ func TestSmallValuesOfSeveralPartitionsBecomeThoseOfOthers(t *testing.T) {
 	of("jobs/feed/updates", "\x00\x00\x00\x00\x00\x00\x00\x09", "\x00\x00\x00\x00\x00\x00\x00\x05")
 	of("jobs/feed/metrics", "\x00\x00\x00\x00\x00\x00\x00\x09")
 	of("jobs/database", "first", "second")
+	of("jobs/cluster", "both", "both")
 	of("httpapi/page_token_key", "same", "same")
 	of("mine", "same", "same")
 	of("other", "a", "b")
@@ -231,7 +232,7 @@ func TestSmallValuesOfSeveralPartitionsBecomeThoseOfOthers(t *testing.T) {
 	there, report := w.copied(3, options)
 	for k, p := range there.parts {
 		for name, want := range map[string]string{
-			"jobs/feed/updates": "\x00\x00\x00\x00\x00\x00\x00\x05", "jobs/feed/metrics": "", "jobs/database": "", "httpapi/page_token_key": "",
+			"jobs/feed/updates": "\x00\x00\x00\x00\x00\x00\x00\x05", "jobs/feed/metrics": "", "jobs/database": "", "jobs/cluster": "", "httpapi/page_token_key": "",
 			"mine": "same", "other": "", "journal-core": `"15"`, "partition": []string{"", "1", "2"}[k], "presence": `{"stopped":"2026-03-02T09:00:05.000Z"}`,
 		} {
 			assert.Equal(t, want, meta(t, p, name), "%s in partition %d", name, k)
