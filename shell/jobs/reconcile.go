@@ -13,10 +13,11 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
 	"github.com/orrery-go/orrery/shell/internal/pages"
+	"github.com/orrery-go/orrery/store"
 )
 
 // reconcile compares what a runner holds with the store, at once and every
-// ReconcileEvery, until ctx ends, and for lost attempts as soon as a heartbeat misses one. It looks for lost attempts and for strays in two
+// ReconcileEvery, until ctx ends, for lost attempts as soon as a heartbeat misses one, and for strays as soon as a pod is seen that no run wants. It looks for lost attempts and for strays in two
 // goroutines, so that a deletion that does not come to an end hides no lost attempt.
 func (s *Service) reconcile(ctx context.Context, name string, r Runner) {
 	var wg sync.WaitGroup
@@ -28,7 +29,7 @@ func (s *Service) reconcile(ctx context.Context, name string, r Runner) {
 		}
 	}
 	wg.Go(func() { again(s.findLost, s.missed[name]) })
-	wg.Go(func() { again(s.findStrays, nil) })
+	wg.Go(func() { again(s.findStrays, s.strayed[name]) })
 	wg.Wait()
 }
 
@@ -215,10 +216,38 @@ func (s *Service) deleteStray(ctx context.Context, name string, r Runner, a Atte
 	}
 	ctx, done := s.withTimeout(ctx, strayLimit)
 	defer done()
-	_, err := s.remove(ctx, name, r, a, func() bool { return !s.isStray(ctx, name, a) })
+	err := s.confirm(ctx)
+	if err != nil {
+		if !errors.Is(context.Cause(ctx), context.Canceled) {
+			log.Error("it is not certain that the database is still this process's: leaving the pod alone", "error", err)
+		}
+		return
+	}
+	_, err = s.remove(ctx, name, r, a, func() bool { return !s.isStray(ctx, name, a) })
 	if err != nil && !errors.Is(context.Cause(ctx), context.Canceled) {
 		log.Error("could not delete a pod that belongs to no run; trying again later", "error", err)
 	}
+}
+
+// sawUnwanted has strays be looked for at once if a pod is one that was seen to wait or to run, and that its run refuses: a process that has lost the database may
+// have sent its creation late.
+func (s *Service) sawUnwanted(ctx context.Context, name string, o Observation) {
+	if o.Phase != PhaseCreated && o.Phase != PhaseRunning || !s.isStray(ctx, name, o.Attempt) {
+		return
+	}
+	select {
+	case s.strayed[name] <- struct{}{}:
+	default: // it is being looked for
+	}
+}
+
+// confirm finds out by a commit that the database was this process's until now: what was read of it is not what was true before another
+// process took it over.
+func (s *Service) confirm(ctx context.Context) error {
+	if s.database == "" {
+		return nil // it is damaged, and what is written there may be of use to who mends it
+	}
+	return s.e.Store().Update(ctx, func(tx store.Tx) error { return tx.SetMeta(databaseMeta, []byte(s.database)) })
 }
 
 // errTooLong is the cause of a context that [Service.withTimeout] ends.

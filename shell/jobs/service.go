@@ -167,6 +167,7 @@ type Service struct {
 	places   map[string]*places       // by runner
 	sinks    map[string]*sink         // by runner
 	missed   map[string]chan struct{} // by runner: holds a token while a pod is missing that should be there
+	strayed  map[string]chan struct{} // by runner: holds a token while a pod is there that no run wants
 	reads    map[string]*readings     // by runner: of deletions that read what was written before
 	follows  map[string]*readings     // by runner: of deletions that follow the last words
 	looks    looks
@@ -218,14 +219,14 @@ func New(o Options) (*Service, error) {
 	}
 	s := &Service{
 		o: o, log: o.Logger, ready: make(chan struct{}), places: make(map[string]*places),
-		sinks: make(map[string]*sink), missed: make(map[string]chan struct{}), reads: make(map[string]*readings), follows: make(map[string]*readings),
+		sinks: make(map[string]*sink), missed: make(map[string]chan struct{}), strayed: make(map[string]chan struct{}), reads: make(map[string]*readings), follows: make(map[string]*readings),
 		feedBuffer: feedBuffer, pageSize: shell.MaxPage, sinkRoom: maxObservations,
 	}
 	s.looks.wake = make(map[string]chan struct{})
 	for name := range o.Runners {
 		s.looks.wake[name] = make(chan struct{}, 1)
 		s.places[name] = newPlaces(o.Rooms.of(name), o.MaxPods[name], o.PodShare, o.PodWeights)
-		s.missed[name] = make(chan struct{}, 1)
+		s.missed[name], s.strayed[name] = make(chan struct{}, 1), make(chan struct{}, 1)
 		s.reads[name], s.follows[name] = newReadings(maxReadsBefore), newReadings(maxReadings)
 	}
 	return s, nil

@@ -175,6 +175,7 @@ func (k *sink) tell(ctx context.Context, o Observation) {
 			return
 		case errors.As(err, &refused):
 			k.s.log.Debug("observation passed over", "runner", k.runner, "pod", o.Name(), "phase", string(o.Phase), "reason", refused.Reason)
+			k.s.sawUnwanted(ctx, k.runner, o)
 			return
 		case ctx.Err() != nil, errors.Is(err, shell.ErrStopped):
 			return
