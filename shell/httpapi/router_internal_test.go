@@ -40,7 +40,7 @@ func TestARouterKnowsWhereTheRequestsOfEachRouteGo(t *testing.T) {
 
 func TestARouterAsksWhereAMachineIsAndWhatItMakesOneAnswerOf(t *testing.T) {
 	for request, want := range map[string]bool{
-		"GET GET /v1/actions": true, "GET GET /v1/events": true, "GET GET /v1/sets": true, "POST POST /v1/system/resume": true, "POST POST /v1/runs/bulk": true, "POST POST /v1/actions/batch": true,
+		"GET GET /v1/actions": true, "GET GET /v1/events": true, "GET GET /v1/sets": true, "POST POST /v1/system/resume": true, "POST POST /v1/runs/bulk": true, "POST POST /v1/actions/batch": true, "POST POST /v1/events": true,
 		"HEAD GET /v1/actions/{id}": true, "HEAD GET /v1/changes/{kind}/{id}": true,
 		"GET GET /v1/actions/{id}": false, "HEAD GET /v1/actions": false, "HEAD GET /v1/actions/{id}/logs": false, "GET GET /v1/queues/{name}": false, "GET GET /v1/queues/{name}/items": false,
 		"POST POST /v1/actions": false, "POST POST /v1/jobs/bulk": false, "GET GET /v1/backup": false, "GET GET /metrics": false, "GET GET /v1/audit": false, "GET ": false,

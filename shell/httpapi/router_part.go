@@ -52,7 +52,7 @@ func routerAsks(method, route string) bool {
 		path := strings.TrimPrefix(route, http.MethodGet+" ")
 		return p.how == ofID && (path == p.kind+"{id}" || path == changesPath+"{kind}/{id}")
 	}
-	return p.merge != nil && (p.how == ofTenant || p.how == ofAll || p.how == ofEntries)
+	return p.merge != nil && slices.Contains([]way{ofTenant, ofAll, ofEntries, ofEvent}, p.how)
 }
 
 // parts counts the parts of requests by token.

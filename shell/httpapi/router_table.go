@@ -30,7 +30,7 @@ var placings = map[string]placing{
 	"GET /v1/subscribers/{name}":                          {how: ofName},
 	"PUT /v1/subscribers/{name}":                          {how: ofName},
 	"DELETE /v1/subscribers/{name}":                       {how: ofName},
-	"POST /v1/events":                                     {how: ofEvent},
+	"POST /v1/events":                                     {how: ofEvent, merge: mergePublish},
 	"GET /v1/events":                                      {how: ofAll, merge: mergeEvents},
 	"GET /v1/calendars":                                   {how: ofTenant, merge: mergeList("calendars", shell.DefaultPage, false)},
 	"POST /v1/calendars":                                  {how: ofBody},

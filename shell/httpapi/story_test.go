@@ -61,9 +61,6 @@ func TestStoriesWhoseRequestsAreSentTwice(t *testing.T) { playStories(t, true, 1
 
 func playStories(t *testing.T, twice bool, partitions int) {
 	datadriven.Walk(t, filepath.Join("testdata", "stories"), func(t *testing.T, path string) {
-		if partitions > 1 && filepath.Base(path) == "events.txt" {
-			t.Skip("the subscribers of several partitions are not one list")
-		}
 		s := newStory(t, strings.HasPrefix(filepath.Base(path), "tokens"), partitions)
 		s.twice = twice
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {

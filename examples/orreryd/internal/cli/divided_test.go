@@ -229,6 +229,13 @@ func TestADaemonOfSeveralPartitionsReadsItsSettingsAndFilesAgain(t *testing.T) {
 	p.signal(syscall.SIGHUP)
 	await(t, p.errs, `level=ERROR msg="could not be reloaded: .*" what=configuration`)
 	assert.Zero(t, with(reader, "actions", "list").code, "what was read before stays in force")
+
+	say("")
+	declare(7)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "all.toml"), []byte("namespace = 'orrery'\ntenant = 'notify'\n[subscribers.s]\nmatch.category = 'deploys'\ndo.push.name = 'q'\n"), 0o600))
+	p.signal(syscall.SIGHUP)
+	await(t, p.errs, `level=ERROR msg="could not be reloaded: .*" partition=\d what=set .*hear the events of other tenants, and here only those of one of 3 partitions: make a subscriber for each tenant`)
+	slots(5)
 	p.signal(os.Interrupt)
 	assert.Zero(t, p.code())
 }

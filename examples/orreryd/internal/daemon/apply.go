@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -24,8 +25,8 @@ func (d *daemon) applySet(ctx context.Context) ([]slog.Attr, error) {
 	if err != nil {
 		return nil, err
 	}
+	wrong := d.hearsPart(files.Entries())
 	entries := d.own(files.Entries())
-	var wrong shell.SetErrors
 	for _, e := range entries {
 		if e.Job == nil {
 			continue
@@ -56,6 +57,27 @@ func (d *daemon) applySet(ctx context.Context) ([]slog.Attr, error) {
 		slog.String("set", res.Set), slog.String("dir", d.c.Apply.Dir), slog.Int("created", counts[shell.SetCreates]), slog.Int("changed", counts[shell.SetUpdates]+counts[shell.SetAdopts]),
 		slog.Int("removed", counts[shell.SetRemoves]), slog.Int("unchanged", counts[shell.SetKeeps]),
 	}, nil
+}
+
+// hearsPart refuses, where tenants are divided, the subscribers that hear the events of other tenants: each would hear those of one partition, and
+// act in the same.
+func (d *daemon) hearsPart(entries []shell.SetEntry) (wrong shell.SetErrors) {
+	if !d.hosted() {
+		return nil
+	}
+	for _, e := range entries {
+		s := e.Subscriber
+		if s == nil {
+			continue
+		}
+		switch of := (shell.Scope{Namespace: s.Namespace, Tenant: s.Tenant}); of {
+		case shell.Scope{}, shell.Scope{Namespace: core.NotifyNamespace, Tenant: core.NotifyTenant}:
+			wrong = append(wrong, &shell.SetError{Kind: "subscriber", Name: s.Name, File: e.File, Err: fmt.Errorf(
+				"tenant: the subscribers of tenant %q in namespace %q hear the events of other tenants, and here only those of one of %d partitions: make a subscriber for each tenant",
+				of.Tenant, of.Namespace, d.term.host.layout.Partitions)})
+		}
+	}
+	return wrong
 }
 
 // own gives those of the tenants that live in the daemon's partition: each partition declares its own.
