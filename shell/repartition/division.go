@@ -143,8 +143,9 @@ const noSuchPartition = "it belongs to no tenant, and there is no partition any 
 func (d *division) record(it *item) error {
 	r := it.record
 	ref := it.ref()
-	to, err := it.to, error(nil)
+	to := it.to
 	if to < 0 {
+		var err error
 		if to, err = d.place(it.source, ref, r); err != nil {
 			d.omit(store.Omission{What: "record", Name: ref.String(), Reason: err.Error()})
 			q := store.Quarantined{Kind: r.Kind, ID: r.ID, At: d.o.At, Reason: err.Error(), Raw: r.State}

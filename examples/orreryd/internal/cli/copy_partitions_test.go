@@ -51,7 +51,7 @@ func (p *process) deployToken(n int) uint64 {
 // page asks for a page of two actions, and gives the status, the body and the next page's token.
 func (p *process) page(token string) (code int, body, next string) {
 	p.t.Helper()
-	r, err := http.Get(p.url + "/v1/actions?limit=2&page_token=" + token) //nolint:noctx // of a test
+	r, err := http.Get(p.url + "/v1/actions?limit=2&page_token=" + token)
 	require.NoError(p.t, err)
 	defer r.Body.Close()
 	all, err := io.ReadAll(r.Body)
@@ -99,8 +99,10 @@ func TestACopyIntoAnotherNumberOfPartitionsGoesOnWhereTheSourceWas(t *testing.T)
 			tokens[n] = token
 			assert.Equal(t, core.StatusCompleted, p.action(ids[2*n]).Status.Type)
 			assert.Equal(t, core.StatusPending, p.action(ids[2*n+1]).Status.Type)
-			assert.Contains(t, p.ok(append([]string{"queue", "show", "q"}, tenantOf(n)...)...), "1 ready")
-			assert.Contains(t, p.ok(append([]string{"recurring", "list", "--output", "name"}, tenantOf(n)...)...), "\n")
+			if n%3 == 0 {
+				assert.Contains(t, p.ok(append([]string{"queue", "show", "q"}, tenantOf(n)...)...), "1 ready")
+				assert.Contains(t, p.ok(append([]string{"recurring", "list", "--output", "name"}, tenantOf(n)...)...), "\n")
+			}
 		}
 		assert.Len(t, strings.Fields(p.ok("actions", "list", "--output", "name", "--all")), len(ids))
 		code, says, _ := p.page(cursor)
