@@ -39,7 +39,7 @@ func (*trips) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryDat
 func (*trips) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
 
 // BenchmarkDurableActionsFarFromPostgreSQL is BenchmarkDurableActions on a PostgreSQL whose answers come later by that much than the
-// server gives them. Round trips are counted by action, those of checkpoints included. The last two have batches that are so small that
+// server gives them. Round trips, rows and bytes of the write-ahead log are counted by action, those of checkpoints included. The last two have batches that are so small that
 // the delay binds, on one partition and on four with an engine each.
 func BenchmarkDurableActionsFarFromPostgreSQL(b *testing.B) {
 	server := postgrestest.Start(b, postgrestest.Options{TCP: true})
@@ -76,9 +76,14 @@ func benchFar(b *testing.B, server *postgrestest.Server, delay time.Duration, ca
 		engines = append(engines, e)
 		ends = append(ends, func() {
 			require.NoError(b, stop())
+			for b.Context().Err() == nil && st.LogStats().Frames > 0 { // the last checkpoint counts, too
+				require.NoError(b, st.Renew(bg()))
+			}
 			require.NoError(b, st.Close())
 		})
 	}
+	near := server.URL(strings.TrimPrefix(database.Path, "/"))
+	before := written(b, near)
 	trips, cpu := counted.n.Load(), cpuTime()
 	var turn atomic.Int64
 	b.ResetTimer()
@@ -98,4 +103,20 @@ func benchFar(b *testing.B, server *postgrestest.Server, delay time.Duration, ca
 	for _, end := range ends {
 		end()
 	}
+	after := written(b, near)
+	b.ReportMetric(float64(after.rows-before.rows)/float64(b.N), "rows/op")
+	b.ReportMetric(float64(after.wal-before.wal)/float64(b.N), "wal-B/op")
+}
+
+// writes is what a server has written: rows that were inserted, changed and deleted in the tables of a database, and bytes of its write-ahead log.
+type writes struct{ rows, wal int64 }
+
+func written(b *testing.B, url string) (w writes) {
+	b.Helper()
+	c, err := pgx.Connect(bg(), url)
+	require.NoError(b, err)
+	defer func() { require.NoError(b, c.Close(bg())) }()
+	require.NoError(b, c.QueryRow(bg(), `SELECT coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del), 0)::bigint, (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint
+		FROM pg_stat_user_tables`).Scan(&w.rows, &w.wal))
+	return w
 }

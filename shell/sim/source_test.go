@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"maps"
 	"slices"
 	"testing"
 
@@ -142,6 +143,7 @@ func seedsOf(t *testing.T, edits []edit) (found string) {
 }
 
 func TestWhatIsWrongInTheSourceIsFound(t *testing.T) {
+	maps.Copy(wrong, wrongToo)
 	for _, name := range brokentest.Few(t, wrong, "nothing keeps out who was replaced", "what is handed out is begun before it is stored", "a partition stays where it is") {
 		t.Run(name, func(t *testing.T) {
 			found := seedsOf(t, wrong[name])

@@ -31,7 +31,9 @@ type storm struct {
 	owner    int    // -1: nobody does
 	answers  map[string]string
 	carried  map[int]int // how often each request was carried out, by its number
-	sent     map[int]int // how often it was sent to another process: it may have arrived
+	tried    map[int]int // how often somebody was to be asked for it,
+	sent     map[int]int // how often it was sent to another process: it may have arrived,
+	unsure   map[int]int // and how often nobody knows whether it has
 	asked    map[int]*ask
 	findings []string
 }
@@ -106,7 +108,9 @@ const (
 	waits   = 15 * time.Second
 	maxBody = 200
 	// longest is how long an exchange between two processes may take: then its connection is gone.
-	longest  = 30 * time.Second
+	longest = 30 * time.Second
+	// hops is a header of what was passed on, whatever the forwarder says.
+	hops     = "Storm-Hops"
 	proxyIP  = "10.9.9.9"
 	clientIP = "10.1.1.1"
 )
@@ -131,7 +135,7 @@ func (s *storm) find(format string, args ...any) {
 }
 
 func newStorm(seed uint64) (*storm, error) {
-	s := &storm{seed: seed, owner: -1, answers: map[string]string{}, carried: map[int]int{}, sent: map[int]int{}, asked: map[int]*ask{}}
+	s := &storm{seed: seed, owner: -1, answers: map[string]string{}, carried: map[int]int{}, tried: map[int]int{}, sent: map[int]int{}, unsure: map[int]int{}, asked: map[int]*ask{}}
 	for i := range s.nodes {
 		n := &node{s: s, n: i, term: make(chan struct{}, 1), changed: make(chan struct{})}
 		by, err := New(Options{
@@ -276,6 +280,17 @@ var errReset = &net.OpError{Op: "read", Net: "tcp", Err: errors.New("connection 
 
 // RoundTrip implements [http.RoundTripper].
 func (t network) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := t.trip(r)
+	if op := (*net.OpError)(nil); err != nil && (!errors.As(err, &op) || op.Op != "dial") {
+		number, _ := strconv.Atoi(r.URL.Query().Get("n"))
+		t.from.s.mu.Lock()
+		defer t.from.s.mu.Unlock()
+		t.from.s.unsure[number]++
+	}
+	return resp, err
+}
+
+func (t network) trip(r *http.Request) (*http.Response, error) {
 	s := t.from.s
 	var body []byte
 	if r.Body != nil {
@@ -288,7 +303,11 @@ func (t network) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("a request is passed on without its query: %s", r.URL)
 	}
 	to := s.nodes[int(r.URL.Host[1]-'0')]
+	if r.Header.Get(hops) != "" {
+		s.find("request %d is passed on again", number)
+	}
 	s.mu.Lock()
+	s.tried[number]++
 	s.sent[number]++
 	rng := s.draw(2, number, s.sent[number], t.from.n, to.n)
 	s.mu.Unlock()
@@ -301,6 +320,7 @@ func (t network) RoundTrip(r *http.Request) (*http.Response, error) {
 	deliver := func(ctx context.Context) *http.Response {
 		in := httptest.NewRequestWithContext(context.WithoutCancel(ctx), r.Method, r.URL.String(), bytes.NewReader(body))
 		in.Host, in.Header, in.RemoteAddr = cmp.Or(r.Host, r.URL.Host), r.Header.Clone(), "10.0.0.1:1"
+		in.Header.Set(hops, "1")
 		return to.serve(in)
 	}
 	wait := func(d time.Duration) error {
