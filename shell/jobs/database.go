@@ -67,18 +67,23 @@ func (s *Service) nameOf(runner, jobID string, a Attempt) string {
 // it too.
 const databaseMeta = "jobs/database"
 
+// readDatabase reads the identity of the database; empty: it has none.
+func readDatabase(tx store.ReadTx) (id string, err error) {
+	b, err := tx.Meta(databaseMeta)
+	if err != nil || b == nil {
+		return "", err
+	}
+	if len(b) != len(newDatabase()) || strings.Trim(string(b), "abcdefghijklmnopqrstuvwxyz234567") != "" {
+		return "", fmt.Errorf("%w: %s is %q, which is no identity of a database", store.ErrCorrupt, databaseMeta, b)
+	}
+	return string(b), nil
+}
+
 // databaseOf reads the identity of the database, or gives it one.
 func databaseOf(ctx context.Context, st store.Store) (id string, err error) {
-	read := func(tx store.ReadTx) error {
-		b, err := tx.Meta(databaseMeta)
-		if err != nil || b == nil {
-			return err
-		}
-		if len(b) != len(newDatabase()) || strings.Trim(string(b), "abcdefghijklmnopqrstuvwxyz234567") != "" {
-			return fmt.Errorf("%w: %s is %q, which is no identity of a database", store.ErrCorrupt, databaseMeta, b)
-		}
-		id = string(b)
-		return nil
+	read := func(tx store.ReadTx) (err error) {
+		id, err = readDatabase(tx)
+		return err
 	}
 	if err := st.View(ctx, read); err != nil || id != "" {
 		return id, err

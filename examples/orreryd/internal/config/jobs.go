@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -398,8 +399,8 @@ func isPair(s string) bool {
 }
 
 // make builds the runner. beside is the database, beside which a local runner keeps
-// its files.
-func (r runnerConfig) make(beside, cgroups string, log *slog.Logger) (jobs.Runner, error) {
+// its files, home what the daemon is called in a cluster.
+func (r runnerConfig) make(beside, cgroups, home string, log *slog.Logger) (jobs.Runner, error) {
 	if r.Type == runnerKubernetes {
 		k, err := kube.New(kube.Options{
 			Kubeconfig: deref(r.Kubeconfig), Context: deref(r.Context), Namespace: deref(r.Namespace),
@@ -429,7 +430,7 @@ func (r runnerConfig) make(beside, cgroups string, log *slog.Logger) (jobs.Runne
 			return nil, wrongf("memory_max_bytes, pids_max, cpu_max: cgroup.root: %w", err)
 		}
 	}
-	l, err := local.New(local.Options{Dir: dir, RunAs: user, Cgroups: tree, Limits: r.limits(), Logger: log})
+	l, err := local.New(local.Options{Dir: dir, Home: home, RunAs: user, Cgroups: tree, Limits: r.limits(), Logger: log})
 	if err != nil {
 		return nil, err
 	}
@@ -459,9 +460,29 @@ func asRunner(v any) (jobs.Runner, error) {
 	return r, nil
 }
 
+// LeftRunners makes the local runners whose folders are there: they may hold what an earlier process has begun.
+func (c Config) LeftRunners(log *slog.Logger) (map[string]jobs.Runner, error) { //nolint:gocritic // a copy is what it changes
+	c.Runners = maps.Clone(c.Runners)
+	maps.DeleteFunc(c.Runners, func(_ string, r runnerConfig) bool {
+		if !r.enabled() || r.Type != runnerLocal {
+			return true
+		}
+		_, err := os.Stat(r.dir(c.DB))
+		return err != nil
+	})
+	if len(c.Runners) == 0 {
+		return nil, nil
+	}
+	return c.MakeRunners(log)
+}
+
 // MakeRunners makes all runners that are enabled; if none is, one that begins nothing.
 func (c *Config) MakeRunners(log *slog.Logger) (map[string]jobs.Runner, error) {
 	out := map[string]jobs.Runner{}
+	home, err := c.Home()
+	if err != nil {
+		return nil, err
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.Runners)) {
 		r := c.Runners[name]
 		if !r.enabled() {
@@ -470,7 +491,7 @@ func (c *Config) MakeRunners(log *slog.Logger) (map[string]jobs.Runner, error) {
 		if r.Type == runnerKubernetes {
 			kube.LogTo(log) // nothing of client-go's runs yet
 		}
-		made, err := r.make(c.DB, c.Cgroup.Root, log.With("runner", name))
+		made, err := r.make(c.DB, c.Cgroup.Root, home, log.With("runner", name))
 		if wrong, ok := errors.AsType[*Error](err); ok { // its text begins with a key
 			return nil, wrongf("runners.%s.%w", name, wrong.Err)
 		}
@@ -480,7 +501,7 @@ func (c *Config) MakeRunners(log *slog.Logger) (map[string]jobs.Runner, error) {
 		out[name] = made
 	}
 	if len(out) == 0 {
-		made, err := c.makeDrained(log.With("runner", runnerLocal))
+		made, err := c.makeDrained(home, log.With("runner", runnerLocal))
 		if err != nil {
 			return nil, fmt.Errorf("runners.%s: %w", runnerLocal, err)
 		}
