@@ -169,7 +169,7 @@ func (s *Service) reportLost(ctx context.Context, name string, a Attempt, why st
 	if o, err := s.e.Runs().Get(ctx, a.Run); err == nil {
 		jobID = o.JobID
 	}
-	s.log.Warn("a run has lost its pod: "+why, "runner", name, "pod", s.nameOf(name, jobID, a), "run", a.Run)
+	s.log.Warn("a run has lost its pod", "why", why, "runner", name, "pod", s.nameOf(name, jobID, a), "run", a.Run)
 	s.tellRun(ctx, name, Observation{Attempt: a, Phase: PhaseLost, Pod: core.Pod{Reason: why}})
 }
 
