@@ -35,5 +35,5 @@ func TestTheResultOfWhatIsMadeHereSaysSo(t *testing.T) {
 	}
 	shared := Options{Home: "a", SharedWorkspace: true}
 	assert.Equal(t, `{}`, string(shared.withHome(effects.WorktreeAdd{N: 1}, json.RawMessage(`{}`))))
-	assert.Equal(t, `{"home":"a"}`, string(shared.withHome(made, json.RawMessage(`{}`))), "a session is a process, wherever its files are")
+	assert.JSONEq(t, `{"home":"a"}`, string(shared.withHome(made, json.RawMessage(`{}`))), "a session is a process, wherever its files are")
 }

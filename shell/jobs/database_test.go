@@ -201,7 +201,7 @@ func TestAPodThatIsLostIsNamedAsTheClusterNamesIt(t *testing.T) {
 		o, a := r.started(job("nightly"))
 		r.fake.Vanish(a)
 		r.ended(o)
-		assert.Contains(t, r.log.String(), `a pod is gone, and nobody saw it end" runner=fake pod=pod-nightly-0`)
+		assert.Contains(t, r.log.String(), `msg="a run has lost its pod" why="the pod is gone, and nobody saw it end" runner=fake pod=pod-nightly-0`)
 	})
 }
 

@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -72,6 +73,9 @@ const lostAfter = 10 * time.Second
 // does not hold it. The runs are read before what is held, and both are compared twice:
 // the runner may hear of what it has created a little later.
 func (s *Service) findLost(ctx context.Context, name string, r Runner) error {
+	if err := s.loseElsewhere(ctx, name); err != nil {
+		return err
+	}
 	missing, err := s.notHeld(ctx, name, r)
 	if err != nil || len(missing) == 0 || !s.pause(ctx, lostAfter) {
 		return err
@@ -82,8 +86,29 @@ func (s *Service) findLost(ctx context.Context, name string, r Runner) error {
 	}
 	for a := range missing {
 		if still[a] {
-			s.reportLost(ctx, name, a)
+			s.reportLost(ctx, name, a, "the pod is gone, and nobody saw it end")
 		}
+	}
+	return nil
+}
+
+// loseElsewhere tells the runs whose pods have another home that these are lost: whoever works on them was the last to open their database,
+// and reaches no other computer.
+func (s *Service) loseElsewhere(ctx context.Context, name string) error {
+	if s.o.Home == "" {
+		return nil
+	}
+	lost := map[Attempt]string{}
+	err := s.eachInCluster(ctx, func(o core.Orchestrator) {
+		if home := o.Pod.Home; home != "" && home != s.o.Home && s.mayHold(o, name) && (wanted(o, o.RetryAttempt) || o.Step == core.StepAdopted) {
+			lost[Attempt{Run: o.ID, N: o.RetryAttempt}] = home
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for a, home := range lost { // order-free: each is told for itself
+		s.reportLost(ctx, name, a, fmt.Sprintf("the pod is out of reach: its home is the instance %q, and another one works on the run now", home))
 	}
 	return nil
 }
@@ -140,13 +165,13 @@ func (s *Service) mayHold(o core.Orchestrator, name string) bool {
 }
 
 // reportLost tells a run that its pod is gone (E10).
-func (s *Service) reportLost(ctx context.Context, name string, a Attempt) {
+func (s *Service) reportLost(ctx context.Context, name string, a Attempt, why string) {
 	jobID := ""
 	if o, err := s.e.Runs().Get(ctx, a.Run); err == nil {
 		jobID = o.JobID
 	}
-	s.log.Warn("a pod is gone, and nobody saw it end", "runner", name, "pod", s.nameOf(name, jobID, a), "run", a.Run)
-	s.tellRun(ctx, name, Observation{Attempt: a, Phase: PhaseLost, Pod: core.Pod{Reason: "the pod is gone, and nobody saw it end"}})
+	s.log.Warn("a run has lost its pod", "why", why, "runner", name, "pod", s.nameOf(name, jobID, a), "run", a.Run)
+	s.tellRun(ctx, name, Observation{Attempt: a, Phase: PhaseLost, Pod: core.Pod{Reason: why}})
 }
 
 const (

@@ -234,3 +234,33 @@ func TestTheRunnersOfRunsThatAreNotConfiguredAnyMoreAreNamed(t *testing.T) {
 		assert.Contains(t, r.log.String(), `runs have pods with a runner that is not configured: they have no heartbeats, and their pods stay" runner=fake runs=2 configured=other`)
 	})
 }
+
+// A runner of another computer has begun the pod, and this process works on the run now.
+func TestARunWhosePodHasAnotherHomeLosesItAndIsTriedAgainHere(t *testing.T) {
+	withRig(t, func(r *rig) { r.o.Home, r.fake.Home = "a", "a" }, func(t *testing.T, r *rig) {
+		o := r.trigger(job("nightly", retries(1)))
+		never := r.trigger(job("once"))
+		r.fake.Start(r.created(o, 0))
+		r.fake.Start(r.created(never, 0))
+		synctest.Wait()
+		require.Equal(t, "a", r.run(o.ID).Pod.Home)
+		r.stop()
+		r.start() // the same one is back
+		pass(time.Minute)
+		require.Equal(t, core.OrchestratorRunning, r.run(o.ID).State)
+		r.stop()
+
+		first := r.fake
+		r.fake = &runnertest.Fake{Home: "b"}
+		r.o.Home, r.o.Runners = "b", map[string]jobs.Runner{"fake": r.fake}
+		r.start()
+		second := r.created(o, 1)
+		assert.Equal(t, `the pod is out of reach: its home is the instance "a", and another one works on the run now`, r.run(o.ID).LastFailure)
+		assert.Equal(t, core.OrchestratorFailed, r.ended(never).State)
+		r.fake.Start(second)
+		r.fake.End(second, 0, "")
+		assert.Equal(t, core.OrchestratorCompleted, r.ended(o).State)
+		assert.Equal(t, "b", r.run(o.ID).Pod.Home)
+		assert.Len(t, first.Attempts(), 2, "who comes back ends what is left, not who took over")
+	})
+}

@@ -46,6 +46,9 @@ type Options struct {
 	// when it is applied and triggered, and a run of theirs fails before it has a pod; what
 	// runs already goes on, and is deleted as ever.
 	Tenants map[string][]shell.Scope
+	// Home is what this process is called among those that share the database: a run whose pod tells of another home has lost it. Empty: there
+	// is one process.
+	Home string
 	// Checker evaluates constraints; nil: a job that has some is refused. If it has a
 	// method UseEngine(e *shell.Engine), Run gives it the engine. Where it
 	// has a method Validate(job *Job) error, that is asked before a job is applied;

@@ -92,6 +92,8 @@ type Options struct {
 	// Dir is where the runs keep their files: logs, exit codes. Required; it is made
 	// where it is missing. Two runners must not share it.
 	Dir string
+	// Home is what this process is called among those that share the database, which each pod tells as its home. Empty: there is one process.
+	Home string
 	// MaxLogBytes is about how much is kept of what one container writes: half of it
 	// from the start, half from the end. Default 64 MiB, at least 64 KiB.
 	MaxLogBytes int64

@@ -31,6 +31,7 @@ import (
 type Runner struct {
 	dir    string
 	node   string
+	home   string // of pods; empty: none
 	maxLog int64
 	user   *confine.User // nil: the daemon's
 	group  *groupPlan    // nil: pods have no control group
@@ -88,6 +89,7 @@ func New(o Options) (*Runner, error) {
 		group:    group,
 		dir:      dir,
 		node:     cmp.Or(node, "localhost"),
+		home:     o.Home,
 		maxLog:   cmp.Or(o.MaxLogBytes, defaultMaxLog),
 		user:     o.RunAs,
 		logger:   cmp.Or(o.Logger, slog.Default()),

@@ -326,7 +326,7 @@ func (w *watcher) report(ctx context.Context, a jobs.Attempt) (final bool) {
 // observe says how far an attempt is. there is false where it has no directory.
 func (w *watcher) observe(a jobs.Attempt) (o jobs.Observation, there bool, err error) {
 	dir := w.path(a)
-	o = jobs.Observation{Attempt: a, Phase: jobs.PhaseCreated, Pod: core.Pod{Name: a.Name(), Node: w.node}}
+	o = jobs.Observation{Attempt: a, Phase: jobs.PhaseCreated, Pod: core.Pod{Name: a.Name(), Node: w.node, Home: w.home}}
 	if there, err = exists(dir); err != nil || !there {
 		return o, there, err
 	}

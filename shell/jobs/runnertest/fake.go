@@ -42,6 +42,8 @@ func Succeeds(jobs.Run) Script { return Script{Starts: true, Ends: true} }
 type Fake struct {
 	// Script says what becomes of an attempt; nil: the test does.
 	Script func(jobs.Run) Script
+	// Home is that of its pods, as a runner of processes tells it; empty: they have none.
+	Home string
 	// OnCreate, OnDelete, OnLogs, OnHeld and OnCheck come before the real thing, and
 	// may wait, or fail it with an error.
 	OnCreate func(ctx context.Context, r jobs.Run) error
@@ -131,7 +133,7 @@ func (f *Fake) Create(ctx context.Context, r jobs.Run) (int, error) {
 	if f.pods[r.Attempt] != nil {
 		return 1, nil
 	}
-	p := &pod{run: r, phase: jobs.PhaseCreated, pod: core.Pod{Name: r.Name(), UID: r.Name() + "-uid", Node: "fake"}}
+	p := &pod{run: r, phase: jobs.PhaseCreated, pod: core.Pod{Name: r.Name(), UID: r.Name() + "-uid", Node: "fake", Home: f.Home}}
 	f.pods[r.Attempt] = p
 	f.tell(r.Attempt, p)
 	if f.Script == nil {

@@ -22,6 +22,8 @@ type clusterConfig struct {
 	Address      string  `toml:"address"` // at which other daemons reach this one; empty: where it listens
 	LeaseSeconds float64 `toml:"lease_seconds"`
 	CAFile       string  `toml:"ca_file"` // authorities of the other daemons' certificates; empty: the system's
+	// SharedWorkspace says that the workspace is on a disk that all daemons reach.
+	SharedWorkspace bool `toml:"shared_workspace"`
 }
 
 // IsDatabaseURL reports whether a text is a URL as libpq takes one.
@@ -154,6 +156,14 @@ func (c Config) Instance() (string, error) {
 		return "", fmt.Errorf("cluster.name: is needed, since the host's name is not known: %w", err)
 	}
 	return text.Clip(name, 200), nil
+}
+
+// Home is what this daemon is called as the home of what stands on its computer's disk; empty: nobody else has the database.
+func (c *Config) Home() (string, error) {
+	if c.Database == "" {
+		return "", nil
+	}
+	return c.Instance()
 }
 
 // Lease is how long a daemon may give no sign of life before another one takes its database over.

@@ -44,14 +44,14 @@ func (d drained) Create(ctx context.Context, run jobs.Run) (int, error) {
 
 // makeDrained makes the runner of a daemon that has none: of the processes that an earlier
 // configuration left, if there are any.
-func (c *Config) makeDrained(log *slog.Logger) (jobs.Runner, error) {
+func (c *Config) makeDrained(home string, log *slog.Logger) (jobs.Runner, error) {
 	r := c.Runners[runnerLocal]
 	r.Type, r.Executables, r.RunAs = runnerLocal, nil, nil
 	r.MemoryMaxBytes, r.PidsMax, r.CPUMax = nil, nil, nil
 	if _, err := os.Stat(r.dir(c.DB)); err != nil {
 		return drained{noRunner{}}, nil
 	}
-	made, err := r.make(c.DB, "", log)
+	made, err := r.make(c.DB, "", home, log)
 	return drained{made}, err
 }
 

@@ -397,8 +397,8 @@ func isPair(s string) bool {
 }
 
 // make builds the runner. beside is the database, beside which a local runner keeps
-// its files.
-func (r runnerConfig) make(beside, cgroups string, log *slog.Logger) (jobs.Runner, error) {
+// its files, home what the daemon is called in a cluster.
+func (r runnerConfig) make(beside, cgroups, home string, log *slog.Logger) (jobs.Runner, error) {
 	if r.Type == runnerKubernetes {
 		k, err := kube.New(r.kubeOptions(log))
 		if err != nil { // kube.New makes no call: the settings are wrong
@@ -420,7 +420,7 @@ func (r runnerConfig) make(beside, cgroups string, log *slog.Logger) (jobs.Runne
 			return nil, wrongf("memory_max_bytes, pids_max, cpu_max: cgroup.root: %w", err)
 		}
 	}
-	l, err := local.New(local.Options{Dir: dir, RunAs: user, Cgroups: tree, Limits: r.limits(), Logger: log})
+	l, err := local.New(local.Options{Dir: dir, Home: home, RunAs: user, Cgroups: tree, Limits: r.limits(), Logger: log})
 	if err != nil {
 		return nil, err
 	}

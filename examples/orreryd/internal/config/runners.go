@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"time"
 
@@ -49,6 +50,10 @@ func (c *Config) MakePools(log *slog.Logger) (Pools, error) {
 // MakeRunners makes all runners that are enabled; if none is, one that begins nothing. Those that have a pool are made by it.
 func (c *Config) MakeRunners(pools Pools, log *slog.Logger) (map[string]jobs.Runner, error) {
 	out := map[string]jobs.Runner{}
+	home, err := c.Home()
+	if err != nil {
+		return nil, err
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.Runners)) {
 		r, own := c.Runners[name], log.With("runner", name)
 		if !r.enabled() {
@@ -61,20 +66,36 @@ func (c *Config) MakeRunners(pools Pools, log *slog.Logger) (map[string]jobs.Run
 		if r.Type == runnerKubernetes {
 			kube.LogTo(log) // nothing of client-go's runs yet
 		}
-		made, err := r.make(c.DB, c.Cgroup.Root, own)
+		made, err := r.make(c.DB, c.Cgroup.Root, home, own)
 		if err != nil {
 			return nil, runnerError(name, err)
 		}
 		out[name] = made
 	}
 	if len(out) == 0 {
-		made, err := c.makeDrained(log.With("runner", runnerLocal))
+		made, err := c.makeDrained(home, log.With("runner", runnerLocal))
 		if err != nil {
 			return nil, fmt.Errorf("runners.%s: %w", runnerLocal, err)
 		}
 		out[runnerLocal] = made
 	}
 	return out, nil
+}
+
+// LeftRunners makes the local runners whose folders are there: they may hold what an earlier process has begun.
+func (c Config) LeftRunners(log *slog.Logger) (map[string]jobs.Runner, error) { //nolint:gocritic // a copy is what it changes
+	c.Runners = maps.Clone(c.Runners)
+	maps.DeleteFunc(c.Runners, func(_ string, r runnerConfig) bool {
+		if !r.enabled() || r.Type != runnerLocal {
+			return true
+		}
+		_, err := os.Stat(r.dir(c.DB))
+		return err != nil
+	})
+	if len(c.Runners) == 0 {
+		return nil, nil
+	}
+	return c.MakeRunners(nil, log)
 }
 
 // runnerError names the runner that cannot be made.

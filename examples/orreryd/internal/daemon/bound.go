@@ -38,9 +38,9 @@ func (d *daemon) hasSessions(ctx context.Context) (bool, error) {
 	return len(all) > 0, err
 }
 
-// hasWorktrees reports whether a pipeline runs that works in a worktree, or merges.
+// hasWorktrees reports whether a pipeline runs that works in a worktree, or merges, on this machine's own disk.
 func (d *daemon) hasWorktrees(ctx context.Context) (bool, error) {
-	if d.c.Workspace == "" {
+	if d.c.Workspace == "" || d.c.Cluster.SharedWorkspace {
 		return false, nil
 	}
 	return anyOf(func(p shell.Page) ([]core.Pipeline, string, error) {

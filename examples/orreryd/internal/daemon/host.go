@@ -82,7 +82,12 @@ func orchestrateDivided(ctx context.Context, m *member, cluster *postgres.Cluste
 	h.group, err = fleet.NewGroup(fleet.Options{
 		Cluster: cluster, Name: name, Address: cmp.Or(m.c.Cluster.Address, url), Version: version.String(), Lease: m.c.Lease(),
 		Abilities: m.c.Abilities(), Bound: h.bound,
-		Events: func(e fleet.Event) { logMove(m.log, database, name, e) },
+		Events: func(e fleet.Event) {
+			logMove(m.log, database, name, e)
+			if e.State.Partition >= 0 {
+				m.left.saw(ctx, e, h.settings().Of(e.State.Partition))
+			}
+		},
 	}, layout)
 	if err != nil {
 		return err
@@ -239,6 +244,7 @@ const tryAgain = 10 * time.Second
 
 // work works on one partition while it is this daemon's. What is wrong with one keeps no other one from being worked on: it is tried again.
 func (h *host) work(ctx context.Context, own fleet.Term) error {
+	h.left.stop(own.Partition)
 	for {
 		err := h.workOnce(ctx, own)
 		if err == nil || ctx.Err() != nil || own.Store.Failure() != nil {

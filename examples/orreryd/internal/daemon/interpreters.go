@@ -13,6 +13,7 @@ import (
 	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/workspace"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/confine"
 	"github.com/orrery-go/orrery/shell/git"
 	"github.com/orrery-go/orrery/shell/session"
 )
@@ -32,21 +33,12 @@ func (d *daemon) interpreters() (map[string]shell.Interpreter, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := filepath.Abs(d.c.DB)
-	if err != nil {
-		return nil, fmt.Errorf("db: %w", err)
-	}
 	user, err := d.c.SessionUser()
 	if err != nil {
 		return nil, err
 	}
-	s := d.c.Sessions
-	d.sessions, err = session.New(session.Options{
-		Backend: s.Backend, Root: roots.Dir(), CreateWorkspace: true, Instance: db, Columns: s.Columns, Rows: s.Rows,
-		KillGrace: config.Seconds(s.KillGraceSeconds), InheritEnv: s.InheritEnv, RunAs: user,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("sessions: %w", err)
+	if d.sessions, err = newSessions(d.c, roots, user); err != nil {
+		return nil, err
 	}
 	d.sayHowToAttach()
 	d.enterWorkspace(roots, out)
@@ -54,6 +46,23 @@ func (d *daemon) interpreters() (map[string]shell.Interpreter, error) {
 		out[effects.LaneGit] = noGit
 	}
 	return out, nil
+}
+
+// newSessions makes the sessions of a database, or of one of its partitions, on this machine.
+func newSessions(c config.Config, roots workspace.Roots, user *confine.User) (*session.Sessions, error) {
+	db, err := filepath.Abs(c.DB)
+	if err != nil {
+		return nil, fmt.Errorf("db: %w", err)
+	}
+	s := c.Sessions
+	made, err := session.New(session.Options{
+		Backend: s.Backend, Root: roots.Dir(), CreateWorkspace: true, Instance: db, Columns: s.Columns, Rows: s.Rows,
+		KillGrace: config.Seconds(s.KillGraceSeconds), InheritEnv: s.InheritEnv, RunAs: user,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sessions: %w", err)
+	}
+	return made, nil
 }
 
 // enterWorkspace enters what carries out the effects of sessions and git.

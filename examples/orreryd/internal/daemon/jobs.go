@@ -46,6 +46,9 @@ func (d *daemon) runJobs(engine *shell.Options) error {
 		HeartbeatInterval: config.Seconds(j.HeartbeatSeconds), MaxMissed: j.MaxMissed, ReconcileEvery: config.Seconds(j.ReconcileSeconds),
 		LogHeadBytes: int64(j.LogHeadBytes), LogTailBytes: int64(j.LogTailBytes), Logger: d.log, Place: d.place(),
 	}
+	if d.term != nil {
+		o.Home = d.term.roster.name
+	}
 	feed, err := j.MakeFeed()
 	if err != nil {
 		return err

@@ -58,7 +58,8 @@ func (d *daemon) wantedSessions(ctx context.Context) (map[string]bool, error) {
 		}
 		for _, t := range tasks {
 			// One that is done may still have its session killed by an effect.
-			if t.State.Type != core.TaskDone || len(core.Outstanding(t)) > 0 {
+			elsewhere := d.term != nil && t.Home != "" && t.Home != d.term.roster.name
+			if !elsewhere && (t.State.Type != core.TaskDone || len(core.Outstanding(t)) > 0) {
 				names[t.SessionID] = true
 			}
 		}

@@ -43,6 +43,7 @@ type member struct {
 	page  *front
 	pair  *certificate // nil: none
 	again bool         // it has worked before
+	left  *left
 }
 
 // orchestrateShared works on a database while it is this daemon's, and stands by while it is another one's, until ctx ends.
@@ -66,6 +67,8 @@ func orchestrateShared(ctx context.Context, c config.Config, t Terminal, log *sl
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return fmt.Errorf("%s: %w", c.StoreName(), err)
 	}
+	m.left = newLeft(ctx, c, name, log)
+	defer m.left.close()
 	if layout.Partitions > 1 {
 		return orchestrateDivided(ctx, m, cluster, layout, name, url)
 	}
@@ -82,6 +85,7 @@ func orchestrateShared(ctx context.Context, c config.Config, t Terminal, log *sl
 		Cluster: cluster, Name: name, Address: address, Version: version.String(), Lease: c.Lease(),
 		Events: func(e fleet.Event) {
 			logEvent(log, c.StoreName(), name, e)
+			m.left.saw(ctx, e, c)
 			if e.Kind == fleet.EventStandsBy {
 				stands()
 			}
@@ -95,6 +99,7 @@ func orchestrateShared(ctx context.Context, c config.Config, t Terminal, log *sl
 	r := roster{name: name, database: c.StoreName(), cluster: cluster, instances: s.member.Instances}
 	var ended error
 	err = s.member.Run(ctx, func(ctx context.Context, own fleet.Term) error {
+		m.left.stop(own.Partition)
 		ended = runTerm(ctx, m.settings(), t, log, level, &term{Term: own, roster: r, api: m.api, page: m.page})
 		m.again = true
 		return ended
