@@ -8,30 +8,34 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/orrery-go/orrery/store"
 )
 
-// Cluster is a connection to the database of somebody who owns nothing.
+// Cluster is what a process has of the database that owns nothing in it, and the connections of the partitions that it opens.
 type Cluster struct {
-	pool *pgxpool.Pool
-	s    *statements
+	pools *Pools
+	pool  *lane // its own part of them
+	s     *statements
 }
 
 // Connect gives one, and makes the tables where they are not there.
 func Connect(ctx context.Context, url string, o Options) (*Cluster, error) {
 	o = o.withDefaults()
-	pool, err := Pool(ctx, url, o, true)
+	pools, err := OpenPools(ctx, url, o)
 	if err != nil {
 		return nil, err
 	}
-	if err := Migrate(ctx, pool, o.Schema); err != nil {
-		pool.Close()
+	writes, _ := pools.lanes()
+	if err := Migrate(ctx, writes, o.Schema); err != nil {
+		pools.Close()
 		return nil, err
 	}
-	return &Cluster{pool, newStatements(o.Schema)}, nil
+	return &Cluster{pools, writes, newStatements(o.Schema)}, nil
 }
+
+// Pools are for the partitions that the process opens.
+func (c *Cluster) Pools() *Pools { return c.pools }
 
 // Look gives a partition's row.
 func (c *Cluster) Look(ctx context.Context, part int) (Row, error) {
@@ -154,8 +158,8 @@ func (c *Cluster) Instances(ctx context.Context) (all []store.Instance, err erro
 	return all, err
 }
 
-// Close ends the connections.
-func (c *Cluster) Close() { c.pool.Close() }
+// Close ends the connections, once the partitions are closed that have them.
+func (c *Cluster) Close() { c.pools.Close() }
 
 // Now gives the time of the database's clock.
 func (c *Cluster) Now(ctx context.Context) (at time.Time, err error) {
