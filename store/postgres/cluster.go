@@ -143,6 +143,14 @@ func (c *Cluster) Drain(ctx context.Context, name string, on bool) error {
 	return nil
 }
 
+// Rebalance implements [store.Cluster]: each instance finds it in its row.
+func (c *Cluster) Rebalance(ctx context.Context) error {
+	if err := c.kv.Rebalance(ctx); err != nil {
+		return fmt.Errorf("rebalance: %w", err)
+	}
+	return nil
+}
+
 // Layout implements [store.Cluster].
 func (c *Cluster) Layout(ctx context.Context) (store.Layout, error) {
 	l, err := c.kv.Layout(ctx)

@@ -64,6 +64,12 @@ func (c *Cluster) Drain(ctx context.Context, name string, on bool) (found bool, 
 	return tag.RowsAffected() > 0, err
 }
 
+// Rebalance tells all instances that partitions are to be where they should be.
+func (c *Cluster) Rebalance(ctx context.Context) error {
+	_, err := c.pool.Exec(ctx, c.s.rebalance)
+	return err
+}
+
 // Layout gives how the database is divided; nil: it was not said.
 func (c *Cluster) Layout(ctx context.Context) (*store.Layout, error) {
 	return layoutOf(ctx, c.pool, c.s)
@@ -150,7 +156,7 @@ func (c *Cluster) Leave(ctx context.Context, name, session string) error {
 func (c *Cluster) Instances(ctx context.Context) (all []store.Instance, err error) {
 	err = each(ctx, c.pool, func(rows pgx.Rows) error {
 		var i store.Instance
-		err := rows.Scan(&i.Name, &i.Session, &i.Address, &i.Version, &i.Able, &i.Core, &i.Draining, &i.Beat)
+		err := rows.Scan(&i.Name, &i.Session, &i.Address, &i.Version, &i.Able, &i.Core, &i.Draining, &i.Beat, &i.Rebalanced)
 		all = append(all, i)
 		return err
 	}, c.s.instances)

@@ -126,7 +126,7 @@ var migrations embed.FS
 // format is that of the tables that this program makes, and least the least one that one must know to work
 // with them. Once there are several partitions that is divided.
 const (
-	format  = 3
+	format  = 4
 	least   = 1
 	divided = 2
 )
