@@ -39,6 +39,8 @@ type Instance struct {
 	Beat    uint64 // grows with each [Cluster.Renew]
 	// Draining: it is to give back what it owns, and to claim nothing ([Cluster.Drain]). Register does not set it.
 	Draining bool
+	// Rebalanced grows with each [Cluster.Rebalance]. Register does not set it.
+	Rebalanced uint64
 }
 
 // Layout is how a database is divided.
@@ -127,6 +129,8 @@ type Cluster interface {
 	// Drain says that an instance is to give back what it owns, or (on: false) that it need not. A new session of the instance
 	// begins without. [ErrNotFound]: no instance of that name is registered.
 	Drain(ctx context.Context, name string, on bool) error
+	// Rebalance tells all instances that are registered that partitions are to be where they should be, now.
+	Rebalance(ctx context.Context) error
 	// Layout tells how the database is divided; [ErrNotFound]: SetLayout was never called, and it is one partition, number 0.
 	Layout(ctx context.Context) (Layout, error)
 	// SetLayout divides a database of which no partition was opened yet, once; a second time it may be asked for the same. Else

@@ -44,6 +44,8 @@ const (
 	EventDrains EventKind = "drains"
 	// EventUndrained: it claims again.
 	EventUndrained EventKind = "undrained"
+	// EventRebalances: this process was told to give to others what they should have, without waiting ([Group.Rebalance]).
+	EventRebalances EventKind = "rebalances"
 	// EventRefuses: this process claims nothing, since its engines decide by other rules than those of half of the instances; Err says which.
 	EventRefuses EventKind = "refuses"
 	// EventAgrees: it claims again.
@@ -107,6 +109,8 @@ func (e Event) log(l *slog.Logger) {
 		l.Info("this process gives back what it owns, and claims nothing")
 	case EventUndrained:
 		l.Info("this process claims partitions again")
+	case EventRebalances:
+		l.Info("this process was told to give to others what they should have")
 	case EventRefuses:
 		l.Warn("this process claims no partition", "error", e.Err)
 	case EventAgrees:

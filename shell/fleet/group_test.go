@@ -611,6 +611,49 @@ func TestWhileToolsRunOnTheFormerOwnerKnowsTheNextOneAndMovesOn(t *testing.T) {
 	})
 }
 
+func TestARebalanceHasNothingWaitThatWasTakenInPlaceOfAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, book := divided(t), &journal{}
+		a := join(t, c, "a", book)
+		b := join(t, c, "b", book)
+		pass(3 * lease)
+		b.Freeze()
+		pass(2 * lease)
+		require.Len(t, a.owns(), many)
+		b.Thaw()
+		pass(lease / 2)
+		mine, other := -1, -1
+		for n := range many {
+			if fleet.Place(n, []string{"a", "b"}) == "b" {
+				mine, other = other, n
+			}
+		}
+		require.GreaterOrEqual(t, mine, 0, "two at least should be b's")
+		a.bind(mine, true)
+		told, err := b.Group.Rebalance(t.Context())
+		require.NoError(t, err)
+		require.Len(t, told, many)
+		assert.Equal(t, fleet.Placing{
+			Partition: mine, Owner: "a", Should: "b", Keeps: "a gives back one partition after the other, and none with sessions, worktrees or programs on its machine",
+		}, told[mine])
+		pass(lease / 2)
+		want := placed("a", "b")
+		want[mine] = "a"
+		require.Equal(t, want, owners(a, b), "within less than a lease")
+		require.Contains(t, a.told.kinds(), fleet.EventRebalances)
+		told, err = a.Placings(t.Context())
+		require.NoError(t, err)
+		for n, p := range told {
+			keeps := ""
+			if n == mine {
+				keeps = "sessions, worktrees or programs on the machine of a"
+			}
+			assert.Equal(t, fleet.Placing{Partition: n, Owner: want[n], Should: placed("a", "b")[n], Keeps: keeps}, p)
+		}
+		require.NoError(t, errors.Join(b.end(), a.end()))
+	})
+}
+
 func TestAProcessClaimsAPartitionAnewWhileToolsOfItsFormerTermRunOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, book := divided(t), &journal{}

@@ -13,13 +13,15 @@ import (
 
 // placing is what a group goes by when it claims partitions and gives them back: what it has seen itself, on its own steady clock.
 type placing struct {
-	away     bool      // the database did not answer last time
-	draining bool      // this process is to own nothing
-	refuses  bool      // its core is not the one that counts
-	able     []string  // who can have partitions
-	sessions string    // and as what they were registered
-	since    time.Time // when that has changed last
-	moving   *seat     // was given back last, and no other process has it yet; nil: none
+	away       bool      // the database did not answer last time
+	draining   bool      // this process is to own nothing
+	refuses    bool      // its core is not the one that counts
+	rebalances bool      // it was told so, and has not yet done so
+	able       []string  // who can have partitions
+	sessions   string    // and as what they were registered
+	since      time.Time // when that has changed last
+	told       *uint64   // how often the instances were told to rebalance, as it was seen last; nil: it was not seen yet
+	moving     *seat     // was given back last, and no other process has it yet; nil: none
 }
 
 // kept is for how many leases a partition is kept that was taken because who should have it did not.
@@ -156,19 +158,25 @@ func (g *Group) sees(list []Instance, now time.Time) (registered bool) {
 	for _, i := range list {
 		if i.Session == g.self.Session {
 			registered, draining = true, i.Draining
+			g.hear(i.Rebalanced)
 		}
 	}
 	counts := coreThatCounts(live)
 	var sessions strings.Builder
 	able := g.able[:0:0]
-	for _, i := range live {
-		if coreNumber(i.Core) == counts {
-			able = append(able, i.Name)
-			sessions.WriteString(i.Session + "\n")
-		}
+	for _, i := range ableOf(live) {
+		able = append(able, i.Name)
+		sessions.WriteString(i.Session + "\n")
 	}
 	if is := sessions.String(); is != g.sessions || g.since.IsZero() {
 		g.sessions, g.since = is, now
+	}
+	if g.rebalances {
+		g.rebalances, g.since = false, now.Add(-g.o.Lease)
+		for _, s := range g.seats {
+			s.keep = time.Time{}
+		}
+		g.tell(EventRebalances, nil)
 	}
 	g.able = able
 	g.tellOfSelf(draining, registered && coreNumber(g.o.Core) != counts && len(live) > 0, counts)
@@ -190,6 +198,18 @@ func (g *Group) living(list []Instance) (live []Instance) {
 		}
 	}
 	return live
+}
+
+// hear notes how often the instances were told to rebalance.
+func (g *Group) hear(told uint64) {
+	g.rebalances = g.rebalances || g.told != nil && *g.told != told
+	g.told = &told
+}
+
+// ableOf gives those of the instances that are alive, and do not drain, that can have partitions.
+func ableOf(live []Instance) []Instance {
+	counts := coreThatCounts(live)
+	return slices.DeleteFunc(slices.Clone(live), func(i Instance) bool { return coreNumber(i.Core) != counts })
 }
 
 // coreThatCounts is the greatest one that half of the instances have, or a greater one. Who has another one claims nothing: of a newer one too few can take over

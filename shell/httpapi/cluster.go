@@ -29,6 +29,21 @@ func (s *Server) CanDrain() bool { return s.o.Cluster != nil && s.o.Drain != nil
 // alone is said where there is no cluster.
 const alone = "cluster: the database of this server is its own: several work on a PostgreSQL database"
 
+// rebalanceCluster has partitions be where they should be.
+func (s *Server) rebalanceCluster(w http.ResponseWriter, r *http.Request, _ *call) error {
+	switch {
+	case s.o.Cluster == nil:
+		return failf(http.StatusNotImplemented, "%s", alone)
+	case s.o.Rebalance == nil:
+		return failf(http.StatusNotImplemented, "cluster: the database has one partition: there is nothing to place")
+	}
+	all, err := s.o.Rebalance(r.Context())
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, wire.ClusterPlacing{Partitions: all})
+}
+
 // drainInstance has an instance give its partitions away, or take part again.
 func (s *Server) drainInstance(w http.ResponseWriter, r *http.Request, _ *call) error {
 	switch {

@@ -13,6 +13,27 @@ import (
 	"github.com/orrery-go/orrery/store"
 )
 
+func TestARebalanceTellsWhereThePartitionsAre(t *testing.T) {
+	one := false
+	a := start(t, setup{api: func(o *httpapi.Options) {
+		o.Cluster = func(context.Context) (wire.Cluster, error) { return wire.Cluster{}, nil }
+		if !one {
+			o.Rebalance = func(context.Context) ([]wire.ClusterPlace, error) {
+				return []wire.ClusterPlace{{Number: 1, Owner: "a", Should: "b", Keeps: "it is busy"}}, nil
+			}
+		}
+	}})
+	r := a.do("POST", "/v1/cluster/rebalance", "")
+	assert.Equal(t, http.StatusOK, r.status)
+	assert.JSONEq(t, `{"partitions":[{"number":1,"owner":"a","should":"b","keeps":"it is busy"}]}`, r.body)
+	one = true
+	r = start(t, setup{api: func(o *httpapi.Options) {
+		o.Cluster = func(context.Context) (wire.Cluster, error) { return wire.Cluster{}, nil }
+	}}).do("POST", "/v1/cluster/rebalance", "")
+	assert.Equal(t, http.StatusNotImplemented, r.status)
+	assert.Contains(t, r.body, "there is nothing to place")
+}
+
 func TestAnInstanceIsDrainedByItsName(t *testing.T) {
 	var told []string
 	a := start(t, setup{api: func(o *httpapi.Options) {

@@ -22,8 +22,9 @@ var leftOut = map[string]string{ // read-only: a table
 	"POST /v1/semaphores/{name}/renew":   "the holder's request, which carries the fencing token",
 	"POST /v1/semaphores/{name}/release": "the holder's request, which carries the fencing token: a person takes slots away",
 
-	"POST /v1/sets/{name}": "a set is what files say: who changes these applies them",
-	"POST /v1/notify/test": "whether a channel works is tried by who configures it, on the command line",
+	"POST /v1/sets/{name}":       "a set is what files say: who changes these applies them",
+	"POST /v1/cluster/rebalance": "whoever services machines does that, on the command line",
+	"POST /v1/notify/test":       "whether a channel works is tried by who configures it, on the command line",
 
 	"POST /v1/webhooks/{route}": "the sender's request, which carries its signature: the page delivers a webhook that was received again",
 }

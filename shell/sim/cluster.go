@@ -115,7 +115,7 @@ func (c *cluster) Register(_ context.Context, i store.Instance) error {
 		return err
 	}
 	was := c.listed[i.Name]
-	i.Beat, i.Draining = was.Beat+1, was.Draining && was.Session == i.Session
+	i.Beat, i.Draining, i.Rebalanced = was.Beat+1, was.Draining && was.Session == i.Session, was.Rebalanced
 	c.listed[i.Name] = i
 	return nil
 }
@@ -154,6 +154,18 @@ func (c *cluster) Instances(context.Context) (all []store.Instance, err error) {
 		all = append(all, c.listed[name])
 	}
 	return all, nil
+}
+
+// Rebalance implements [store.Cluster].
+func (c *cluster) Rebalance(context.Context) error {
+	if err := c.ask("rebalances"); err != nil {
+		return err
+	}
+	for name, i := range c.listed { // order-free: each for itself
+		i.Rebalanced++
+		c.listed[name] = i
+	}
+	return nil
 }
 
 // Drain implements [store.Cluster].

@@ -239,7 +239,7 @@ func (p *Process) Register(ctx context.Context, i store.Instance) error {
 	}
 	err := p.ask(ctx, func() error {
 		was := p.c.instances[i.Name]
-		i.Beat, i.Draining = was.Beat+1, was.Draining && was.Session == i.Session
+		i.Beat, i.Draining, i.Rebalanced = was.Beat+1, was.Draining && was.Session == i.Session, was.Rebalanced
 		p.c.instances[i.Name] = i
 		return nil
 	})
@@ -307,6 +307,21 @@ func (p *Process) Drain(ctx context.Context, name string, on bool) error {
 	})
 	if err != nil {
 		return fmt.Errorf("drain instance %s: %w", name, err)
+	}
+	return nil
+}
+
+// Rebalance implements [store.Cluster].
+func (p *Process) Rebalance(ctx context.Context) error {
+	err := p.ask(ctx, func() error {
+		for name, i := range p.c.instances { // order-free: each for itself
+			i.Rebalanced++
+			p.c.instances[name] = i
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("rebalance: %w", err)
 	}
 	return nil
 }

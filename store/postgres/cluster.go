@@ -33,7 +33,8 @@ type Cluster struct {
 }
 
 // Connect gives a Cluster, and makes the tables where they are not there. Of the options it uses Schema, Lease,
-// Configure; the others are for what [Cluster.Claim] opens.
+// Configure and Views; the others are for what [Cluster.Claim] opens. The partitions of a Cluster share its connections: each has two that write and one that reads for itself, four more that write and
+// Options.Views that read are for all.
 func Connect(ctx context.Context, url string, o Options) (*Cluster, error) {
 	kv, err := pgkv.Connect(ctx, url, o.kv())
 	if err != nil {
@@ -73,7 +74,7 @@ func (c *Cluster) Claim(ctx context.Context, claim store.PartitionClaim) (store.
 	o := c.o
 	o.Partition, o.Owner, o.Address, o.AcceptLoss = claim.Seen.Number, claim.Owner, claim.Address, claim.AcceptLoss
 	o.Seen, o.TakeOver, o.ReadOnly, o.Fill = &claim.Seen, false, false, false
-	s, err := Open(ctx, c.url, o)
+	s, err := open(ctx, c.url, o, c.kv.Pools())
 	switch {
 	case err == nil:
 		return s, nil
@@ -142,6 +143,14 @@ func (c *Cluster) Drain(ctx context.Context, name string, on bool) error {
 	return nil
 }
 
+// Rebalance implements [store.Cluster]: each instance finds it in its row.
+func (c *Cluster) Rebalance(ctx context.Context) error {
+	if err := c.kv.Rebalance(ctx); err != nil {
+		return fmt.Errorf("rebalance: %w", err)
+	}
+	return nil
+}
+
 // Layout implements [store.Cluster].
 func (c *Cluster) Layout(ctx context.Context) (store.Layout, error) {
 	l, err := c.kv.Layout(ctx)
@@ -159,7 +168,7 @@ func (c *Cluster) SetLayout(ctx context.Context, l store.Layout) error {
 	return c.kv.SetLayout(ctx, l)
 }
 
-// Close ends its connections.
+// Close ends its connections, which what Claim has opened has, too: it waits until that is closed.
 func (c *Cluster) Close() { c.kv.Close() }
 
 // Ahead implements [store.Timed]: it tells how far the database's clock is ahead of this machine's (negative: behind it), and how far that may be wrong: half of the time

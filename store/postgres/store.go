@@ -74,10 +74,10 @@ type Options struct {
 	LogBytes int64
 	// CacheBytes is how much the owner keeps of what it has read, in bytes. Zero: 64 MiB.
 	CacheBytes int
-	// Views is how many Views may be open at the same time; more wait. Each has a connection. Zero: 16.
+	// Views is how many Views may be open at the same time; more wait. Each has a connection. The partitions of a [Cluster] share them, and each has one more for itself. Zero: 16.
 	Views int
 	// Configure changes how connections are made, such as their TLS or a tracer. It is called for each of the two
-	// pools, of Views and of commits. Nil: as the URL says.
+	// pools, of Views and of commits, that a partition has, or all partitions of a [Cluster] together. Nil: as the URL says.
 	Configure func(*pgxpool.Config)
 	// Logger is told of what goes wrong and is tried again. Nil: nobody is told.
 	Logger *slog.Logger
@@ -122,10 +122,17 @@ type Store struct {
 // Open opens a partition of the database that a URL in libpq's form leads to, and claims it: see [Options]. It makes
 // the tables, and the partition, where they are not there.
 func Open(ctx context.Context, url string, o Options) (*Store, error) {
+	return open(ctx, url, o, nil)
+}
+
+// open does so with connections that others have, too; nil: with those of its own.
+func open(ctx context.Context, url string, o Options, by *pgkv.Pools) (*Store, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	db, err := pgkv.Open(ctx, url, o.kv())
+	with := o.kv()
+	with.Pools = by
+	db, err := pgkv.Open(ctx, url, with)
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}

@@ -121,6 +121,9 @@ func drains(t *testing.T, c store.Cluster) {
 	require.NoError(t, c.Drain(ctx, "a", false))
 	a.Draining = false
 	is(a)
+	require.NoError(t, c.Rebalance(ctx))
+	a.Rebalanced = 1
+	is(a)
 	require.NoError(t, c.Drain(ctx, "a", true))
 	a.Session, a.Able = "2", "other tools"
 	require.NoError(t, c.Register(ctx, a))

@@ -14,6 +14,19 @@ type ClusterDrain struct {
 	Undo     bool   `json:"undo,omitempty"` // it takes part again
 }
 
+// ClusterPlacing is the answer to POST /v1/cluster/rebalance.
+type ClusterPlacing struct {
+	Partitions []ClusterPlace `json:"partitions"`
+}
+
+// ClusterPlace is where a partition is, and where it should be.
+type ClusterPlace struct {
+	Number int    `json:"number"`
+	Owner  string `json:"owner"`  // empty: nobody works on it
+	Should string `json:"should"` // who should; empty: nobody can
+	Keeps  string `json:"keeps"`  // what keeps it where it is; empty: it is where it should be
+}
+
 // ClusterPartition is what one daemon at a time works on.
 type ClusterPartition struct {
 	Number  int    `json:"number"`

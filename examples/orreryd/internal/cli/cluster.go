@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -21,7 +22,7 @@ func (a *app) clusterCommand() *cobra.Command {
 		`Of several daemons on one PostgreSQL database each partition has one that works on it, and the
 others stand by. A database has one partition, unless "init" divides it before a daemon works
 on it. Each daemon may be asked anything.`,
-		a.clusterInit(), a.addClientFlags(a.clusterStatus()), a.addClientFlags(a.clusterDrain()))
+		a.clusterInit(), a.addClientFlags(a.clusterStatus()), a.addClientFlags(a.clusterDrain()), a.addClientFlags(a.clusterRebalance()))
 }
 
 // defaultPartitions is how many a divided database has, unless somebody says otherwise: a few for each of the daemons that most clusters have.
@@ -103,6 +104,44 @@ The daemon takes part again once it is started anew, or with --undo. It takes an
 		return a.printLine(raw, says)
 	})
 	return cmd
+}
+
+func (a *app) clusterRebalance() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "rebalance",
+		Short: "Have partitions go to the daemons that should have them",
+		Long: `Have partitions go to the daemons that should have them, without waiting, and print where they
+are as they begin to move, and what keeps them. What a daemon has taken in place of another one
+goes to that one, and what waits since a daemon has come or gone waits no more. One moves after
+the other. A partition that has terminal sessions, worktrees or programs of a local runner on a
+machine stays. It takes an admin's token.`,
+		Example: "  orreryd cluster rebalance",
+		Args:    noArgs,
+	}
+	cmd.RunE = a.withClient(func(ctx context.Context, c *client, _ []string) error {
+		var s wire.ClusterPlacing
+		raw, err := c.json(ctx, request{method: http.MethodPost, path: "/v1/cluster/rebalance"}, &s)
+		if err != nil {
+			return err
+		}
+		return a.print(raw, placingView(s))
+	})
+	return cmd
+}
+
+func placingView(s wire.ClusterPlacing) view {
+	var v view
+	for _, p := range s.Partitions {
+		says := p.Owner + " works"
+		if p.Owner == "" {
+			says = "nobody works on it"
+		}
+		if p.Keeps != "" {
+			says += "; " + cmp.Or(p.Should, "nobody") + " should: " + p.Keeps
+		}
+		v.fields = append(v.fields, [2]string{"partition " + strconv.Itoa(p.Number), says})
+	}
+	return v
 }
 
 func (a *app) clusterStatus() *cobra.Command {

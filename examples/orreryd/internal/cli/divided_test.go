@@ -149,6 +149,7 @@ func TestDaemonsOnADividedDatabaseWorkSideBySide(t *testing.T) {
 	assert.Equal(t, 2*tenants, listed(first), "it goes on to answer")
 	second.ok("cluster", "drain", "first", "--undo")
 	second.divides(partitions, "first", "second")
+	assert.Len(t, regexp.MustCompile(`(?m)^partition \d +(first|second) works`).FindAllString(second.ok("cluster", "rebalance"), -1), partitions)
 	for _, p := range []*process{first, second} {
 		p.signal(os.Interrupt)
 		assert.Zero(t, p.code())

@@ -24,6 +24,16 @@ func (r roster) drain(ctx context.Context, instance string, on bool) error {
 	return r.cluster.Drain(ctx, instance, on)
 }
 
+// rebalance has partitions be where they should be, and tells where they are.
+func (h *host) rebalance(ctx context.Context) ([]wire.ClusterPlace, error) {
+	all, err := h.group.Rebalance(ctx)
+	out := []wire.ClusterPlace{}
+	for _, p := range all {
+		out = append(out, wire.ClusterPlace{Number: p.Partition, Owner: p.Owner, Should: p.Should, Keeps: p.Keeps})
+	}
+	return out, err
+}
+
 // tell gives what GET /v1/cluster answers.
 func (r roster) tell(ctx context.Context) (wire.Cluster, error) {
 	out := wire.Cluster{Instance: r.name, Database: r.database, Instances: []wire.ClusterInstance{}, Partitions: []wire.ClusterPartition{}}
@@ -112,6 +122,8 @@ func logEvent(log *slog.Logger, database, name string, e fleet.Event) {
 		log.Info("this daemon gives its partitions away, and takes none, as it was told to")
 	case fleet.EventUndrained:
 		log.Info("this daemon takes partitions again")
+	case fleet.EventRebalances:
+		log.Info("this daemon gives to others what they should have, as it was told to")
 	case fleet.EventRefuses:
 		log.Warn("this daemon takes no partition", "error", e.Err)
 	case fleet.EventAgrees:

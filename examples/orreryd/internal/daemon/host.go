@@ -126,7 +126,7 @@ func (h *host) route() error {
 	if err != nil {
 		return err
 	}
-	o.Cluster, o.Drain, o.Metrics, o.Shared = h.roster.tell, h.roster.drain, h.metrics(), &h.shared
+	o.Cluster, o.Drain, o.Rebalance, o.Metrics, o.Shared = h.roster.tell, h.roster.drain, h.rebalance, h.metrics(), &h.shared
 	o.Settings, o.PageKey = func() string { return h.settings().Shown() }, h.pageKey
 	h.router, err = httpapi.NewRouter(httpapi.RouterOptions{
 		API: o, Name: h.roster.name, Partitions: h.layout.Partitions, Webhooks: scopes, Local: h.local,

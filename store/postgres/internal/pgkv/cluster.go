@@ -8,30 +8,34 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/orrery-go/orrery/store"
 )
 
-// Cluster is a connection to the database of somebody who owns nothing.
+// Cluster is what a process has of the database that owns nothing in it, and the connections of the partitions that it opens.
 type Cluster struct {
-	pool *pgxpool.Pool
-	s    *statements
+	pools *Pools
+	pool  *lane // its own part of them
+	s     *statements
 }
 
 // Connect gives one, and makes the tables where they are not there.
 func Connect(ctx context.Context, url string, o Options) (*Cluster, error) {
 	o = o.withDefaults()
-	pool, err := Pool(ctx, url, o, true)
+	pools, err := OpenPools(ctx, url, o)
 	if err != nil {
 		return nil, err
 	}
-	if err := Migrate(ctx, pool, o.Schema); err != nil {
-		pool.Close()
+	writes, _ := pools.lanes()
+	if err := Migrate(ctx, writes, o.Schema); err != nil {
+		pools.Close()
 		return nil, err
 	}
-	return &Cluster{pool, newStatements(o.Schema)}, nil
+	return &Cluster{pools, writes, newStatements(o.Schema)}, nil
 }
+
+// Pools are for the partitions that the process opens.
+func (c *Cluster) Pools() *Pools { return c.pools }
 
 // Look gives a partition's row.
 func (c *Cluster) Look(ctx context.Context, part int) (Row, error) {
@@ -58,6 +62,12 @@ func (c *Cluster) Register(ctx context.Context, i store.Instance) error {
 func (c *Cluster) Drain(ctx context.Context, name string, on bool) (found bool, err error) {
 	tag, err := c.pool.Exec(ctx, c.s.drain, name, on)
 	return tag.RowsAffected() > 0, err
+}
+
+// Rebalance tells all instances that partitions are to be where they should be.
+func (c *Cluster) Rebalance(ctx context.Context) error {
+	_, err := c.pool.Exec(ctx, c.s.rebalance)
+	return err
 }
 
 // Layout gives how the database is divided; nil: it was not said.
@@ -146,7 +156,7 @@ func (c *Cluster) Leave(ctx context.Context, name, session string) error {
 func (c *Cluster) Instances(ctx context.Context) (all []store.Instance, err error) {
 	err = each(ctx, c.pool, func(rows pgx.Rows) error {
 		var i store.Instance
-		err := rows.Scan(&i.Name, &i.Session, &i.Address, &i.Version, &i.Able, &i.Core, &i.Draining, &i.Beat)
+		err := rows.Scan(&i.Name, &i.Session, &i.Address, &i.Version, &i.Able, &i.Core, &i.Draining, &i.Beat, &i.Rebalanced)
 		all = append(all, i)
 		return err
 	}, c.s.instances)
@@ -154,8 +164,8 @@ func (c *Cluster) Instances(ctx context.Context) (all []store.Instance, err erro
 	return all, err
 }
 
-// Close ends the connections.
-func (c *Cluster) Close() { c.pool.Close() }
+// Close ends the connections, once the partitions are closed that have them.
+func (c *Cluster) Close() { c.pools.Close() }
 
 // Now gives the time of the database's clock.
 func (c *Cluster) Now(ctx context.Context) (at time.Time, err error) {

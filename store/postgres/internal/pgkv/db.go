@@ -9,6 +9,7 @@
 //   - cache.go with reader.go: what is known of the database's tables;
 //   - tx.go, cursor.go: transactions, tables and cursors, which merge both;
 //   - statements.go: all SQL but the schema, which is in migrations;
+//   - conns.go: connections, which the partitions of a process share;
 //   - open.go: the schema, and who owns a partition; db.go: what is open;
 //   - commit.go: commits, and those of which the answer was lost; loss.go: what makes an owner stop;
 //   - views.go: snapshots; checkpoint.go: bringing commits into the tables.
@@ -25,7 +26,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/internal/names"
@@ -36,8 +36,8 @@ import (
 type DB struct {
 	o       Options
 	s       *statements
-	writes  *pgxpool.Pool
-	views   *pgxpool.Pool
+	writes  *lane
+	views   *lane
 	cache   *cache
 	numbers names.Numbers
 	row     Row        // as it was claimed
@@ -84,15 +84,12 @@ func Open(ctx context.Context, url string, o Options) (_ *DB, err error) {
 			db.closePools()
 		}
 	}()
-	if db.views, err = Pool(ctx, url, o, false); err != nil {
+	if err := db.openPools(ctx, url); err != nil {
 		return nil, err
 	}
 	if o.ReadOnly {
 		close(db.stopped)
-		return db, db.views.Ping(ctx)
-	}
-	if db.writes, err = Pool(ctx, url, o, true); err != nil {
-		return nil, err
+		return db, db.views.pool.Ping(ctx)
 	}
 	if err := Migrate(ctx, db.writes, o.Schema); err != nil {
 		return nil, err
@@ -118,12 +115,36 @@ func Open(ctx context.Context, url string, o Options) (_ *DB, err error) {
 	return db, nil
 }
 
-func (db *DB) closePools() {
-	if db.views != nil {
-		db.views.Close()
+// openPools gives it connections, of the process or of its own.
+func (db *DB) openPools(ctx context.Context, url string) error {
+	if p := db.o.Pools; p != nil {
+		db.writes, db.views = p.lanes()
+		return nil
 	}
-	if db.writes != nil {
-		db.writes.Close()
+	views, err := newPool(ctx, url, db.o, false, db.o.Views)
+	if err != nil {
+		return err
+	}
+	db.views = &lane{pool: views}
+	if db.o.ReadOnly {
+		return nil
+	}
+	writes, err := newPool(ctx, url, db.o, true, aloneWrites)
+	if err != nil {
+		return err
+	}
+	db.writes = &lane{pool: writes}
+	return nil
+}
+
+func (db *DB) closePools() {
+	if db.o.Pools != nil {
+		return
+	}
+	for _, l := range []*lane{db.views, db.writes} {
+		if l != nil {
+			l.pool.Close()
+		}
 	}
 }
 

@@ -43,6 +43,7 @@ type Options struct {
 	Lease      time.Duration // of silence that an owner is gone after; zero: 10 s
 	Patience   time.Duration // for which a database that is away is waited for; zero: 30 s
 	Configure  func(*pgxpool.Config)
+	Pools      *Pools        // of the process, which closes them; nil: it has pools of its own
 	Bytes      int64         // in memory that begin a checkpoint; zero: 32 MiB
 	After      time.Duration // in which a commit is brought into the tables at the latest; zero: 5 s
 	Portion    int           // bytes in one transaction of a checkpoint; zero: 4 MiB
@@ -84,10 +85,9 @@ func scanRow(row pgx.Row) (r Row, err error) {
 	return r, err
 }
 
-// Pool gives connections for a purpose. Its sessions have limits for whatever would hold a lock while its owner
+// newPool gives connections for a purpose. Its sessions have limits for whatever would hold a lock while its owner
 // is frozen, unless the URL has others.
-func Pool(ctx context.Context, url string, o Options, writes bool) (*pgxpool.Pool, error) {
-	o = o.withDefaults()
+func newPool(ctx context.Context, url string, o Options, writes bool, most int) (*pgxpool.Pool, error) {
 	c, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, fmt.Errorf("the database's URL: %w", err)
@@ -99,10 +99,9 @@ func Pool(ctx context.Context, url string, o Options, writes bool) (*pgxpool.Poo
 			c.ConnConfig.RuntimeParams[name] = strconv.FormatInt(max(d.Milliseconds(), 1), 10)
 		}
 	}
-	c.MaxConns = int32(o.Views)
+	c.MaxConns = int32(most)
 	c.MaxConnIdleTime = min(c.MaxConnIdleTime, 5*time.Minute) // a server has few, and partitions are many
 	if writes {
-		c.MaxConns = 6
 		limit("idle_in_transaction_session_timeout", o.Lease/2)
 		limit("lock_timeout", o.Lease)
 		limit("statement_timeout", max(3*o.Lease, 30*time.Second))
@@ -127,14 +126,14 @@ var migrations embed.FS
 // format is that of the tables that this program makes, and least the least one that one must know to work
 // with them. Once there are several partitions that is divided.
 const (
-	format  = 3
+	format  = 4
 	least   = 1
 	divided = 2
 )
 
 // Migrate makes the tables of a schema, or brings them to this program's format. Programs that know the format
 // that is needed least go on meanwhile.
-func Migrate(ctx context.Context, p *pgxpool.Pool, schema string) error {
+func Migrate(ctx context.Context, p *lane, schema string) error {
 	switch found, err := formatOf(ctx, p, schema); {
 	case err != nil:
 		return fmt.Errorf("the format of schema %s: %w", schema, err)

@@ -38,6 +38,7 @@ type statements struct {
 	leave      string
 	partitions string
 	drain      string
+	rebalance  string
 
 	layout, setLayout, lockMeta, lockParts, dropParts string
 
@@ -102,8 +103,9 @@ func newStatements(schema string) *statements {
 			ON CONFLICT (name) DO UPDATE SET session = excluded.session, address = excluded.address, version = excluded.version, able = excluded.able, core = excluded.core,
 			draining = @.instances.draining AND @.instances.session = excluded.session, beat = @.instances.beat + 1`,
 		drain:        `UPDATE @.instances SET draining = $2 WHERE name = $1`,
+		rebalance:    `UPDATE @.instances SET rebalanced = rebalanced + 1`,
 		renewed:      `UPDATE @.instances SET beat = beat + 1 WHERE name = $1 AND session = $2`,
-		instances:    `SELECT name, session, address, version, able, core, draining, beat FROM @.instances`,
+		instances:    `SELECT name, session, address, version, able, core, draining, beat, rebalanced FROM @.instances`,
 		emptyEntries: `DELETE FROM @.entries WHERE part = $1 AND (tab, k) IN (SELECT tab, k FROM @.entries WHERE part = $1 LIMIT $2)`,
 		emptyLog:     `DELETE FROM @.log WHERE part = $1`,
 		emptyTables:  `DELETE FROM @.tables WHERE part = $1`,
@@ -137,7 +139,7 @@ func (s *statements) all() []*string {
 		&s.log, &s.up, &s.upTo, &s.down, &s.downTo, &s.many, &s.warmFirst, &s.warmLast,
 		&s.emptyEntries, &s.emptyLog, &s.emptyTables, &s.emptied, &s.filled,
 		&s.instance, &s.renewed, &s.instances, &s.leave, &s.partitions,
-		&s.drain, &s.layout, &s.setLayout, &s.lockMeta, &s.lockParts, &s.dropParts,
+		&s.drain, &s.rebalance, &s.layout, &s.setLayout, &s.lockMeta, &s.lockParts, &s.dropParts,
 		&s.remain, &s.report, &s.depart, &s.formers, &s.reported, &s.stopFormer, &s.taken,
 	}
 }

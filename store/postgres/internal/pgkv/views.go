@@ -8,7 +8,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/orrery-go/orrery/store"
 )
@@ -20,7 +19,7 @@ const viewCache = 8 << 20
 
 // snapshot is a transaction of the database that only reads.
 type snapshot struct {
-	conn *pgxpool.Conn
+	conn *held
 	row  Row
 }
 
