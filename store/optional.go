@@ -54,6 +54,26 @@ type LogStats struct {
 	KeepErr     error         // of the last attempt to keep and to ship; nil: it went well
 }
 
+// Checker is a [Store] that can look for what is wrong in it.
+type Checker interface {
+	Store
+	// Check reads all that a View sees, and gives what is wrong, at most [MaxFindings]: nothing if the store is sound. The error is about the
+	// reading itself. It takes memory for the ids of all records.
+	Check(ctx context.Context) ([]Finding, error)
+}
+
+// MaxFindings is how many findings [Checker].Check gives at most.
+const MaxFindings = 1000
+
+// Finding is one thing that is wrong in a store.
+type Finding struct {
+	Where string // the table, or another part of the store
+	What  string
+}
+
+// String gives "where: what".
+func (f Finding) String() string { return f.Where + ": " + f.What }
+
 // Failing is a [Store] that can come to refuse everything for good, until it is opened anew. Its methods may be called at any time.
 type Failing interface {
 	Store

@@ -133,14 +133,15 @@ func (l *loop) idle() bool {
 	return len(l.running) == 0 && len(l.outcomes) == 0 && len(l.requests) == 0
 }
 
-// endDeciding has nothing taken any more. Who waits is answered before, since he counts then.
+// endDeciding takes no more requests. Those that wait are refused before the channel is closed, since their callers may count among the stimuli of a
+// scheduler until they are answered, and once more behind it: a request may have come in between.
 func (l *loop) endDeciding() {
 	l.refuseRest()
 	close(l.e.decided)
 	l.refuseRest()
 }
 
-// refuseRest answers who came too late.
+// refuseRest refuses the requests that came too late.
 func (l *loop) refuseRest() {
 	for {
 		select {

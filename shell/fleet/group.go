@@ -108,7 +108,8 @@ func (g *Group) Run(ctx context.Context, work Work) error {
 	return g.failed
 }
 
-// follow waits for those who hold partitions, and looks meanwhile who has those that were given back: tools may run on for a while.
+// follow waits until no partition is held any more. Tools may run on here for a while after a partition was given back, so it looks meanwhile which process
+// owns each partition.
 func (g *Group) follow(ctx context.Context, holders *goroutines) {
 	if g.o.Scheduler != nil {
 		holders.wait()

@@ -212,8 +212,9 @@ func ableOf(live []Instance) []Instance {
 	return slices.DeleteFunc(slices.Clone(live), func(i Instance) bool { return coreNumber(i.Core) != counts })
 }
 
-// coreThatCounts is the greatest one that half of the instances have, or a greater one. Who has another one claims nothing: of a newer one too few can take over
-// what it has decided, and an older one would decide by rules that are no longer those of the others.
+// coreThatCounts gives the greatest version of the core that half of the instances or more have reached: they have it, or a greater one. An instance
+// with another version claims nothing. What a newer core has decided, too few of the others could take over; an older core would decide by rules that
+// the others follow no longer.
 func coreThatCounts(live []Instance) (counts int) {
 	for _, i := range live {
 		n, have := coreNumber(i.Core), 0

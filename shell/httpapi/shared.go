@@ -22,8 +22,8 @@ type shared struct {
 	pageReads  chan struct{} // holds one element for each chunk of a list that is being read
 	rates      rates
 	unverified share   // bytes of bodies whose signature is not checked yet, or that are being stored
-	senders    senders // who sends bodies whose signature is not checked yet
-	guesses    guesses // who was refused with 401
+	senders    senders // addresses that send bodies whose signature is not checked yet
+	guesses    guesses // addresses whose requests were refused with 401
 	conns      *conns
 	parts      parts
 }

@@ -67,21 +67,31 @@ func (q *visit) instances() (view, error) {
 			textOf(seconds(i.SilentSeconds)), r.abilities(i),
 		})
 	}
-	return withBlocks(v, block{Title: "Daemons on the database", Note: abilitiesNote, Table: t},
+	daemons := block{Title: "Daemons on the database", Table: t}
+	if r.able != "" {
+		daemons.Note = abilitiesNote
+	}
+	return withBlocks(v, daemons,
 		block{Title: "Partitions", ID: "partitions", Note: "Each tenant lives in one partition, on which one daemon at a time works.", Table: q.partitionTable(r.Partitions)}), nil
 }
 
-// notices say what needs a look: partitions that rest, and daemons that are silent.
+// notices say what needs a look: partitions that were stopped, and those without an owner, as for a moment while one moves.
 func (r roster) notices() (out []block) {
-	rest := 0
+	stopped, free := 0, 0
 	for _, p := range r.Partitions {
-		if p.Owner == "" || p.Stopped != "" {
-			rest++
+		switch {
+		case p.Stopped != "":
+			stopped++
+		case p.Owner == "":
+			free++
 		}
 	}
-	if rest > 0 {
-		out = append(out, block{Notice: &notice{Tone: toneBad, Text: "Nobody works on " + strconv.Itoa(rest) + " of " + strconv.Itoa(len(r.Partitions)) +
-			" partitions: requests about their tenants are answered with 503, and nothing of them fires. The table of partitions has the reasons that are known."}})
+	of := " of " + strconv.Itoa(len(r.Partitions)) + " partitions: "
+	if stopped > 0 {
+		out = append(out, whyNotice("Nobody may work on "+strconv.Itoa(stopped)+of+"requests about their tenants are answered with 503, and nothing of them fires. The table of partitions has the reasons.", toneBad)...)
+	}
+	if free > 0 {
+		out = append(out, whyNotice("Nobody works on "+strconv.Itoa(free)+of+"for less than a second while they move, and for a lease after their owner was lost. Requests about their tenants wait.", toneWait)...)
 	}
 	return out
 }
@@ -139,7 +149,7 @@ func partitionState(p wire.ClusterPartition) cell {
 		c.Hint = p.Stopped
 		return c
 	case p.Owner == "":
-		return state("nobody works on it", toneBad)
+		return state("nobody works on it", toneWait)
 	}
 	return badge("works")
 }

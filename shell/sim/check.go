@@ -23,10 +23,14 @@ const (
 	RuleVerdict      = "each occurrence has one verdict"
 	RuleTokens       = "the tokens of locks only grow" //nolint:gosec // no credentials
 	RuleReplay       = "the replay is clean"
-	RuleTold         = "who has lost commits is told"
-	RuleLives        = "what a process runs that lives is taken from nobody"
-	RulePlace        = "each partition is where it should be"
-	RuleOwn          = "the check of who runs the simulation"
+	// RuleTold: an owner whose commits a failover has lost stores nothing any more, and ends with an error that says so.
+	RuleTold = "who has lost commits is told"
+	// RuleLives: an effect that a living process carries out for a partition which it has handed over is not declared interrupted.
+	RuleLives = "what a process runs that lives is taken from nobody"
+	// RulePlace: some time after the last fault each partition is owned by the instance that should have it.
+	RulePlace = "each partition is where it should be"
+	// RuleOwn: a check that the caller of [Run] has given.
+	RuleOwn = "the check of who runs the simulation"
 )
 
 // done reports whether all has ended.

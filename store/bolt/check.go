@@ -13,16 +13,12 @@ import (
 )
 
 // MaxFindings is how many findings a Check gives at most.
-const MaxFindings = 1000
+const MaxFindings = store.MaxFindings
 
-// Finding is one thing that is wrong in a file.
-type Finding struct {
-	Where string // the bucket, or "pages" for bbolt's own structure
-	What  string
-}
+// Finding is one thing that is wrong in a file: in a bucket, or in "pages", which is bbolt's own structure.
+type Finding = store.Finding
 
-// String gives "where: what".
-func (f Finding) String() string { return f.Where + ": " + f.What }
+var _ store.Checker = (*Store)(nil)
 
 // Check reads the whole database in one read transaction and gives what is
 // wrong in it, at most [MaxFindings]: bbolt's pages; values whose checksum is

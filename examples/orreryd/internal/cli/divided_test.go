@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -163,6 +164,38 @@ func TestDaemonsOnADividedDatabaseWorkSideBySide(t *testing.T) {
 	assert.Equal(t, exitUsage, r.code)
 	assert.Contains(t, r.err, "is divided into 6 partitions: name one, from 0 to 5")
 	r = cli(t, nil, "", "quarantine", "--database", database, "--partition", "6")
+	assert.NotZero(t, r.code)
+	assertChecked(t, database)
+}
+
+// assertChecked looks at a divided database with "check", sound, and with an entry too many in two of its partitions.
+func assertChecked(t *testing.T, database string) {
+	t.Helper()
+	r := cli(t, nil, "", "check", "--database", database)
+	require.Zero(t, r.code, r.err)
+	assert.Contains(t, r.out, " is sound\n")
+	conn, err := pgx.Connect(t.Context(), database)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, conn.Close(t.Context())) }()
+	for _, part := range []int{2, 5} { // an entry for a record that there is not
+		_, err := conn.Exec(t.Context(), `INSERT INTO orrery.tables SELECT $1::int, 9999, 'due' WHERE NOT EXISTS (SELECT FROM orrery.tables WHERE part = $1 AND name = 'due')`, part)
+		require.NoError(t, err)
+		_, err = conn.Exec(t.Context(), `INSERT INTO orrery.entries SELECT part, id, decode(repeat('00', 24), 'hex'), 'action' FROM orrery.tables WHERE part = $1 AND name = 'due'`, part)
+		require.NoError(t, err)
+	}
+	r = cli(t, nil, "", "check", "--database", database)
+	assert.Equal(t, 1, r.code)
+	assert.Contains(t, r.out, "partition 2: due: key ")
+	assert.Contains(t, r.out, "partition 5: due: key ")
+	assert.NotContains(t, r.out, "partition 3: ")
+	assert.Contains(t, r.err, " things are wrong")
+	r = cli(t, nil, "", "check", "--database", database, "--partition", "3", "--json")
+	assert.Zero(t, r.code, r.err)
+	assert.Contains(t, r.out, `"findings": []`)
+	r = cli(t, nil, "", "check", "--database", database, "--partition", "5")
+	assert.Equal(t, 1, r.code)
+	assert.Contains(t, r.out, "due: key ")
+	r = cli(t, nil, "", "check", "--database", database, "--partition", "6")
 	assert.NotZero(t, r.code)
 }
 

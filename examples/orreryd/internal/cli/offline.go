@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
+	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/bolt"
 )
 
@@ -58,48 +59,78 @@ old one stays as it was. The folder needs room for both.`,
 }
 
 func (a *app) checkCommand() *cobra.Command {
-	var db string
-	return a.addFileFlags(&cobra.Command{
-		Use:   "check --db FILE",
-		Short: "Check the structure of a stopped database or of a backup",
+	var p place
+	return a.addPlaceFlags(&cobra.Command{
+		Use:   "check --db FILE | --database URL",
+		Short: "Check the structure of a stopped database, of a backup, or of one on PostgreSQL",
 		Long: `Read the whole file and check its pages, the checksum of each value, and that all
 indexes agree with the records. Nothing is changed. It exits with 1 where
 anything is wrong. What lost pipelines have left is told too, and does no harm.
+Of a database on PostgreSQL each partition is checked, beside its daemons, as it
+is at this moment; one of them with --partition. The pages are PostgreSQL's, and
+are not looked at.
 Whether the states are what the journal says is another
 question: orreryd replay --verify answers it.`,
-		Example: "  orreryd check --db orrery.db",
+		Example: "  orreryd check --db orrery.db\n  orreryd check --database postgres://orrery@db.example/orrery",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withStopped(db, func(st *bolt.Store) error { return a.check(cmd.Context(), db, st) })
+			var c checking
+			if err := p.each(cmd.Context(), func(of string, st store.Store) error { return c.check(cmd.Context(), of, st) }); err != nil {
+				return err
+			}
+			return a.showChecked(p.name(), c)
 		},
-	}, &db, anyFile)
+	}, &p)
 }
 
-func (a *app) check(ctx context.Context, db string, st *bolt.Store) error {
-	found, err := st.Check(ctx)
-	if err != nil {
-		return err
+// checking gathers what is wrong in the parts of a database, and what does no harm.
+type checking struct{ found, left []string }
+
+// check looks at a file, or at a partition; of begins what is told of one partition of several.
+func (c *checking) check(ctx context.Context, of string, st store.Store) error {
+	checker, ok := st.(store.Checker)
+	if !ok {
+		return fmt.Errorf("%scannot be checked: it is a %T", of, st)
 	}
-	list, says := make([]string, 0, len(found)), ""
+	found, err := checker.Check(ctx)
+	if err != nil {
+		return fmt.Errorf("%s%w", of, err)
+	}
 	for _, f := range found {
-		list = append(list, f.String())
-		says += text.Clean(f.String()) + "\n"
+		c.found = append(c.found, of+f.String())
 	}
 	wrong, left, err := auditPipelines(ctx, st)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s%w", of, err)
 	}
-	list = append(list, wrong...)
 	for _, w := range wrong {
-		says += text.Clean(w) + "\n"
+		c.found = append(c.found, of+w)
 	}
-	says = cmp.Or(says, text.Clean(db)+" is sound\n")
 	for _, l := range left {
+		c.left = append(c.left, of+l)
+	}
+	return nil
+}
+
+// showChecked says what was found; the error says that something was.
+func (a *app) showChecked(name string, c checking) error {
+	says := ""
+	for _, f := range c.found {
+		says += text.Clean(f) + "\n"
+	}
+	says = cmp.Or(says, text.Clean(name)+" is sound\n")
+	for _, l := range c.left {
 		says += "left over: " + text.Clean(l) + "\n"
 	}
-	err = a.show(map[string]any{"file": db, "findings": list, "left_over": left}, says)
-	if err == nil && len(list) > 0 {
-		err = fmt.Errorf("%s: %d things are wrong", db, len(list))
+	list := c.found
+	if list == nil {
+		list = []string{}
 	}
-	return err
+	if err := a.show(map[string]any{"file": name, "findings": list, "left_over": c.left}, says); err != nil {
+		return err
+	}
+	if len(list) > 0 {
+		return fmt.Errorf("%s: %d things are wrong", name, len(list))
+	}
+	return nil
 }

@@ -49,7 +49,7 @@ func mendPipelines(m *bolt.Mending) error {
 
 // auditPipelines gives what does not fit to the pipelines of a store: what takes something from them, and what is
 // left of others; nothing if a record cannot be read, as nobody knows then who refers to what.
-func auditPipelines(ctx context.Context, st *bolt.Store) (wrong, left []string, err error) {
+func auditPipelines(ctx context.Context, st store.Store) (wrong, left []string, err error) {
 	damaged := false
 	err = st.View(ctx, func(tx store.ReadTx) error {
 		each := func(visit func(core.State) error) error { // by kind, and in the order of their names

@@ -62,35 +62,94 @@ func (p *place) name() string {
 	return p.db
 }
 
-// read does something with the database, which nobody changes.
+// checkFlags refuses flags that do not fit to each other, and gives the URL of the database; "": it is a file.
+func (p *place) checkFlags() (url string, err error) {
+	url, err = p.url()
+	switch {
+	case err != nil:
+		return "", err
+	case url == "" && p.flags.Changed("partition"):
+		return "", usagef("--partition: is of a PostgreSQL database: leave it out for a file")
+	case p.partition < 0:
+		return "", usagef("--partition: %d is no number of a partition: the first one is 0", p.partition)
+	}
+	return url, nil
+}
+
+// read does something with the database, which nobody changes. Of one that is divided a flag has to name the partition.
 func (p *place) read(ctx context.Context, do func(store.Store) error) (err error) {
-	url, err := p.url()
+	url, err := p.checkFlags()
 	if err != nil {
 		return err
 	}
-	named := p.flags.Changed("partition")
-	switch {
-	case url == "" && named:
-		return usagef("--partition: is of a PostgreSQL database: leave it out for a file")
-	case p.partition < 0:
-		return usagef("--partition: %d is no number of a partition: the first one is 0", p.partition)
-	case url == "":
+	if url == "" {
 		return withStopped(p.db, func(st *bolt.Store) error { return do(st) })
 	}
-	st, err := beside(ctx, "--database", url, p.partition)
+	return withBeside(ctx, url, p.partition, func(st store.Store) error {
+		layout, err := p.layout(ctx, url)
+		switch {
+		case err != nil:
+			return err
+		case layout.Partitions > 1 && !p.flags.Changed("partition"):
+			return usagef("--partition: missing: %s is divided into %d partitions: name one, from 0 to %d", config.DatabaseName(url), layout.Partitions, layout.Partitions-1)
+		}
+		return do(st)
+	})
+}
+
+// each is read for each partition of a divided database, unless a flag names one. of is nothing, or begins what is said of one of several. A partition
+// on which no daemon has worked yet is left out; the first one is not.
+func (p *place) each(ctx context.Context, do func(of string, st store.Store) error) error {
+	url, err := p.checkFlags()
+	if err != nil {
+		return err
+	}
+	if url == "" || p.flags.Changed("partition") {
+		return p.read(ctx, func(st store.Store) error { return do("", st) })
+	}
+	partitions := 1
+	err = withBeside(ctx, url, 0, func(st store.Store) error { // else the layout would make the tables of a database that has none
+		layout, err := p.layout(ctx, url)
+		if err != nil {
+			return err
+		}
+		if partitions = layout.Partitions; partitions == 1 {
+			return do("", st)
+		}
+		return do(partitionOf(0), st)
+	})
+	for n := 1; n < partitions && err == nil; n++ {
+		var worked bool
+		err = withBeside(ctx, url, n, func(st store.Store) error {
+			worked = true
+			return do(partitionOf(n), st)
+		})
+		if !worked && errors.Is(err, store.ErrNotFound) {
+			err = nil
+		}
+	}
+	return err
+}
+
+// partitionOf begins what is said of a partition of several.
+func partitionOf(n int) string { return fmt.Sprintf("partition %d: ", n) }
+
+// layout says how the database is divided, and refuses a partition that it does not have.
+func (p *place) layout(ctx context.Context, url string) (store.Layout, error) {
+	layout, err := layoutOf(ctx, "--database", url)
+	if err == nil && p.partition >= layout.Partitions {
+		err = usagef("--partition: there is no partition %d: %s has %d, and the first one is 0", p.partition, config.DatabaseName(url), layout.Partitions)
+	}
+	return layout, err
+}
+
+// withBeside does something with a partition of a database on PostgreSQL, beside its daemon.
+func withBeside(ctx context.Context, url string, partition int, do func(store.Store) error) (err error) {
+	st, err := beside(ctx, "--database", url, partition)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	layout, err := layoutOf(ctx, "--database", url)
-	switch {
-	case err != nil:
-		return err
-	case layout.Partitions > 1 && !named:
-		return usagef("--partition: missing: %s is divided into %d partitions: name one, from 0 to %d", config.DatabaseName(url), layout.Partitions, layout.Partitions-1)
-	case p.partition >= layout.Partitions:
-		return usagef("--partition: there is no partition %d: %s has %d, and the first one is 0", p.partition, config.DatabaseName(url), layout.Partitions)
-	}
 	return do(st)
 }
 

@@ -288,7 +288,7 @@ func (h *host) workOnce(ctx context.Context, own fleet.Term) (err error) {
 	left := func() {
 		mu.Lock()
 		defer mu.Unlock()
-		leave() // who asks from now on waits for the next one
+		leave() // requests that come from now on wait for the next owner of the partition
 	}
 	defer context.AfterFunc(ctx, func() {
 		left()
