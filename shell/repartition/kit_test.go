@@ -12,6 +12,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	_ "github.com/orrery-go/orrery/effects/seedtest"
 	"github.com/orrery-go/orrery/shell/engine"
 	"github.com/orrery-go/orrery/shell/repartition"
 	"github.com/orrery-go/orrery/shell/replay"
