@@ -151,7 +151,7 @@ var placings = map[string]placing{
 	"GET /v1/changes/{kind}/{id}":                         {how: ofID, kind: "/v1/changes/"},
 	"GET /v1/upcoming":                                    {how: ofTenant, merge: mergeUpcoming},
 	"GET /v1/limits":                                      {how: ofTenant, merge: mergeLimits},
-	"GET /v1/runners":                                     {how: here},
+	"GET /v1/runners":                                     {how: ofAll, merge: mergeRunners},
 	"GET /v1/system":                                      {how: ofAll, merge: mergeSystem},
 	"GET /v1/cluster":                                     {how: here},
 	"POST /v1/cluster/drain":                              {how: here},
