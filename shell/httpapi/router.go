@@ -222,9 +222,10 @@ type decision struct {
 	anywhere bool        // any: the answer is the same
 	scope    shell.Scope // whose partition that is, where a tenant says it
 	scoped   bool
-	err      error // it is refused
-	recalled bool  // to was remembered for the id, and may be wrong
-	body     held  // what was read of it
+	err      error         // it is refused
+	recalled bool          // to was remembered for the id, and may be wrong
+	body     held          // what was read of it
+	batch    *dividedBatch // nil: it is no batch of the mode "each"
 
 	everywhere        bool   // whichever partition has done it before
 	kind, id          string // of the machine that was looked for
@@ -266,6 +267,14 @@ func (rt *Router) answer(w http.ResponseWriter, r *http.Request, c *call, of *ro
 		return failf(http.StatusNotImplemented, "partitions: %s %s is not made of the answers of several partitions yet: name one with the header %s: 0 to %d", of.method, of.path, HeaderPartition, rt.o.Partitions-1)
 	}
 	return relayedOr(w, of.merge(rt, w, r, c))
+}
+
+// readAgain reads the body of a request that the router answers itself: it was read ahead to place the request, and is read and counted now as every server does.
+func (rt *Router) readAgain(w http.ResponseWriter, r *http.Request) (*decision, []byte, error) {
+	d := r.Context().Value(decisionKey{}).(*decision)
+	d.body.release()
+	data, err := rt.front.readJSON(w, r)
+	return d, data, err
 }
 
 // pass gives a request to the server of a partition. body is what the request holds, which whoever reads it next holds itself.

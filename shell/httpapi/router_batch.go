@@ -32,6 +32,13 @@ type batchPart struct {
 	entries   []json.RawMessage
 }
 
+// dividedBatch is a batch of the mode "each" as it was placed.
+type dividedBatch struct {
+	of      map[string]json.RawMessage // its members
+	parts   []*batchPart
+	entries int
+}
+
 // divideEntries gives what each partition is asked for, in the order in which the batch comes to it. An entry that is refused wherever it goes, goes with the
 // entries of the first partition.
 func (rt *Router) divideEntries(t *Token, entries []json.RawMessage) (parts []*batchPart) {
@@ -84,7 +91,9 @@ func (rt *Router) placeEach(d *decision, of map[string]json.RawMessage) {
 		d.anywhere = true
 		return
 	}
-	switch parts := rt.divideEntries(d.token, entries); {
+	parts := rt.divideEntries(d.token, entries)
+	d.batch = &dividedBatch{of: of, parts: parts, entries: len(entries)}
+	switch {
 	case len(parts) == 0 || len(parts) == 1 && parts[0].scope == nil:
 		d.anywhere = true
 	case len(parts) == 1:
@@ -116,24 +125,16 @@ type batchResult struct {
 // mergeBatch makes the actions of a batch of mode "each" in the partitions of their tenants, as one request to each of these, and puts the results into the order of the
 // batch. Each partition charges what it is asked for, and keeps its answer under the key of the request.
 func mergeBatch(rt *Router, w http.ResponseWriter, r *http.Request, c *call) error {
-	if d, ok := r.Context().Value(decisionKey{}).(*decision); ok {
-		d.body.release() // it is read, and counted, once more
-	}
-	data, err := rt.front.readJSON(w, r)
+	d, _, err := rt.readAgain(w, r)
 	if err != nil {
 		return err
 	}
-	var entries []json.RawMessage
-	of, _ := members(data)
-	if err := json.Unmarshal(of["actions"], &entries); err != nil {
-		return fmt.Errorf("a batch that was placed: %w", err)
-	}
-	parts := rt.divideEntries(c.token, entries)
-	answers, err := rt.askBatch(r, of, parts)
+	parts := d.batch.parts
+	answers, err := rt.askBatch(r, d.batch.of, parts)
 	if err != nil {
 		return err
 	}
-	results, retry, repeated := make([]batchResult, len(entries)), 0, true
+	results, retry, repeated := make([]batchResult, d.batch.entries), 0, true
 	refused := 0
 	for n, part := range parts {
 		got := answers[n]

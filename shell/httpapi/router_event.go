@@ -12,10 +12,7 @@ import (
 // mergePublish announces an event of no tenant in all partitions, since subscribers of all hear it: in the first one, and once that has taken it in the
 // others. So what is refused is announced nowhere. Each partition keeps the key of the request, if it has one: sent again it is announced where it was not.
 func mergePublish(rt *Router, w http.ResponseWriter, r *http.Request, _ *call) error {
-	if d, ok := r.Context().Value(decisionKey{}).(*decision); ok {
-		d.body.release() // it is read, and counted, once more
-	}
-	data, err := rt.front.readJSON(w, r)
+	_, data, err := rt.readAgain(w, r)
 	if err != nil {
 		return err
 	}
@@ -48,7 +45,7 @@ func mergePublish(rt *Router, w http.ResponseWriter, r *http.Request, _ *call) e
 	return nil
 }
 
-// notEverywhere says what is to be done about an event that some partitions have not announced.
+// notEverywhere is the answer to a caller whose event some partitions have not announced: it says what the caller can do.
 func notEverywhere(r *http.Request, missing []int, of int) error {
 	todo := "send the same request again, and they announce it"
 	if r.Header.Get(onceHeader) == "" {
