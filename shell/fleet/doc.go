@@ -58,7 +58,7 @@
 // Which instance should have a partition is what [Place] says of those that are alive, and do not drain. It claims the partition once nobody owns it, or its owner was silent
 // for a lease. Another one claims it a lease after that, if the first has not taken it, and a third one after two. An owner that sees that another instance should
 // have the partition gives it back: the context of its work ends with [ErrMoved]. One moves at a time, and none within a lease after an instance has come or
-// gone, but from an instance that drains, so that a process that is started anew gets back what it had and nothing else is interrupted. What is bound to this machine does not move ([Options].Bound).
+// gone, but from an instance that drains, or once [Group.Rebalance] was called, so that a process that is started anew gets back what it had and nothing else is interrupted. What is bound to this machine does not move ([Options].Bound).
 //
 // An instance that is to be emptied drains ([store.Cluster] Drain): it gives back all that is not bound, if another one can have it, and claims nothing until it is started anew or the
 // drain is taken back. One whose context has ended says so before it gives its partitions back; the others have them within a second.

@@ -32,7 +32,7 @@ func TestStoriesWhoseRequestsAreSentTwiceOverThreePartitions(t *testing.T) { pla
 
 // Rights are the same over three partitions.
 func TestEveryOperationOverThreePartitionsAnswersEachKindOfTokenAsTheTableSays(t *testing.T) {
-	sweepAll(t, 3, map[string]bool{ // what is answered with 501, or with what to do instead
+	sweepAll(t, 3, map[string]bool{ // a backup that names no partition is answered with what to do instead
 		"backup": true,
 	})
 }

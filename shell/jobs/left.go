@@ -9,9 +9,9 @@ import (
 	"github.com/orrery-go/orrery/store"
 )
 
-// EndLeft deletes all attempts that a runner holds and that are of the database, and gives those that are deleted. It is for who has nothing to do with the database's runs any
-// more: a process whose computer has begun them, and which another process has replaced, so that it has told the runs that their pods are lost. No [Service] must use the runner,
-// and the database is only read. A database that no service has ever run on has no attempts. It goes on after an error.
+// EndLeft deletes all attempts of the database that a runner holds, and gives those that it has deleted. A process calls it for a database that it does not work on any more: its computer
+// has begun the attempts, and another process, which works on the database now, has told their runs that the pods are lost. No [Service] may use the runner
+// meanwhile. The database is only read; one that no service has ever run on has no attempts. After an error EndLeft goes on with the next attempt.
 func EndLeft(ctx context.Context, r Runner, st store.Store) (ended []Attempt, err error) {
 	id, err := readIdentity(ctx, st, databaseMeta)
 	if err != nil || id == "" {

@@ -24,7 +24,7 @@ const (
 	RuleTokens       = "the tokens of locks only grow" //nolint:gosec // no credentials
 	RuleReplay       = "the replay is clean"
 	// RuleTold: an owner whose commits a failover has lost stores nothing any more, and ends with an error that says so.
-	RuleTold = "who has lost commits is told"
+	RuleTold = "an owner that has lost commits is told"
 	// RuleLives: an effect that a living process carries out for a partition which it has handed over is not declared interrupted.
 	RuleLives = "what a process runs that lives is taken from nobody"
 	// RulePlace: some time after the last fault each partition is owned by the instance that should have it.

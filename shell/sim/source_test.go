@@ -65,7 +65,7 @@ var guarded = map[string][]edit{
 var wrong = map[string][]edit{
 	"who was replaced reads and writes on":                    noFence,
 	"nobody notices that another one wrote":                   noNumber,
-	"nothing keeps out who was replaced":                      slices.Concat(noFence, noClaim, noNumber, noVersion),
+	"nothing keeps out an owner that was replaced":            slices.Concat(noFence, noClaim, noNumber, noVersion),
 	"neither fence nor claim, and a result of any run counts": slices.Concat(noFence, noClaim, noRun),
 	"neither fence nor number nor version":                    slices.Concat(noFence, noNumber, noVersion),
 	"a staged commit is written although another one owns the store": {
@@ -144,7 +144,7 @@ func seedsOf(t *testing.T, edits []edit) (found string) {
 
 func TestWhatIsWrongInTheSourceIsFound(t *testing.T) {
 	maps.Copy(wrong, wrongToo)
-	for _, name := range brokentest.Few(t, wrong, "nothing keeps out who was replaced", "what is handed out is begun before it is stored", "a partition stays where it is") {
+	for _, name := range brokentest.Few(t, wrong, "nothing keeps out an owner that was replaced", "what is handed out is begun before it is stored", "a partition stays where it is") {
 		t.Run(name, func(t *testing.T) {
 			found := seedsOf(t, wrong[name])
 			assert.NotEmpty(t, found, "it is not found within %d seeds", withinSeeds)
