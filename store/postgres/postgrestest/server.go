@@ -281,6 +281,7 @@ func (s *Server) configure() error {
 		"dynamic_shared_memory_type": "mmap", // its files are below the data, and are removed with them
 		"shared_buffers":             "32MB",
 		"max_wal_size":               "256MB",
+		"max_connections":            "400", // the tests of a package share the server, and several run daemons beside each other
 		"log_line_prefix":            "%m [%p] ",
 	}
 	if s.port != 0 {

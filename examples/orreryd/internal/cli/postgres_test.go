@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -107,6 +108,39 @@ func TestADaemonThatStandsByAnswersAndTakesTheDatabaseOverFromOneThatIsKilled(t 
 		r := cli(t, nil, "", append(args, "--database", database)...)
 		require.Zero(t, r.code, "%v: %s", args, r.err)
 		assert.NotContains(t, r.out+r.err, "hush-hush-8")
+	}
+}
+
+func TestADaemonThatTakesADatabaseOverWhichRefusesConnectionsWaitsForThem(t *testing.T) {
+	t.Parallel()
+	server := postgrestest.Start(t, postgrestest.Options{NoFsync: true, Settings: map[string]string{"max_connections": "30", "superuser_reserved_connections": "0"}})
+	database := server.Database(t)
+	first := start(t, "--database", database, "--config", member(t, "first"))
+	done := first.add("--wait", "--", "echo", "done")
+	second := standsBy(t, database, "second")
+	var taken []*pgx.Conn
+	for {
+		c, err := pgx.Connect(t.Context(), database)
+		if err != nil {
+			require.ErrorContains(t, err, "too many clients")
+			break
+		}
+		taken = append(taken, c)
+	}
+	require.NotEmpty(t, taken)
+	first.signal(syscall.SIGSTOP) // which keeps its connections
+	await(t, second.errs, "the database does not answer, and is this daemon's; trying again.*too many clients")
+	for _, c := range taken {
+		require.NoError(t, c.Close(t.Context()))
+	}
+	second.works()
+	assert.Equal(t, core.StatusCompleted, second.action(done).Status.Type)
+	second.ok("actions", "add", "--wait", "--", "echo", "on")
+	first.signal(syscall.SIGCONT)
+	await(t, first.errs, "standing by, since another daemon has the database")
+	for _, p := range []*process{first, second} {
+		p.signal(os.Interrupt)
+		assert.Zero(t, p.code())
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
@@ -100,14 +101,37 @@ func orchestrateShared(ctx context.Context, c config.Config, t Terminal, log *sl
 	var ended error
 	err = s.member.Run(ctx, func(ctx context.Context, own fleet.Term) error {
 		m.left.stop(own.Partition)
-		ended = runTerm(ctx, m.settings(), t, log, level, &term{Term: own, roster: r, api: m.api, page: m.page})
-		m.again = true
+		ended = whileUnreachable(ctx, own.Store, log, func() error {
+			err := runTerm(ctx, m.settings(), t, log, level, &term{Term: own, roster: r, api: m.api, page: m.page})
+			m.again = true
+			return err
+		})
 		return ended
 	})
 	if !errors.Is(err, ended) && (errors.Is(err, store.ErrUnusable) || errors.Is(err, store.ErrCorrupt)) {
 		err = fmt.Errorf("%s: %w", c.StoreName(), err)
 	}
 	return err
+}
+
+// askAgain is how long a daemon that owns its database waits before it asks again one that has not answered when the work was to begin.
+const askAgain = time.Second
+
+// whileUnreachable calls work again as long as the database does not answer, and is still this daemon's: one that refuses a connection for a moment, just
+// when a daemon takes it over, must not cost that daemon.
+func whileUnreachable(ctx context.Context, st store.Failing, log *slog.Logger, work func() error) error {
+	for {
+		err := work()
+		if !errors.Is(err, store.ErrUnreachable) || ctx.Err() != nil || st.Failure() != nil {
+			return err
+		}
+		log.Error("the database does not answer, and is this daemon's; trying again", "after", askAgain, "error", err)
+		select {
+		case <-time.After(askAgain):
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // listen opens the addresses, and gives that of the API.
