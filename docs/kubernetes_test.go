@@ -3,6 +3,7 @@ package docs_test
 import (
 	"bytes"
 	"debug/elf"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path"
@@ -21,6 +22,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"sigs.k8s.io/yaml"
 
 	"github.com/orrery-go/orrery/shell/jobfile"
@@ -192,6 +194,50 @@ func TestTheManifestsOfThreeDaemonsFitTogether(t *testing.T) {
 	for _, r := range kustomization.Resources {
 		readFile(t, manifests+"/postgres/"+r)
 	}
+}
+
+// What divides the database is laid over the three daemons, as kubectl does it.
+func TestTheManifestsOfADividedDatabaseAreTheThreeDaemonsAndWhatDividesIt(t *testing.T) {
+	was := get[*appsv1.Deployment](t, manifestsIn(t, manifests+"/postgres"), "Deployment orrery")
+	before, err := json.Marshal(was)
+	require.NoError(t, err)
+	patch, err := yaml.YAMLToJSONStrict([]byte(readFile(t, manifests+"/partitions/divide.yaml")))
+	require.NoError(t, err)
+	after, err := strategicpatch.StrategicMergePatch(before, patch, appsv1.Deployment{})
+	require.NoError(t, err)
+	d := &appsv1.Deployment{}
+	require.NoError(t, yaml.UnmarshalStrict(after, d))
+
+	require.Len(t, d.Spec.Template.Spec.InitContainers, 1)
+	divide, c := d.Spec.Template.Spec.InitContainers[0], d.Spec.Template.Spec.Containers[0]
+	assert.Equal(t, []string{"cluster", "init", "--partitions", "16"}, divide.Args)
+	assert.Equal(t, []string{c.Image, string(c.ImagePullPolicy)}, []string{divide.Image, string(divide.ImagePullPolicy)})
+	assert.Equal(t, c.SecurityContext, divide.SecurityContext)
+	require.Len(t, divide.Env, 1)
+	assert.Contains(t, c.Env, divide.Env[0], "it is the database of the daemons")
+	d.Spec.Template.Spec.InitContainers = nil
+	assert.Equal(t, was, d)
+
+	out, code := orreryd(t, t.TempDir(), nil, divide.Args...)
+	assert.NotZero(t, code)
+	assert.Contains(t, out, "--database: missing", "the program takes the arguments, and lacks the database alone")
+
+	var kustomization struct {
+		Resources []string                `json:"resources"`
+		Patches   []struct{ Path string } `json:"patches"`
+		Images    []struct{ Name string } `json:"images"`
+	}
+	require.NoError(t, yaml.UnmarshalStrict(kustomizationText(t, "partitions"), &kustomization))
+	assert.Equal(t, []string{"../postgres"}, kustomization.Resources)
+	assert.Equal(t, []struct{ Path string }{{"divide.yaml"}}, kustomization.Patches)
+	name, _, _ := strings.Cut(divide.Image, ":")
+	assert.Equal(t, []struct{ Name string }{{name}}, kustomization.Images)
+}
+
+// kustomizationText gives a kustomization without what only kubectl reads.
+func kustomizationText(t *testing.T, folder string) []byte {
+	t.Helper()
+	return regexp.MustCompile(`(?m)^(apiVersion|kind|    new).*\n`).ReplaceAll([]byte(readFile(t, manifests+"/"+folder+"/kustomization.yaml")), nil)
 }
 
 func TestTheDaemonMayDoWhatItsRunnerNeedsAndNothingElse(t *testing.T) {

@@ -9,9 +9,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
@@ -42,17 +44,23 @@ func create(t *testing.T, client kubernetes.Interface, manifest []byte, dryRun b
 	if o.Namespace != "" {
 		path += "namespaces/" + o.Namespace + "/"
 	}
-	body, err := yaml.YAMLToJSON(manifest)
-	require.NoError(t, err)
+	body := asJSON(t, manifest)
 	req := client.CoreV1().RESTClient().Post().AbsPath(path+resource).Param("fieldValidation", metav1.FieldValidationStrict)
 	if dryRun {
 		req = req.Param("dryRun", metav1.DryRunAll)
 	}
-	err = req.SetHeader("Content-Type", "application/json").Body(body).Do(t.Context()).Error()
+	err := req.SetHeader("Content-Type", "application/json").Body(body).Do(t.Context()).Error()
 	if apierrors.IsAlreadyExists(err) { // with -count; the fields were looked at
 		return nil
 	}
 	return err
+}
+
+func asJSON(t *testing.T, manifest []byte) []byte {
+	t.Helper()
+	body, err := yaml.YAMLToJSON(manifest)
+	require.NoError(t, err)
+	return body
 }
 
 func TestTheManifestsAreTakenByTheServerInTheOrderOfTheKustomization(t *testing.T) {
@@ -92,6 +100,20 @@ func TestTheManifestsAreTakenByTheServerInTheOrderOfTheKustomization(t *testing.
 		}
 	}
 
+	// And with what divides the database laid over them.
+	three, err := os.ReadFile(manifests + "postgres/deployment.yaml")
+	require.NoError(t, err)
+	divide, err := os.ReadFile(manifests + "partitions/divide.yaml")
+	require.NoError(t, err)
+	divided, err := strategicpatch.StrategicMergePatch(asJSON(t, three), asJSON(t, divide), appsv1.Deployment{})
+	require.NoError(t, err)
+	var dividing struct {
+		Spec struct{ Template corev1.PodTemplateSpec }
+	}
+	require.NoError(t, json.Unmarshal(divided, &dividing))
+	require.Len(t, dividing.Spec.Template.Spec.InitContainers, 1)
+	require.NoError(t, create(t, client, divided, true))
+
 	// The levels of Pod Security, which a Deployment and a Job only meet when they
 	// make their pods.
 	pod := func(ns string, meta metav1.ObjectMeta, spec corev1.PodSpec) error {
@@ -100,6 +122,7 @@ func TestTheManifestsAreTakenByTheServerInTheOrderOfTheKustomization(t *testing.
 		return err
 	}
 	require.NoError(t, pod("orrery", daemon.ObjectMeta, daemon.Spec))
+	require.NoError(t, pod("orrery", dividing.Spec.Template.ObjectMeta, dividing.Spec.Template.Spec))
 	daemon.Spec.SecurityContext = nil
 	assert.True(t, apierrors.IsForbidden(pod("orrery", daemon.ObjectMeta, daemon.Spec)), "the daemon's namespace takes any pod")
 
