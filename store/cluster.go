@@ -129,6 +129,8 @@ type Cluster interface {
 	// Drain says that an instance is to give back what it owns, or (on: false) that it need not. A new session of the instance
 	// begins without. [ErrNotFound]: no instance of that name is registered.
 	Drain(ctx context.Context, name string, on bool) error
+	// Part says of an instance that ends what Drain says, if it is registered in that session: another one of that name goes on as it is.
+	Part(ctx context.Context, i Instance) error
 	// Rebalance tells all instances that are registered that partitions are to be where they should be, now.
 	Rebalance(ctx context.Context) error
 	// Layout tells how the database is divided; [ErrNotFound]: SetLayout was never called, and it is one partition, number 0.

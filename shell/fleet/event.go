@@ -38,6 +38,8 @@ const (
 	EventMoved EventKind = "moved"
 	// EventRanOn: what ran on in this process of a partition that it had given back for To has not ended without an error, which is Err.
 	EventRanOn EventKind = "ran_on"
+	// EventUnfit: this process has given the partition back since it could not work on it, for the reason in Err, and others go before for a while ([ErrUnfit]).
+	EventUnfit EventKind = "unfit"
 	// EventUnusable: nobody can open the partition, for the reason in Err; the process works on its others ([Group]).
 	EventUnusable EventKind = "unusable"
 	// EventDrains: this process is to give back what it owns, and claims nothing ([store.Cluster] Drain).
@@ -103,6 +105,8 @@ func (e Event) log(l *slog.Logger) {
 		l.Info("this process has given the partition back: another one should have it", "to", e.To)
 	case EventRanOn:
 		l.Warn("what ran on in this process of a partition that another one has did not end without an error", "to", e.To, "error", e.Err)
+	case EventUnfit:
+		l.Error("this process cannot work on the partition, and has given it back: another one may take it", "error", e.Err)
 	case EventUnusable:
 		l.Error("nobody can open the partition", "error", e.Err)
 	case EventDrains:

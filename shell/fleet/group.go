@@ -14,6 +14,10 @@ import (
 // ErrMoved is why the context of work ends if another instance should have the partition.
 var ErrMoved = errors.New("another instance should have the partition")
 
+// ErrUnfit is what work returns, or wraps, if this process cannot work on the partition as it is now, though another one may: a [Group] gives the partition back, goes on with the
+// others, and leaves this one to other instances for six leases. If none of them takes it within a lease for each, it is tried here again.
+var ErrUnfit = errors.New("this process cannot work on the partition")
+
 // Group is a process of a cluster with several partitions: it owns those that it should have ([Place]), and stands by for the others. Its
 // methods are safe for concurrent use; Run is called once.
 type Group struct {
@@ -78,7 +82,7 @@ func (g *Group) Member(partition int) *Member {
 }
 
 // Run calls work for each partition that is this process's, several at once, until ctx ends: then it returns nil, or what work returned other than the
-// end of its context. If work returns although its partition is still this process's and ctx has not ended, Run ends all other work, gives all partitions
+// end of its context. If work returns although its partition is still this process's and ctx has not ended, and not with [ErrUnfit], Run ends all other work, gives all partitions
 // back, and returns what work did. A partition that nobody can open ([store.ErrUnusable], [store.ErrCorrupt]) does not end the others: see
 // [State].Unusable.
 func (g *Group) Run(ctx context.Context, work Work) error {
@@ -162,7 +166,7 @@ func (g *Group) part(ctx context.Context) {
 	defer close(g.parted)
 	limit, cancel := g.limited(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	_ = g.o.Cluster.Drain(limit, g.o.Name, true) // else they wait for a lease
+	_ = g.o.Cluster.Part(limit, g.self) // else they wait for a lease
 }
 
 // fail ends Run, of whose works ctx is the context.
@@ -194,7 +198,11 @@ func (g *Group) hold(ctx context.Context, s *seat, t *tenure, row store.Partitio
 	runsOn := false
 	lost, err := s.term(living, st, func(ctx context.Context, term Term) error {
 		defer s.worked(t)
-		return work(ctx, term)
+		err := work(ctx, term)
+		if errors.Is(err, ErrUnfit) {
+			s.unfit = s.o.Clock.Steady().Add(kept * s.o.Lease)
+		}
+		return err
 	}, around{ends: ctx.Done(), gave: func(wrong error) {
 		if to := s.gives(t); to != "" && s.worksAt(t) {
 			runsOn = true
@@ -210,6 +218,8 @@ func (g *Group) hold(ctx context.Context, s *seat, t *tenure, row store.Partitio
 		g.pass(Event{Kind: EventMoved, State: s.State(), To: to, Err: err})
 	case to != "" && err != nil:
 		g.pass(Event{Kind: EventRanOn, State: s.State(), To: to, Err: err})
+	case to == "" && errors.Is(err, ErrUnfit):
+		s.tell(EventUnfit, err)
 	case to == "" && (err != nil || ctx.Err() == nil):
 		g.fail(ctx, err)
 	}
@@ -238,6 +248,7 @@ type seat struct {
 	mine       string           // session of the last term
 	bad        *store.Partition // as it was when nobody could open it; nil: it can be
 	complained bool             // that it cannot be claimed
+	unfit      time.Time        // until when others go before, since work was not possible here
 
 	hold sync.Mutex
 	last *tenure // nil: there was none yet

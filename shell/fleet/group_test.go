@@ -75,6 +75,7 @@ type party struct {
 	ends   map[int]<-chan struct{} // of the last handover of each partition
 	bound  map[int]bool
 	wrong  error // what work returns at once
+	unfit  bool  // work returns that it is not possible here
 	hands  bool  // work gives its partition back as soon as it is told to end
 }
 
@@ -124,6 +125,12 @@ func (p *party) endsOf(partition int) <-chan struct{} {
 func (p *party) work(ctx context.Context, t fleet.Term) error {
 	if p.wrong != nil {
 		return p.wrong
+	}
+	p.mu.Lock()
+	unfit := p.unfit
+	p.mu.Unlock()
+	if unfit {
+		return fmt.Errorf("%w: no connection is left", fleet.ErrUnfit)
 	}
 	for {
 		if t.Store.Update(ctx, func(store.Tx) error { return nil }) == nil {
@@ -500,6 +507,65 @@ func TestWorkOfOnePartitionThatFailsEndsTheGroup(t *testing.T) {
 		pass(time.Second)
 		require.Len(t, b.owns(), many, "all was given back")
 		require.NoError(t, b.end())
+	})
+}
+
+func (p *party) setUnfit(is bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unfit = is
+}
+
+func TestWhatAProcessCannotWorkOnIsLeftToOthersForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, book := divided(t), &journal{}
+		a := join(t, c, "a", book, func(p *party, _ *fleet.Options) { p.unfit = true })
+		b := join(t, c, "b", book)
+		pass(9 * lease) // in each second of which b commits once where it works
+		worked := map[int]int{}
+		for _, c := range book.since(0) {
+			require.Equal(t, "b", c.by)
+			worked[c.partition]++
+		}
+		for n := range many {
+			assert.Greater(t, worked[n], 60, "partition %d waits a lease for b each time that a has tried, which it does once in six leases", n)
+		}
+		assert.Greater(t, a.told.count(fleet.EventUnfit), 1, "it is tried")
+		a.setUnfit(false)
+		pass(20 * lease)
+		require.Equal(t, placed("a", "b"), owners(a, b))
+		require.NoError(t, errors.Join(a.end(), b.end()))
+	})
+}
+
+func TestWhatTheOnlyProcessCannotWorkOnIsTriedAgainAfterALease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, book := divided(t), &journal{}
+		a := join(t, c, "a", book, func(p *party, _ *fleet.Options) { p.unfit = true })
+		pass(time.Second)
+		require.Equal(t, many, a.told.count(fleet.EventUnfit))
+		a.setUnfit(false)
+		pass(lease / 2)
+		require.Empty(t, a.owns())
+		pass(lease)
+		require.Len(t, a.owns(), many)
+		require.NoError(t, a.end())
+	})
+}
+
+func TestASecondProcessOfANameThatEndsDoesNotDrainTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, book := divided(t), &journal{}
+		a := join(t, c, "a", book)
+		pass(3 * lease)
+		require.Len(t, a.owns(), many)
+		second := join(t, c, "a", book)
+		pass(lease)
+		require.NoError(t, second.end())
+		pass(3 * lease)
+		assert.Zero(t, a.told.count(fleet.EventDrains))
+		assert.Len(t, a.owns(), many)
+		require.NoError(t, a.end())
 	})
 }
 

@@ -37,6 +37,15 @@ func (l *told) kinds() (all []fleet.EventKind) {
 	return all
 }
 
+func (l *told) count(kind fleet.EventKind) (n int) {
+	for _, k := range l.kinds() {
+		if k == kind {
+			n++
+		}
+	}
+	return n
+}
+
 func (l *told) last(t *testing.T, kind fleet.EventKind) fleet.Event {
 	t.Helper()
 	l.mu.Lock()

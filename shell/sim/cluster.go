@@ -182,6 +182,18 @@ func (c *cluster) Drain(_ context.Context, name string, on bool) error {
 	return nil
 }
 
+// Part implements [store.Cluster].
+func (c *cluster) Part(_ context.Context, i store.Instance) error {
+	if err := c.ask("parts " + i.Name); err != nil {
+		return err
+	}
+	if is, ok := c.listed[i.Name]; ok && is.Session == i.Session {
+		is.Draining = true
+		c.listed[i.Name] = is
+	}
+	return nil
+}
+
 // Layout implements [store.Cluster].
 func (c *cluster) Layout(context.Context) (store.Layout, error) {
 	if err := c.ask("reads the layout"); err != nil {

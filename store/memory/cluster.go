@@ -311,6 +311,21 @@ func (p *Process) Drain(ctx context.Context, name string, on bool) error {
 	return nil
 }
 
+// Part implements [store.Cluster].
+func (p *Process) Part(ctx context.Context, i store.Instance) error {
+	err := p.ask(ctx, func() error {
+		if is, ok := p.c.instances[i.Name]; ok && is.Session == i.Session {
+			is.Draining = true
+			p.c.instances[i.Name] = is
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("part instance %s: %w", i.Name, err)
+	}
+	return nil
+}
+
 // Rebalance implements [store.Cluster].
 func (p *Process) Rebalance(ctx context.Context) error {
 	err := p.ask(ctx, func() error {

@@ -143,6 +143,14 @@ func (c *Cluster) Drain(ctx context.Context, name string, on bool) error {
 	return nil
 }
 
+// Part implements [store.Cluster].
+func (c *Cluster) Part(ctx context.Context, i Instance) error {
+	if err := c.kv.Part(ctx, i); err != nil {
+		return fmt.Errorf("part instance %s: %w", i.Name, err)
+	}
+	return nil
+}
+
 // Rebalance implements [store.Cluster]: each instance finds it in its row.
 func (c *Cluster) Rebalance(ctx context.Context) error {
 	if err := c.kv.Rebalance(ctx); err != nil {

@@ -121,6 +121,15 @@ func drains(t *testing.T, c store.Cluster) {
 	require.NoError(t, c.Drain(ctx, "a", false))
 	a.Draining = false
 	is(a)
+	other := a
+	other.Session = "0"
+	require.NoError(t, c.Part(ctx, other))
+	is(a) // who ends was replaced before
+	require.NoError(t, c.Part(ctx, a))
+	a.Draining = true
+	is(a)
+	require.NoError(t, c.Drain(ctx, "a", false))
+	a.Draining = false
 	require.NoError(t, c.Rebalance(ctx))
 	a.Rebalanced = 1
 	is(a)

@@ -80,6 +80,8 @@ func logMove(log *slog.Logger, database, name string, e fleet.Event) {
 		}
 	case fleet.EventRanOn:
 		of.Warn("what ran on here of the partition, which was given away, has not ended in good order", "to", e.To, "error", e.Err)
+	case fleet.EventUnfit:
+		of.Error("the partition cannot be worked on here, and was given back: another daemon may take it", "error", e.Err)
 	case fleet.EventUnusable:
 		of.Error("nobody can open the partition; the others are worked on", "error", e.Err)
 	default:
@@ -128,7 +130,7 @@ func logEvent(log *slog.Logger, database, name string, e fleet.Event) {
 		log.Warn("this daemon takes no partition", "error", e.Err)
 	case fleet.EventAgrees:
 		log.Info("this daemon takes partitions again: its core is the one that counts")
-	case fleet.EventMoved, fleet.EventRanOn, fleet.EventUnusable: // of a partition of several: see logMove
+	case fleet.EventMoved, fleet.EventRanOn, fleet.EventUnusable, fleet.EventUnfit: // of a partition of several: see logMove
 	case fleet.EventUntimed:
 		log.Warn("the database does not tell the time; what was last known of it counts until it does", "error", e.Err)
 	}

@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -128,6 +130,7 @@ func (h *host) route() error {
 	}
 	o.Cluster, o.Drain, o.Rebalance, o.Metrics, o.Shared = h.roster.tell, h.roster.drain, h.rebalance, h.metrics(), &h.shared
 	o.Settings, o.PageKey = func() string { return h.settings().Shown() }, h.pageKey
+	o.Ready = h.ready
 	h.router, err = httpapi.NewRouter(httpapi.RouterOptions{
 		API: o, Name: h.roster.name, Partitions: h.layout.Partitions, Webhooks: scopes, Local: h.local,
 		Remote: func(p int) http.Handler { return h.fronts[p] }, Instances: h.instances,
@@ -239,16 +242,23 @@ func (h *host) pageURL() string {
 	return h.url + page.DefaultMount + "/"
 }
 
-// tryAgain is how long a partition is left alone that cannot be worked on.
-const tryAgain = 10 * time.Second
+// tryAgain is how long a partition is left alone that cannot be worked on, and tries are how often that is tried before it is left to another daemon.
+const (
+	tryAgain = 2 * time.Second
+	tries    = 3
+)
 
-// work works on one partition while it is this daemon's. What is wrong with one keeps no other one from being worked on: it is tried again.
+// work works on one partition while it is this daemon's. What is wrong with one keeps no other one from being worked on: it is tried again, and then given back,
+// since what this daemon lacks, such as a connection to the database, another one may have.
 func (h *host) work(ctx context.Context, own fleet.Term) error {
 	h.left.stop(own.Partition)
-	for {
+	for n := 1; ; n++ {
 		err := h.workOnce(ctx, own)
 		if err == nil || ctx.Err() != nil || own.Store.Failure() != nil {
 			return err
+		}
+		if n == tries {
+			return fmt.Errorf("%w: %w", fleet.ErrUnfit, err)
 		}
 		h.log.Error("the partition cannot be worked on; trying again", "partition", own.Partition, "after", tryAgain, "error", err)
 		h.fails(own.Partition, err)
@@ -345,6 +355,20 @@ func (h *host) local(partition int) (*httpapi.Server, bool) {
 		return nil, false
 	}
 	return d.server, true
+}
+
+// ready gives which of this daemon's partitions cannot be worked on. Anyone may ask, so why that is stands in the log.
+func (h *host) ready() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.failing) == 0 {
+		return nil
+	}
+	var of []string
+	for _, p := range slices.Sorted(maps.Keys(h.failing)) {
+		of = append(of, strconv.Itoa(p))
+	}
+	return fmt.Errorf("the work on partition %s cannot begin, and is tried again: the daemon's log says why", strings.Join(of, ", "))
 }
 
 func (h *host) mine() map[int]*daemon {

@@ -64,6 +64,12 @@ func (c *Cluster) Drain(ctx context.Context, name string, on bool) (found bool, 
 	return tag.RowsAffected() > 0, err
 }
 
+// Part has an instance give back what it owns, if it is there in that session.
+func (c *Cluster) Part(ctx context.Context, i store.Instance) error {
+	_, err := c.pool.Exec(ctx, c.s.part, i.Name, i.Session)
+	return err
+}
+
 // Rebalance tells all instances that partitions are to be where they should be.
 func (c *Cluster) Rebalance(ctx context.Context) error {
 	_, err := c.pool.Exec(ctx, c.s.rebalance)

@@ -38,6 +38,7 @@ type statements struct {
 	leave      string
 	partitions string
 	drain      string
+	part       string
 	rebalance  string
 
 	layout, setLayout, lockMeta, lockParts, dropParts string
@@ -103,6 +104,7 @@ func newStatements(schema string) *statements {
 			ON CONFLICT (name) DO UPDATE SET session = excluded.session, address = excluded.address, version = excluded.version, able = excluded.able, core = excluded.core,
 			draining = @.instances.draining AND @.instances.session = excluded.session, beat = @.instances.beat + 1`,
 		drain:        `UPDATE @.instances SET draining = $2 WHERE name = $1`,
+		part:         `UPDATE @.instances SET draining = true WHERE name = $1 AND session = $2`,
 		rebalance:    `UPDATE @.instances SET rebalanced = rebalanced + 1`,
 		renewed:      `UPDATE @.instances SET beat = beat + 1 WHERE name = $1 AND session = $2`,
 		instances:    `SELECT name, session, address, version, able, core, draining, beat, rebalanced FROM @.instances`,
