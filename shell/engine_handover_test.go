@@ -435,6 +435,42 @@ func TestAStoreThatMovesIsHandedOverAlthoughACommitHasTakenLongerThanTheStopMay(
 	})
 }
 
+// A store whose database was away for too long in a commit takes nothing more until it is opened anew: its process cannot do that before the engine has ended.
+func TestAnEngineWhoseStoreHasFailedForGoodEndsAlthoughItsProcessGoesOn(t *testing.T) {
+	for name, when := range map[string]time.Duration{"before it is told to stop": 0, "while it gives the store back": 20 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, long := memory.NewCluster(), &alive{lasts: time.Hour}
+				a := inherit(t, c, "a", long, func(o *shell.Options) {
+					lasting(make(chan struct{}))(o)
+					o.Tools["kept"] = pinned{&alive{lasts: time.Hour}}
+				})
+				for _, tool := range []string{"kept", "count"} {
+					_, err := a.Actions().Create(bg(), core.ActionSpec{ToolName: tool, Policy: core.RunPolicy{TimeoutMS: 2 * time.Hour.Milliseconds()}})
+					require.NoError(t, err)
+				}
+				elapse(time.Second)
+				if when > 0 {
+					a.end()
+				}
+				elapse(when)
+				a.st.(*memory.Owned).Fail(errors.New("the database was away for too long")) //nolint:forcetypeassert // the cluster's
+				a.end()
+				elapse(59 * time.Second)
+				require.EqualValues(t, 1, long.now.Load(), "it has the time of a stop")
+				elapse(20 * time.Second)
+				require.Zero(t, long.now.Load())
+				select {
+				case err := <-a.done:
+					require.ErrorContains(t, err, "the database was away for too long")
+				default:
+					require.Fail(t, "the engine has not ended")
+				}
+			})
+		})
+	}
+}
+
 // lateClock is one whose timers of a length never fire, as on a machine that has no time for them.
 type lateClock struct {
 	shell.Clock

@@ -1,6 +1,10 @@
 package engine
 
-import "time"
+import (
+	"time"
+
+	"github.com/orrery-go/orrery/store"
+)
 
 // beginStop stops taking new work.
 func (l *loop) beginStop() {
@@ -11,6 +15,7 @@ func (l *loop) beginStop() {
 	if h := l.e.o.Handover; h != nil {
 		l.lasts = h.lasts()
 		l.gives = l.lasts || h.Wanted != nil && h.Wanted()
+		l.followStore()
 	}
 }
 
@@ -27,6 +32,18 @@ func (l *loop) followProcess() {
 		l.timeStop()
 		l.e.log.Info("stopping what runs on of a store that was another process's", "running", len(l.running), "stop_timeout", l.e.o.StopTimeout)
 	}
+}
+
+// followStore ends the handover of a store that refuses everything for good. Nothing can be noted of it then, so what runs has the time of any stop: else
+// an engine that waits for a store that takes its results would never end, and its process could not own the partition again.
+func (l *loop) followStore() {
+	f, ok := l.e.store.(store.Failing)
+	if !ok || !l.gives || f.Failure() == nil {
+		return
+	}
+	l.e.log.Warn("the store refuses everything, so it cannot be handed over", "error", f.Failure(), "running", len(l.running), "stop_timeout", l.e.o.StopTimeout)
+	l.lasts, l.gives = false, false
+	l.timeStop()
 }
 
 // processEnds gives what tells that the process is told to end, while the loop must know that. With a [Scheduler] it finds out when it wakes: that nobody
@@ -71,6 +88,7 @@ func (l *loop) mayKeep(x *execution) time.Time {
 // finished moves the stop on, and reports whether nothing is left to wait for.
 func (l *loop) finished() bool {
 	l.followProcess()
+	l.followStore()
 	now := l.now()
 	if l.idle() || !now.Before(l.stopHard) {
 		l.settle() // which may begin what was handed out before the stop
