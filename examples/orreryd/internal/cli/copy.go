@@ -29,8 +29,8 @@ type copying struct {
 	leavePods  bool
 
 	leaveSessions bool
-	lease      float64 // seconds; 0: an owner is not waited for
-	tmp        string
+	lease         float64 // seconds; 0: an owner is not waited for
+	tmp           string
 }
 
 // copyReport is what copy --json prints.
