@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -359,6 +360,160 @@ func TestWhatKeepsAStoreThatMovesIsCutOffAndTheRestGoesOn(t *testing.T) {
 		require.NoError(t, <-a.done)
 		elapse(time.Second)
 		assert.Equal(t, core.StatusCompleted, actionOf(t, b.Engine, goesOn.ID).Status.Type)
+		b.over(t)
+	})
+}
+
+// balking is a store whose commits take as long as it is told, once each time.
+type balking struct {
+	store.Owned
+	next atomic.Pointer[[]time.Duration]
+}
+
+func (s *balking) Update(ctx context.Context, fn func(store.Tx) error) error {
+	if all := s.next.Load(); all != nil && len(*all) > 0 {
+		rest := (*all)[1:]
+		s.next.Store(&rest)
+		<-time.After((*all)[0])
+	}
+	return s.Owned.Update(ctx, fn)
+}
+
+// alive is a tool of a minute and more that tells how many runs of it there are at a time.
+type alive struct {
+	now, most atomic.Int32
+	deaf      time.Duration // for which it does not return once it is to end
+	lasts     time.Duration
+}
+
+func (a *alive) Run(ctx context.Context, _ shell.Call) (json.RawMessage, error) {
+	a.most.Store(max(a.most.Load(), a.now.Add(1)))
+	defer a.now.Add(-1)
+	select {
+	case <-time.After(a.lasts):
+		return json.RawMessage(`1`), nil
+	case <-ctx.Done():
+		<-time.After(a.deaf)
+		return nil, context.Cause(ctx)
+	}
+}
+
+// The loop comes late to the end of the stop's time: what is to be cut off then is cut off, and has its time to return, before anything else is decided.
+func TestAStoreThatMovesIsHandedOverAlthoughACommitHasTakenLongerThanTheStopMay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, ends, portable, kept := memory.NewCluster(), make(chan struct{}), &alive{lasts: 20 * time.Minute}, newGate()
+		var st *balking
+		a := inherit(t, c, "a", portable, func(o *shell.Options) {
+			lasting(ends)(o)
+			st = &balking{Owned: o.Store.(store.Owned)} //nolint:forcetypeassert // inherit has claimed it
+			o.Store, o.Tools["kept"], o.Tools["short"] = st, stationary{kept}, &alive{lasts: 30 * time.Second}
+		})
+		policy := core.RunPolicy{OnInterrupt: core.InterruptRetry, TimeoutMS: time.Hour.Milliseconds()}
+		var made []core.Action
+		for _, tool := range []string{"count", "kept", "short"} {
+			is, err := a.Actions().Create(bg(), core.ActionSpec{ToolName: tool, Policy: policy})
+			require.NoError(t, err)
+			made = append(made, is)
+		}
+		elapse(10 * time.Second)
+		a.end()
+		synctest.Wait()
+		st.next.Store(&[]time.Duration{3 * time.Minute}) // for what the short one has come to
+		elapse(5 * time.Minute)
+		<-a.given
+		b := inherit(t, c, "b", portable, func(o *shell.Options) { o.Tools["kept"] = &alive{}; alone(o) })
+		elapse(time.Minute)
+		assert.Equal(t, core.StatusCompleted, actionOf(t, b.Engine, made[1].ID).Status.Type)
+		assert.Equal(t, core.StatusRunning, actionOf(t, b.Engine, made[0].ID).Status.Type)
+		elapse(20 * time.Minute)
+		require.NoError(t, <-a.done)
+		is := actionOf(t, b.Engine, made[0].ID)
+		assert.Equal(t, core.StatusCompleted, is.Status.Type)
+		assert.EqualValues(t, 1, is.Attempt)
+		assert.EqualValues(t, 1, portable.most.Load(), "runs of the tool at a time")
+		b.over(t)
+	})
+}
+
+// A store whose database was away for too long in a commit takes nothing more until it is opened anew: its process cannot do that before the engine has ended.
+func TestAnEngineWhoseStoreHasFailedForGoodEndsAlthoughItsProcessGoesOn(t *testing.T) {
+	for name, when := range map[string]time.Duration{"before it is told to stop": 0, "while it gives the store back": 20 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, long := memory.NewCluster(), &alive{lasts: time.Hour}
+				a := inherit(t, c, "a", long, func(o *shell.Options) {
+					lasting(make(chan struct{}))(o)
+					o.Tools["kept"] = pinned{&alive{lasts: time.Hour}}
+				})
+				for _, tool := range []string{"kept", "count"} {
+					_, err := a.Actions().Create(bg(), core.ActionSpec{ToolName: tool, Policy: core.RunPolicy{TimeoutMS: 2 * time.Hour.Milliseconds()}})
+					require.NoError(t, err)
+				}
+				elapse(time.Second)
+				if when > 0 {
+					a.end()
+				}
+				elapse(when)
+				a.st.(*memory.Owned).Fail(errors.New("the database was away for too long")) //nolint:forcetypeassert // the cluster's
+				a.end()
+				elapse(59 * time.Second)
+				require.EqualValues(t, 1, long.now.Load(), "it has the time of a stop")
+				elapse(20 * time.Second)
+				require.Zero(t, long.now.Load())
+				select {
+				case err := <-a.done:
+					require.ErrorContains(t, err, "the database was away for too long")
+				default:
+					require.Fail(t, "the engine has not ended")
+				}
+			})
+		})
+	}
+}
+
+// lateClock is one whose timers of a length never fire, as on a machine that has no time for them.
+type lateClock struct {
+	shell.Clock
+	never time.Duration
+}
+
+func (c lateClock) Timer(d time.Duration) (<-chan time.Time, func()) {
+	if d == c.never {
+		return nil, func() {}
+	}
+	return c.Clock.Timer(d)
+}
+
+// pinned is a tool that needs the process that owns the store.
+type pinned struct{ *alive }
+
+func (pinned) Stationary() {}
+
+// A tool that ran on under a claim that is released would run beside the one that the next owner begins in its place.
+func TestNothingRunsOnOfAStoreThatIsReleasedSinceItCouldNotBeHandedOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, portable := memory.NewCluster(), &alive{lasts: 20 * time.Minute, deaf: time.Second}
+		a := inherit(t, c, "a", portable, func(o *shell.Options) {
+			lasting(make(chan struct{}))(o)
+			o.AbandonAfter += 7
+			o.Clock, o.Tools["kept"] = lateClock{engine.SystemClock{}, o.AbandonAfter}, pinned{&alive{lasts: time.Hour, deaf: 10 * time.Minute}}
+		})
+		policy := core.RunPolicy{OnInterrupt: core.InterruptRetry, TimeoutMS: time.Hour.Milliseconds()}
+		for _, tool := range []string{"kept", "count"} {
+			_, err := a.Actions().Create(bg(), core.ActionSpec{ToolName: tool, Policy: policy})
+			require.NoError(t, err)
+		}
+		elapse(10 * time.Second)
+		a.end()
+		elapse(65 * time.Second)
+		require.EqualValues(t, 1, portable.now.Load())
+		require.NoError(t, <-a.done)
+		assert.Zero(t, portable.now.Load(), "it was cancelled, and has returned, before the claim was released")
+		assert.Empty(t, claims(t, a.st))
+		require.NoError(t, a.st.Close())
+		b := inherit(t, c, "b", portable, func(o *shell.Options) { o.Tools["kept"] = &alive{}; alone(o) })
+		elapse(21 * time.Minute)
+		assert.EqualValues(t, 1, portable.most.Load(), "runs of the tool at a time")
 		b.over(t)
 	})
 }

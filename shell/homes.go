@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/orrery-go/orrery/core"
@@ -78,24 +79,34 @@ func (e *Engine) loseHomes(ctx context.Context) error {
 			}
 			lost = append(lost, some...)
 		}
-		var all sync.WaitGroup
-		errs := make(chan error, len(lost))
-		for _, l := range lost {
-			all.Go(func() { // at once: they are committed together
-				e.log.Warn("what a machine has is out of reach: another instance is its home", "ref", l.ref.String(), "home", l.home)
-				_, err := e.Send(ctx, l.ref, core.HomeLost{Home: l.home})
-				if err != nil && !refusedFor(err, effects.CodeConflict) && !refusedFor(err, effects.CodeNotFound) {
-					errs <- err
-				}
-			})
-		}
-		all.Wait()
-		close(errs)
-		if err := <-errs; err != nil {
-			return err
+		for chunk := range slices.Chunk(lost, homesAtOnce) {
+			if err := e.loseSome(ctx, chunk); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// homesAtOnce bounds the machines that are told at a time: those of one time are committed together.
+const homesAtOnce = 256
+
+// loseSome tells some of them.
+func (e *Engine) loseSome(ctx context.Context, lost []homeless) error {
+	var all sync.WaitGroup
+	errs := make(chan error, len(lost))
+	for _, l := range lost {
+		all.Go(func() { // at once: they are committed together
+			e.log.Warn("what a machine has is out of reach: another instance is its home", "ref", l.ref.String(), "home", l.home)
+			_, err := e.Send(ctx, l.ref, core.HomeLost{Home: l.home})
+			if err != nil && !refusedFor(err, effects.CodeConflict) && !refusedFor(err, effects.CodeNotFound) {
+				errs <- err
+			}
+		})
+	}
+	all.Wait()
+	close(errs)
+	return <-errs
 }
 
 // homeless is a machine, and a home of something that it has and that is out of reach.

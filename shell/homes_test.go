@@ -3,8 +3,10 @@ package shell_test
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -145,6 +147,66 @@ func TestWhatHasAnotherHomeIsToldLostWhenAnEngineTakesOver(t *testing.T) {
 		assert.Subset(t, []string{again.SessionID}, b.looked)
 	})
 }
+
+// Each one that is told waits for a commit: one after a takeover of thousands would have thousands of goroutines wait.
+func TestMachinesWhoseHomeIsLostAreToldSoManyAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const tasks = 600
+		st, a, b := inMemory(t), &computer{}, &computer{}
+		slots := func(o shell.Options) shell.Options {
+			o.DefaultConcurrency = tasks
+			return o
+		}
+		e, stop := start(t, slots(a.at(st, "a")))
+		for range tasks {
+			_, err := e.Tasks().Create(bg(), agent(core.NoRecovery))
+			require.NoError(t, err)
+		}
+		elapse(2 * time.Second)
+		require.Len(t, a.has(), tasks)
+		require.NoError(t, stop())
+
+		var said, most atomic.Int32 // since the last commit
+		o := b.at(counted{Store: st, batch: func() { most.Store(max(most.Load(), said.Swap(0))) }}, "b")
+		o.Logger = slog.New(lineCounter{slog.DiscardHandler, "what a machine has is out of reach: another instance is its home", &said})
+		e = running(t, o)
+		synctest.Wait()
+		lost, _, err := e.Tasks().List(bg(), shell.MachineFilter{Status: string(core.TaskDone)}, shell.Page{Limit: 1000})
+		require.NoError(t, err)
+		assert.Len(t, lost, tasks)
+		assert.LessOrEqual(t, most.Load(), int32(256))
+		assert.Greater(t, most.Load(), int32(1), "those of one time are committed together")
+	})
+}
+
+// counted is a store that tells of each transaction that writes.
+type counted struct {
+	store.Store
+	batch func()
+}
+
+func (c counted) Update(ctx context.Context, fn func(store.Tx) error) error {
+	c.batch()
+	return c.Store.Update(ctx, fn)
+}
+
+// lineCounter counts the lines of a log with a message.
+type lineCounter struct {
+	slog.Handler
+	message string
+	lines   *atomic.Int32
+}
+
+func (lineCounter) Enabled(context.Context, slog.Level) bool { return true }
+
+func (c lineCounter) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == c.message {
+		c.lines.Add(1)
+	}
+	return nil
+}
+
+func (c lineCounter) WithAttrs([]slog.Attr) slog.Handler { return c }
 
 func TestAWorktreeOnADiskThatAllReachHasNoHome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -154,11 +154,11 @@ func (f *former) serve() {
 		}
 		switch l.followProcess(); {
 		case l.lasts:
+		case !l.cancelled && !now.Before(l.stopSoft):
+			l.cancelAll()
 		case !now.Before(l.stopHard):
 			l.e.log.Error("stopping although not all has returned or could be reported; the owner of the store tells the machines", "running", len(l.running), "not_reported", len(f.owed))
 			return
-		case !l.cancelled && !now.Before(l.stopSoft):
-			l.cancelAll()
 		}
 		if l.lost == nil && !now.Before(f.next) {
 			f.report()

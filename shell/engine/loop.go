@@ -230,7 +230,7 @@ func (l *loop) await(done <-chan struct{}, diskOnly bool) bool {
 	case <-l.storeGone:
 		l.e.activity.work()
 		l.storeFailed()
-		return l.lost != nil
+		return l.lost != nil || l.stopping
 	case <-timer:
 		l.e.activity.work()
 		return true

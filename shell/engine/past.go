@@ -43,22 +43,28 @@ func MetaOfPartition(name string, of [][]byte, partition int, seen effects.Time)
 		}
 		return []byte(strconv.Itoa(partition)), true
 	case metaCore, reindexMeta: // as far as they agree: else the first start begins an epoch, or builds the lists once more
-		for _, v := range of {
-			if !bytes.Equal(v, of[0]) {
-				return nil, true
-			}
-		}
+		value = CommonMeta(of)
 		var x indexes
-		if name == reindexMeta && (json.Unmarshal(of[0], &x) != nil || !x.Done) {
+		if name == reindexMeta && (json.Unmarshal(value, &x) != nil || !x.Done) {
 			return nil, true // it says how far that partition is
 		}
-		return of[0], true
+		return value, true
 	case metaPresence:
 		return mergedPresence(of, seen), true
 	case scrubMeta:
 		return nil, true // the walk begins anew
 	}
 	return nil, false
+}
+
+// CommonMeta gives the small value that all partitions have; nil: they differ, or have none.
+func CommonMeta(of [][]byte) []byte {
+	for _, v := range of {
+		if !bytes.Equal(v, of[0]) {
+			return nil
+		}
+	}
+	return of[0]
 }
 
 // MetasOfPartition are the names of the small values that [MetaOfPartition] may give although no partition has one.

@@ -1,6 +1,10 @@
 package engine
 
-import "time"
+import (
+	"time"
+
+	"github.com/orrery-go/orrery/store"
+)
 
 // beginStop stops taking new work.
 func (l *loop) beginStop() {
@@ -11,6 +15,7 @@ func (l *loop) beginStop() {
 	if h := l.e.o.Handover; h != nil {
 		l.lasts = h.lasts()
 		l.gives = l.lasts || h.Wanted != nil && h.Wanted()
+		l.followStore()
 	}
 }
 
@@ -27,6 +32,18 @@ func (l *loop) followProcess() {
 		l.timeStop()
 		l.e.log.Info("stopping what runs on of a store that was another process's", "running", len(l.running), "stop_timeout", l.e.o.StopTimeout)
 	}
+}
+
+// followStore ends the handover of a store that refuses everything for good. Nothing can be noted of it then, so what runs has the time of any stop: else
+// an engine that waits for a store that takes its results would never end, and its process could not own the partition again.
+func (l *loop) followStore() {
+	f, ok := l.e.store.(store.Failing)
+	if !ok || !l.gives || f.Failure() == nil {
+		return
+	}
+	l.e.log.Warn("the store refuses everything, so it cannot be handed over", "error", f.Failure(), "running", len(l.running), "stop_timeout", l.e.o.StopTimeout)
+	l.lasts, l.gives = false, false
+	l.timeStop()
 }
 
 // processEnds gives what tells that the process is told to end, while the loop must know that. With a [Scheduler] it finds out when it wakes: that nobody
@@ -71,6 +88,7 @@ func (l *loop) mayKeep(x *execution) time.Time {
 // finished moves the stop on, and reports whether nothing is left to wait for.
 func (l *loop) finished() bool {
 	l.followProcess()
+	l.followStore()
 	now := l.now()
 	if l.idle() || !now.Before(l.stopHard) {
 		l.settle() // which may begin what was handed out before the stop
@@ -85,7 +103,11 @@ func (l *loop) finished() bool {
 		}
 	}
 	l.cutOff(now)
-	if now.Before(l.stopHard) || l.lasts && l.gives && !l.runsPinned() {
+	switch {
+	case now.Before(l.stopHard) || l.lasts && l.gives && !l.runsPinned():
+		return false
+	case l.lasts && l.gives:
+		l.stopMoving()
 		return false
 	}
 	l.e.log.Error("stopping although not all has returned; the next start tells the machines", "running", len(l.running), "not_stored", len(l.outcomes))
@@ -96,26 +118,56 @@ func (l *loop) finished() bool {
 // cannot go on without it.
 func (l *loop) cutOff(now time.Time) {
 	if !l.lasts || !l.gives {
-		if !l.cancelled && len(l.running) > 0 && !now.Before(l.stopSoft) {
+		if len(l.running) > 0 && !now.Before(l.stopSoft) {
 			l.cancelAll()
 		}
 		return
 	}
 	for _, x := range l.running {
 		if !x.p.Portable && !x.cut && !now.Before(l.mayKeep(x)) {
-			x.cut = true
 			l.e.log.Warn("cancelling what keeps the store from the process that should have it", "ref", x.ref.String())
-			x.cancel(ErrStopping)
+			l.cut(x)
 		}
 	}
 }
 
+// cut cancels an execution. It has the time to return that it would have if the loop had not come late, after a commit that took long.
+func (l *loop) cut(x *execution) {
+	x.cut = true
+	x.cancel(ErrStopping)
+	if until := l.now().Add(l.e.o.AbandonAfter + time.Second); l.stopHard.Before(until) {
+		l.stopHard = until
+	}
+}
+
+// cancelAll cancels what runs and was not cancelled yet.
 func (l *loop) cancelAll() {
 	l.cancelled = true
-	l.e.log.Warn("cancelling what still runs", "running", len(l.running))
+	cut := 0
 	for _, x := range l.running {
-		x.cancel(ErrStopping)
+		if !x.cut {
+			l.cut(x)
+			cut++
+		}
 	}
+	if cut > 0 {
+		l.e.log.Warn("cancelling what still runs", "running", cut)
+	}
+}
+
+// stopMoving ends all that runs, since what cannot go on without the store was cancelled and has not returned in its time. The claim is released then: a tool
+// that ran on would run beside the one that the next owner begins in its place. Results that are there come first, since after them the store may be handed over.
+func (l *loop) stopMoving() {
+	for len(l.e.result) > 0 {
+		l.e.activity.message(ofWork, -1)
+		l.returned(<-l.e.result)
+	}
+	if !l.runsPinned() {
+		return
+	}
+	l.e.log.Error("what keeps the store from the process that should have it has not returned: nothing runs on", "running", len(l.running))
+	l.lasts = false
+	l.cancelAll()
 }
 
 // runsPinned reports whether anything runs that cannot go on once the store is another process's.

@@ -26,8 +26,8 @@ func (s *Server) HasCluster() bool { return s.o.Cluster != nil }
 // CanDrain reports whether an instance can give its partitions to others: [Options.Drain].
 func (s *Server) CanDrain() bool { return s.o.Cluster != nil && s.o.Drain != nil }
 
-// alone is said where there is no cluster.
-const alone = "cluster: the database of this server is its own: several work on a PostgreSQL database"
+// alone is said of a server whose database is its own.
+const alone = "cluster: the database of this server is its own: several servers work together on a PostgreSQL database only"
 
 // rebalanceCluster has partitions be where they should be.
 func (s *Server) rebalanceCluster(w http.ResponseWriter, r *http.Request, _ *call) error {

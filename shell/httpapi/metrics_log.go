@@ -19,7 +19,7 @@ var (
 	descCheckIll    = desc("orrery_checkpoint_failing", "1 if the last attempt to bring the log into the database file failed, else 0.")
 	descRedoBytes   = desc("orrery_redo_bytes", "Bytes of what is kept of the log behind the database file.")
 	descRedoWaits   = desc("orrery_redo_unshipped_bytes", "Bytes of redo that wait beside the database to be shipped.")
-	descStoreToken  = desc("orrery_store_token", "Fencing token with which this process owns its database: the greatest of all processes is the owner's.")
+	descStoreToken  = desc("orrery_store_token", "Fencing token with which this process owns its database, or each partition of a divided one: of the processes that show one for the same partition, the one with the greatest is the owner.")
 	descStoreLost   = desc("orrery_store_lost", "1 if the database refuses everything of this process, as another one owns it or it was away for too long, else 0.")
 	descRedoIll     = desc("orrery_redo_failing", "1 if the last attempt to keep or to ship redo failed, else 0.")
 )

@@ -135,19 +135,15 @@ func mergeBatch(rt *Router, w http.ResponseWriter, r *http.Request, c *call) err
 		return err
 	}
 	results, retry, repeated := make([]batchResult, d.batch.entries), 0, true
-	refused := 0
 	for n, part := range parts {
 		got := answers[n]
 		retry, repeated = max(retry, got.retry), repeated && got.repeated
-		if got.refused != nil {
-			refused++
-		}
 		for j, i := range part.places {
 			results[i] = got.result(j, i)
 		}
 	}
-	if refused == len(parts) && !answers[0].unreadable { // nothing was done, as if one had refused it
-		return answers[0].refused
+	if refusal := oneRefusal(answers); refusal != nil {
+		return refusal
 	}
 	for _, res := range results {
 		if res.Error != "" {
@@ -166,6 +162,23 @@ func mergeBatch(rt *Router, w http.ResponseWriter, r *http.Request, c *call) err
 	return writeJSON(w, http.StatusOK, struct {
 		Results []batchResult `json:"results"`
 	}{results})
+}
+
+// oneRefusal gives the refusal that is true of the whole batch, as if one server had refused it; nil: there is none, so that each entry has its own status. A status below 500
+// says that nothing was done. Others may say that the part may have been carried out, so they are true of the batch only if all parts were answered with the same.
+func oneRefusal(answers []*batchAnswer) error {
+	first, sure, alike := answers[0], true, true
+	for _, a := range answers {
+		if a.refused == nil {
+			return nil
+		}
+		sure = sure && a.refused.status < http.StatusInternalServerError
+		alike = alike && !a.unreadable && a.refused.status == first.refused.status && a.Error == first.Error
+	}
+	if !sure && !alike {
+		return nil
+	}
+	return first.refused
 }
 
 // askBatch asks the partitions for their parts, all at a time. The first one of this process is told that its first entry is the request that was charged.

@@ -90,6 +90,68 @@ func TestABatchThatNoPartitionTakesIsRefusedWhole(t *testing.T) {
 	assert.Equal(t, "1", got.header.Get("Retry-After"))
 }
 
+// answering gives a handler that answers everything with a status and an error.
+func answering(status int, text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_, _ = fmt.Fprintf(w, `{"error":%q}`, text)
+	}
+}
+
+// A refusal of the whole batch must be true of each entry, or a client sends again, without a key, what was carried out.
+func TestABatchIsNotRefusedWholeWhileAPartOfItMayHaveBeenCarriedOut(t *testing.T) {
+	const perhaps = "the one that works did not answer: this may have been carried out, and can be sent again with the same Idempotency-Key if it had one"
+	sure := map[int]http.HandlerFunc{
+		429: answering(429, "token: 5 requests are under way"), 503: answering(503, "nobody works on the database at the moment: nothing was done"),
+	}
+	unsure := map[string]http.HandlerFunc{
+		"502: actions[%d]: " + perhaps:                      answering(502, perhaps),
+		"503: actions[%d]: the database did not confirm it": answering(503, "the database did not confirm it"),
+		"500: actions[%d]: internal error":                  answering(500, "internal error"),
+		"502: actions[%d]: partitions: the answer of partition %d has broken off: this may have been carried out; send the request again with the same Idempotency-Key": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte(`{"results":[`))
+		},
+	}
+	a := divided(t, nil)
+	for status, refusing := range sure { // order-free: each is a case by itself
+		for want, doubtful := range unsure { // order-free: likewise
+			for _, in := range []int{0, 2} { // the part that may have been carried out is the first one, or the last one
+				o := a.routerOptions
+				o.Local = func(int) (*httpapi.Server, bool) { return nil, false }
+				o.Remote = func(p int) http.Handler {
+					if p == in {
+						return doubtful
+					}
+					return refusing
+				}
+				var err error
+				a.router, err = httpapi.NewRouter(o)
+				require.NoError(t, err)
+				got := a.do("POST", "/v1/actions/batch", eachOf(dueLate(tenantIn(0, 0), fixedID(1)), dueLate(tenantIn(1, 0), fixedID(2)), dueLate(tenantIn(2, 0), fixedID(3))))
+				require.Equal(t, 200, got.status, got.body)
+				results := got.results()
+				want := strings.ReplaceAll(want, "%d", fmt.Sprint(in)) // its only entry has the number of the partition
+				assert.Equal(t, want, fmt.Sprintf("%d: %s", results[in].Status, results[in].Error))
+				assert.Equal(t, []int{status, status}, []int{results[1].Status, results[2-in].Status})
+			}
+		}
+	}
+}
+
+func TestABatchThatAllPartitionsAnswerAlikeIsAnsweredSo(t *testing.T) {
+	a := divided(t, nil)
+	o := a.routerOptions
+	o.Local = func(int) (*httpapi.Server, bool) { return nil, false }
+	o.Remote = func(int) http.Handler { return answering(502, "this may have been carried out") }
+	var err error
+	a.router, err = httpapi.NewRouter(o)
+	require.NoError(t, err)
+	got := a.do("POST", "/v1/actions/batch", eachOf(dueLate(tenantIn(1, 0), fixedID(1)), dueLate(tenantIn(0, 0), fixedID(2))))
+	assert.Equal(t, 502, got.status)
+	assert.Equal(t, "this may have been carried out", got.errorText())
+}
+
 func TestTheEntriesOfABatchOverSeveralPartitionsCountAsThoseOfOneServer(t *testing.T) {
 	c := newClock()
 	var left [][]string

@@ -292,7 +292,7 @@ func (d *division) meta(name string) error {
 			value, known = jobs.MetaOfPartition(name, of)
 		}
 		if !known && name != pageKey {
-			if value = common(of); value == nil && to == 0 {
+			if value = engine.CommonMeta(of); value == nil && to == 0 {
 				d.leave("small value", name, "the partitions have different ones")
 			}
 		}
@@ -304,16 +304,6 @@ func (d *division) meta(name string) error {
 		}
 	}
 	return nil
-}
-
-// common gives the value that all have; nil: they differ.
-func common(of [][]byte) []byte {
-	for _, v := range of {
-		if !bytes.Equal(v, of[0]) {
-			return nil
-		}
-	}
-	return of[0]
 }
 
 // madeOnes gives records that the copy makes, which are sorted.

@@ -34,6 +34,9 @@ type Options struct {
 	// LeavePods copies also if the cluster may hold pods of runs. The copy does not know those pods for its own: nobody watches or deletes
 	// them, and the attempts that they belong to count as lost.
 	LeavePods bool
+	// LeaveSessions copies also if terminal sessions of tasks may live. Whoever works on the copy finds none of them: the tasks count as those whose
+	// session has died, and are restarted or escalated, while what runs in the sessions goes on until somebody ends it.
+	LeaveSessions bool
 }
 
 // Report tells of a copy.
@@ -69,6 +72,8 @@ func (l Left) String() string {
 var (
 	// ErrPods: runs have pods, see [Options].LeavePods.
 	ErrPods = errors.New("runs have pods in the cluster")
+	// ErrSessions: terminal sessions of tasks may live, see [Options].LeaveSessions.
+	ErrSessions = errors.New("tasks have terminal sessions")
 	// ErrWebhooks: a request has come in of which no action was made yet, and nobody can tell whose it is.
 	ErrWebhooks = errors.New("webhooks wait that no action was made of")
 	// ErrTwice: two sources have the same record.

@@ -266,12 +266,32 @@ func TestACopyThatWouldLoseSomethingIsRefused(t *testing.T) {
 	o.LeavePods = true
 	require.NoError(t, copies(o, 1))
 
+	w.put(1, core.Task{TaskSpec: core.TaskSpec{ID: uuid.UUID{7}, Namespace: "n", Tenant: "t"}, State: core.TaskState{Type: core.TaskDone}})
+	require.NoError(t, copies(o, 1), "its session has ended")
+	for n := range 2 {
+		w.put(n, core.Task{TaskSpec: core.TaskSpec{ID: uuid.UUID{8, byte(n)}, Namespace: "n", Tenant: "t"}, State: core.TaskState{Type: core.TaskRunning}, SessionID: "s", Spawned: true})
+	}
+	refused := copies(o, 1)
+	require.ErrorIs(t, refused, repartition.ErrSessions)
+	require.ErrorContains(t, refused, "tasks have terminal sessions: 2, such as task/08000000-0000-0000-0000-000000000000: ")
+	require.NoError(t, copies(o, 2), "they keep their names")
+	o.LeaveSessions = true
+	require.NoError(t, copies(o, 1))
+
 	other := core.Queue{ID: core.QueueRef("n", "t", "q").ID, Namespace: "n", Tenant: "t", Name: "q"}
 	w.put(0, other)
 	w.put(1, other)
 	require.ErrorIs(t, copies(o, 1), repartition.ErrTwice)
 	_, err := repartition.Copy(t.Context(), nil, nil, o)
 	require.ErrorContains(t, err, "0 partitions into 0")
+}
+
+// A session is found by the number of the partition: also where there are more of them.
+func TestACopyIntoMorePartitionsIsRefusedWhileATaskHasASession(t *testing.T) {
+	w := newWorld(t, 1)
+	w.put(0, core.Task{TaskSpec: core.TaskSpec{ID: uuid.UUID{8}, Namespace: "n", Tenant: "t"}, State: core.TaskState{Type: core.TaskStuck}, SessionID: "s", Spawned: true})
+	_, err := repartition.Copy(t.Context(), w.sources(), []repartition.Target{memory.New().Import, memory.New().Import}, options)
+	require.ErrorIs(t, err, repartition.ErrSessions)
 }
 
 // put stores a state as it is.

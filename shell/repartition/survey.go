@@ -31,6 +31,8 @@ type survey struct {
 	schedulers map[uuid.UUID]*shard
 	pods       uint64 // runs that may have some
 	pod        effects.Ref
+	sessions   uint64 // tasks whose session may live
+	session    effects.Ref
 }
 
 // shard is what becomes of the schedulers under one id.
@@ -57,6 +59,9 @@ func look(ctx context.Context, from []Source, targets int, o Options) (*survey, 
 	}
 	if s.pods > 0 && !o.LeavePods {
 		return nil, fmt.Errorf("%w: %d, such as %s: a database with another number of partitions does not know them for its own: let the runs end first", ErrPods, s.pods, s.pod)
+	}
+	if s.sessions > 0 && !o.LeaveSessions {
+		return nil, fmt.Errorf("%w: %d, such as %s: another number of partitions has them under other names, so nobody would watch or end what runs: let the tasks end first, or cancel them", ErrSessions, s.sessions, s.session)
 	}
 	return s, nil
 }
@@ -115,6 +120,13 @@ func (s *survey) record(k int, r store.Record) error {
 		if run, err := core.DecodeState(r.Kind, r.State); err == nil && run.(core.Orchestrator).InCluster {
 			if s.pods++; s.pods == 1 {
 				s.pod = ref
+			}
+		}
+	}
+	if r.Kind == core.KindTask {
+		if task, err := core.DecodeState(r.Kind, r.State); err == nil && task.(core.Task).Spawned {
+			if s.sessions++; s.sessions == 1 {
+				s.session = ref
 			}
 		}
 	}

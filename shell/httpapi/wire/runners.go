@@ -20,8 +20,8 @@ type Runner struct {
 	LastErrorAt     effects.Time `json:"last_error_at"`
 	SeenAt          effects.Time `json:"seen_at"`           // null: never, or it has no watch
 	WatchAgeSeconds float64      `json:"watch_age_seconds"` // since SeenAt; 0 without one
-	MaxPods         int          `json:"max_pods"`          // 0: no bound, and pods are not counted
-	Pods            int          `json:"pods"`
+	MaxPods         int          `json:"max_pods"`          // of one daemon; 0: no bound, and pods are not counted
+	Pods            int          `json:"pods"`              // of all daemons of a divided database
 	PodsWaiting     int          `json:"pods_waiting"`
 }
 

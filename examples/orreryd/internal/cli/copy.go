@@ -27,8 +27,10 @@ type copying struct {
 	partitions int // of the copy; 0: as many as the database that is made has, or 1
 	trusting   bool
 	leavePods  bool
-	lease      float64 // seconds; 0: an owner is not waited for
-	tmp        string
+
+	leaveSessions bool
+	lease         float64 // seconds; 0: an owner is not waited for
+	tmp           string
 }
 
 // copyReport is what copy --json prints.
@@ -56,8 +58,8 @@ The copy has as many partitions as the database on PostgreSQL was divided into b
 init", or --partitions, which divides one that is new; else one, as a file has. If the source has
 another number, each record goes to the partition of its tenant, and the journal stays behind: each
 partition begins a new one above the last batch of all. What else stays behind is
-told by name. Runs must have no pods in the cluster, unless --leave-pods is given, and webhooks must
-have become actions.
+told by name. Runs must have no pods in the cluster, unless --leave-pods is given, tasks no terminal
+sessions, unless --leave-sessions is given, and webhooks must have become actions.
 
 First the journal of the source is folded through the core, as "orreryd replay --verify"
 does: a source that differs from its journal is not copied, unless --no-verify is given.
@@ -83,6 +85,7 @@ copy, too.`,
 	cmd.Flags().StringVar(&c.to, "to", "", "`database` that is made: a file, or the URL of one on PostgreSQL")
 	cmd.Flags().IntVar(&c.partitions, "partitions", 0, "`number` of partitions of the database that is made (default what it was divided into, or 1)")
 	cmd.Flags().BoolVar(&c.leavePods, "leave-pods", false, "copy into another number of partitions also if runs have pods, which nobody watches or deletes then")
+	cmd.Flags().BoolVar(&c.leaveSessions, "leave-sessions", false, "copy into another number of partitions also if tasks have terminal sessions, which nobody watches or ends then")
 	cmd.Flags().BoolVar(&c.trusting, "no-verify", false, "copy also what differs from its journal")
 	cmd.Flags().Float64Var(&c.lease, "lease", 0, "`seconds` without a sign of life after which the daemon of a source on PostgreSQL has crashed: its cluster.lease_seconds")
 	cmd.Flags().StringVar(&c.tmp, "tmp", "", "`folder` of temporary files (default the system's)")

@@ -106,7 +106,7 @@ func (*summed) source(st store.Store, s *streamed) repartition.Source { return s
 
 // into fills the database that is made, and verifies it.
 func (c *copying) into(ctx context.Context, from []repartition.Source, to int) (report repartition.Report, err error) {
-	o := repartition.Options{Place: core.Partition, At: effects.TimeOf(time.Now()), LeavePods: c.leavePods}
+	o := repartition.Options{Place: core.Partition, At: effects.TimeOf(time.Now()), LeavePods: c.leavePods, LeaveSessions: c.leaveSessions}
 	if !config.IsDatabaseURL(c.to) {
 		file := func(ctx context.Context, from store.Exporter) error {
 			_, err := bolt.MakeFile(ctx, c.to, from)
@@ -133,7 +133,7 @@ func (c *copying) into(ctx context.Context, from []repartition.Source, to int) (
 	}
 	err = heldAll(ctx, stores, func(ctx context.Context) error {
 		if report, err = repartition.Copy(ctx, from, targets, o); err != nil {
-			return podsHint(err)
+			return copyHint(err)
 		}
 		for k, st := range stores {
 			if st == nil {
@@ -151,10 +151,13 @@ func (c *copying) into(ctx context.Context, from []repartition.Source, to int) (
 	return report, err
 }
 
-// podsHint says what a caller of the command does about runs that have pods.
-func podsHint(err error) error {
-	if errors.Is(err, repartition.ErrPods) {
+// copyHint says what a caller of the command does about runs that have pods, and tasks that have sessions.
+func copyHint(err error) error {
+	switch {
+	case errors.Is(err, repartition.ErrPods):
 		return fmt.Errorf("%w, or copy with --leave-pods, and delete their pods", err)
+	case errors.Is(err, repartition.ErrSessions):
+		return fmt.Errorf("%w, or copy with --leave-sessions, and end the sessions", err)
 	}
 	return err
 }

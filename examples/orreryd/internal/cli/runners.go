@@ -18,7 +18,8 @@ func (a *app) runnersCommand() *cobra.Command {
 		Long: `Print for each runner that the token may use whether it works, since when, how long ago its
 watch last heard of what it runs pods in, how many pods live and wait, and what is wrong:
 down says that nobody sees what becomes of its pods, degraded that something else does not
-work. What nobody counts or knows is "-".`,
+work. What nobody counts or knows is "-". PODS are those of all daemons on the database, and the
+bound is that of each daemon: three daemons may have 250 of 100.`,
 		Args: noArgs,
 	}
 	l := listing[wire.Runner]{
