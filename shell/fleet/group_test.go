@@ -463,7 +463,7 @@ func TestAPartitionThatItsInstanceDoesNotTakeIsTakenByTheNextOneALeaseLater(t *t
 		var lives sync.WaitGroup
 		lives.Go(func() {
 			for ctx.Err() == nil {
-				_ = ghost.Renew(ctx, store.Instance{Name: name, Session: "1", Core: core.Version})
+				_, _ = ghost.Renew(ctx, store.Instance{Name: name, Session: "1", Core: core.Version})
 				select {
 				case <-time.After(time.Second):
 				case <-ctx.Done():
