@@ -76,6 +76,7 @@ type party struct {
 	bound  map[int]bool
 	wrong  error // what work returns at once
 	hands  bool  // work gives its partition back as soon as it is told to end
+	idle   bool  // work commits once
 }
 
 func join(t *testing.T, c *memory.Cluster, name string, book *journal, change ...func(*party, *fleet.Options)) *party {
@@ -129,8 +130,12 @@ func (p *party) work(ctx context.Context, t fleet.Term) error {
 		if t.Store.Update(ctx, func(store.Tx) error { return nil }) == nil {
 			p.book.note(commit{t.Partition, t.Store.Token(), p.name})
 		}
+		next := time.After(time.Second)
+		if p.idle {
+			next = nil
+		}
 		select {
-		case <-time.After(time.Second):
+		case <-next:
 		case <-ctx.Done():
 			p.mu.Lock()
 			p.causes[t.Partition] = context.Cause(ctx)
