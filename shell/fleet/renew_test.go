@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -89,7 +90,7 @@ func TestAnIdleOwnerLearnsByItsNextSignOfLifeThatItWasReplaced(t *testing.T) {
 type apart struct {
 	*memory.Process
 	is    func(partition int) bool
-	away  error        // what a Renew fails with; nil: it does not
+	fails atomic.Bool  // a Renew does nothing
 	hangs atomic.Bool  // renewals of partitions by themselves are not answered
 	many  atomic.Int64 // of how many partitions the last Renew was to give a sign of life
 }
@@ -109,8 +110,8 @@ func (a *apart) Claim(ctx context.Context, c store.PartitionClaim) (store.Owned,
 
 func (a *apart) Renew(ctx context.Context, i store.Instance, owned ...store.Owned) ([]store.Owned, error) {
 	a.many.Store(int64(len(owned)))
-	if a.away != nil {
-		return owned, a.away
+	if a.fails.Load() {
+		return owned, errAway
 	}
 	return a.Process.Renew(ctx, i, owned...)
 }
@@ -124,20 +125,24 @@ func (o apartOwned) Renew(ctx context.Context) error {
 }
 
 func TestPartitionsThatAreNotRenewedTogetherAreRenewedEachForItself(t *testing.T) {
-	for name, away := range map[string]error{"they are of another store": nil, "the renewal of all fails": errAway} {
+	for name, fails := range map[string]bool{"they are of another store": false, "the renewal of all fails": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c, book := divided(t), &journal{}
+				db := &apart{is: func(int) bool { return true }}
 				a := join(t, c, "a", book, idles, func(p *party, o *fleet.Options) {
-					o.Cluster = &apart{Process: p.Process, away: away, is: func(int) bool { return true }}
+					db.Process = p.Process
+					o.Cluster = db
 				})
 				b := join(t, c, "b", book, idles)
-				pass(4 * lease)
+				pass(5 * lease)
 				was := tokens(t, c.Process())
 				require.NotEmpty(t, a.owns())
+				db.fails.Store(fails)
 				pass(5 * lease)
 				require.Equal(t, was, tokens(t, c.Process()))
 				require.NotContains(t, a.told.kinds(), fleet.EventUnrenewed)
+				db.fails.Store(false)
 				require.NoError(t, b.end())
 				require.NoError(t, a.end())
 			})
@@ -145,34 +150,47 @@ func TestPartitionsThatAreNotRenewedTogetherAreRenewedEachForItself(t *testing.T
 	}
 }
 
-func TestAPartitionWhoseRenewalIsNotAnsweredHoldsUpNoOther(t *testing.T) {
+func TestPartitionsWhoseRenewalsAreNotAnsweredHoldUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, book := divided(t), &journal{}
-		stuck := 0
-		for placed("a", "b")[stuck] != "a" {
-			stuck++
+		var own []int
+		for n := range many {
+			if placed("a", "b")[n] == "a" {
+				own = append(own, n)
+			}
 		}
-		db := &apart{is: func(n int) bool { return n == stuck }}
+		require.Greater(t, len(own), 3, "at half a lease each, one after the other would be longer than a lease")
+		stuck := own[1:]
+		db := &apart{is: func(n int) bool { return slices.Contains(stuck, n) }}
 		a := join(t, c, "a", book, idles, func(p *party, o *fleet.Options) {
 			db.Process = p.Process
 			o.Cluster = db
 		})
 		b := join(t, c, "b", book, idles)
 		pass(5 * lease)
+		require.Equal(t, placed("a", "b"), owners(a, b))
 		was := tokens(t, c.Process())
 		db.hangs.Store(true)
 		pass(4 * lease)
-		is := tokens(t, c.Process())
-		require.Greater(t, is[stuck], was[stuck], "its owner was silent")
-		is[stuck] = was[stuck]
-		require.Equal(t, was, is)
-		told := 0
-		for _, k := range a.told.kinds() {
-			if k == fleet.EventUnrenewed {
-				told++
+		for n, is := range tokens(t, c.Process()) {
+			if slices.Contains(stuck, n) {
+				assert.Greater(t, is, was[n], "the owner of partition %d was silent", n)
+			} else {
+				assert.Equal(t, was[n], is, "partition %d", n)
 			}
 		}
-		require.Equal(t, 1, told)
+		told := map[int]int{}
+		a.told.mu.Lock()
+		for _, e := range a.told.all {
+			if e.Kind == fleet.EventUnrenewed {
+				told[e.State.Partition]++
+			}
+		}
+		a.told.mu.Unlock()
+		for _, n := range stuck {
+			assert.Equal(t, 1, told[n], "partition %d", n)
+		}
+		require.Len(t, told, len(stuck))
 		require.NoError(t, a.end())
 		require.NoError(t, b.end())
 	})

@@ -105,9 +105,9 @@ func (c *Cluster) Register(ctx context.Context, i Instance) error {
 // Renew implements [store.Cluster], in one statement; [store.ErrFenced]: another instance has registered under its name, or it has left. A partition that is
 // locked, and was committed to since the last Renew, needs no other sign of life.
 func (c *Cluster) Renew(ctx context.Context, i Instance, owned ...store.Owned) (rest []store.Owned, err error) {
-	dbs := make([]*pgkv.DB, len(owned)) // nil: it is none of this database
+	dbs := make([]*pgkv.DB, len(owned)) // nil: it is none of this package
 	for n, o := range owned {
-		if s, ok := o.(*Store); ok && s.db.Of(c.kv) {
+		if s, ok := o.(*Store); ok {
 			dbs[n] = s.db
 		}
 	}

@@ -54,9 +54,6 @@ func (c *Cluster) renewInstance(ctx context.Context, name, session string) (foun
 	return tag.RowsAffected() > 0, err
 }
 
-// Of reports whether the partition is open over the connections of that cluster.
-func (db *DB) Of(c *Cluster) bool { return db.o.Pools == c.pools }
-
 // What stands in the place of a partition's number in an answer to a renewal.
 const (
 	isInstance = -1
