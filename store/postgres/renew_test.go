@@ -129,6 +129,42 @@ func TestARenewalThatWaitsForTheRowOfItsInstanceHoldsUpNoCommit(t *testing.T) {
 	require.Empty(t, rest)
 }
 
+// What an earlier build asks the database, which renews each partition by itself.
+const (
+	renewedAlone = `UPDATE orrery.partitions SET beat = beat + 1 WHERE part = $1 AND session = $2`
+	claimedAlone = `UPDATE orrery.partitions SET token = token + 1, beat = beat + 1, session = 'another', owner = 'b', address = '', halted = ''
+		WHERE part = $1 AND token = $2 AND (session = '' OR beat = $3) AND halted = ''`
+)
+
+func TestProgramsThatRenewEachPartitionByItselfSeeAndAreSeen(t *testing.T) {
+	o := openOwner(t, 2)
+	seen, err := o.Look(ctx, 1)
+	require.NoError(t, err)
+	_, err = o.Renew(ctx, o.is, o.owned...)
+	require.NoError(t, err)
+	tag, err := o.beside.Exec(ctx, claimedAlone, 1, seen.Token, seen.Beat)
+	require.NoError(t, err)
+	require.Zero(t, tag.RowsAffected(), "the owner has given a sign of life")
+
+	seen, err = o.Look(ctx, 1)
+	require.NoError(t, err)
+	tag, err = o.beside.Exec(ctx, renewedAlone, 1, seen.Session)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, tag.RowsAffected())
+	_, err = o.Claim(ctx, store.PartitionClaim{Seen: seen, Owner: "b"})
+	require.ErrorIs(t, err, store.ErrClaimed)
+
+	seen, err = o.Look(ctx, 1)
+	require.NoError(t, err)
+	tag, err = o.beside.Exec(ctx, claimedAlone, 1, seen.Token, seen.Beat)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, tag.RowsAffected())
+	rest, err := o.Renew(ctx, o.is, o.owned...)
+	require.NoError(t, err)
+	require.Equal(t, o.owned[1:], rest)
+	require.ErrorIs(t, rest[0].Renew(ctx), store.ErrFenced)
+}
+
 // waits returns once a session waits for a lock.
 func (o *owner) waits(t *testing.T) {
 	t.Helper()
