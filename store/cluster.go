@@ -120,8 +120,10 @@ type Cluster interface {
 	Claim(ctx context.Context, c PartitionClaim) (Owned, error)
 	// Register tells others of an instance. Another one of that name is replaced.
 	Register(ctx context.Context, i Instance) error
-	// Renew gives a sign of life of an instance; [ErrFenced]: it is registered no more.
-	Renew(ctx context.Context, i Instance) error
+	// Renew gives a sign of life of an instance and of the partitions that it owns, together: it waits for nobody who has one of them locked. It returns
+	// those partitions of which none is known to be given, with an error and without: [Owned.Renew] of each gives one, or tells why not. [ErrFenced]: the
+	// instance is registered no more; its partitions are renewed all the same.
+	Renew(ctx context.Context, i Instance, owned ...Owned) (rest []Owned, err error)
 	// Leave takes an instance out, if it is registered in that session.
 	Leave(ctx context.Context, i Instance) error
 	// Instances lists those that are registered, by name, alive or not.

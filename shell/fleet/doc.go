@@ -31,7 +31,8 @@
 //
 // # When it stops working
 //
-// The owner gives a sign of life every fifth of the lease, beside its commits. Nothing in this package keeps an owner from working that
+// The owner gives a sign of life every fifth of the lease, beside its commits: a process gives those of its instance and of all that it owns together
+// ([store.Cluster] Renew). Nothing in this package keeps an owner from working that
 // was silent, or frozen: the store does, since it refuses whatever an owner commits that was replaced. As soon as the owner learns
 // that, or its store fails in another way, the context of the function ends with the reason as its cause, and once the function has
 // returned the process stands by again. When the context of Run ends, the partition is given back after the function has returned.

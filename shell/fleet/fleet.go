@@ -188,11 +188,7 @@ func (m *Member) standBy(ctx context.Context, mine string) (store.Owned, error) 
 	st, seen, err := m.await(waiting, mine)
 	end(nil)
 	if err == nil {
-		renewing, stop := context.WithCancel(context.WithoutCancel(ctx)) // it may take a while to return
-		var beside sync.WaitGroup
-		beside.Go(func() { m.renew(renewing, st) })
-		defer beside.Wait()
-		defer stop()
+		defer m.keepAlive(m, st)() // it may take a while to return
 	}
 	wrong := <-ended
 	switch {
@@ -286,14 +282,14 @@ type around struct {
 // term calls work while the partition is this process's; again: it has lost it, and is to stand by.
 func (m *Member) term(ctx context.Context, st store.Owned, work Work, is around) (again bool, err error) {
 	living, end := context.WithCancelCause(ctx)
-	renewing, stop := context.WithCancel(context.WithoutCancel(ctx)) // work may take a while to return
+	owning, stop := context.WithCancel(context.WithoutCancel(ctx)) // work may take a while to return
 	beside := goroutines{to: m.o.Scheduler}
-	beside.start(func() { m.renew(renewing, st) })
+	die := m.keepAlive(m, st)
 	beside.watch(func() {
 		select {
 		case <-st.Failed():
 			end(st.Failure())
-		case <-renewing.Done():
+		case <-owning.Done():
 		}
 	})
 	if err := m.followClock(living); err != nil {
@@ -302,6 +298,7 @@ func (m *Member) term(ctx context.Context, st store.Owned, work Work, is around)
 	lost := error(nil)
 	giveBack := sync.OnceValue(func() error {
 		stop()
+		die()
 		beside.wait()
 		if f := st.Failure(); f != nil {
 			lost = f
@@ -337,25 +334,5 @@ func (m *Member) term(ctx context.Context, st store.Owned, work Work, is around)
 func (m *Member) parts(ctx context.Context) {
 	if m.in != nil && m.o.Scheduler == nil && ctx.Err() != nil && !errors.Is(context.Cause(ctx), ErrMoved) {
 		<-m.in.parted
-	}
-}
-
-// renew gives signs of life until ctx ends.
-func (m *Member) renew(ctx context.Context, st store.Owned) {
-	away := false
-	for m.sleep(ctx, "renews", m.o.Lease/5) == nil {
-		limit, cancel := m.limited(ctx, m.o.Lease/2)
-		err := st.Renew(limit)
-		cancel()
-		switch {
-		case err == nil:
-			away = false
-			m.renewed()
-		case ctx.Err() != nil || st.Failure() != nil:
-			return
-		case !away:
-			away = true
-			m.tell(EventUnrenewed, err)
-		}
 	}
 }

@@ -157,7 +157,7 @@ func (g *Group) compare(ctx context.Context) error {
 func (g *Group) registerFirst(ctx context.Context) (registered bool) {
 	limit, cancel := g.limited(ctx, g.o.Lease/2)
 	defer cancel()
-	_ = g.register(limit, &registered) // it is tried again, and that tells
+	_ = g.renew(limit, &registered) // it is tried again, and that tells
 	return registered
 }
 

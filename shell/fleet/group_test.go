@@ -77,6 +77,7 @@ type party struct {
 	wrong  error // what work returns at once
 	unfit  bool  // work returns that it is not possible here
 	hands  bool  // work gives its partition back as soon as it is told to end
+	idle   bool  // work commits once
 }
 
 func join(t *testing.T, c *memory.Cluster, name string, book *journal, change ...func(*party, *fleet.Options)) *party {
@@ -136,8 +137,12 @@ func (p *party) work(ctx context.Context, t fleet.Term) error {
 		if t.Store.Update(ctx, func(store.Tx) error { return nil }) == nil {
 			p.book.note(commit{t.Partition, t.Store.Token(), p.name})
 		}
+		next := time.After(time.Second)
+		if p.idle {
+			next = nil
+		}
 		select {
-		case <-time.After(time.Second):
+		case <-next:
 		case <-ctx.Done():
 			p.mu.Lock()
 			p.causes[t.Partition] = context.Cause(ctx)
@@ -470,7 +475,7 @@ func TestAPartitionThatItsInstanceDoesNotTakeIsTakenByTheNextOneALeaseLater(t *t
 		var lives sync.WaitGroup
 		lives.Go(func() {
 			for ctx.Err() == nil {
-				_ = ghost.Renew(ctx, store.Instance{Name: name, Session: "1", Core: core.Version})
+				_, _ = ghost.Renew(ctx, store.Instance{Name: name, Session: "1", Core: core.Version})
 				select {
 				case <-time.After(time.Second):
 				case <-ctx.Done():

@@ -26,6 +26,7 @@ type process struct {
 	o      Options
 	self   store.Instance
 	roster roster
+	lives  lives
 	clock  *clock
 	about  func() State // what an event says that is of the process
 }
@@ -43,6 +44,7 @@ type roster struct {
 	list   []store.Instance    // as it was seen last
 	seen   map[string]sighting // by the session of the registration
 	looked time.Time           // when that was; zero: never
+	wrong  error               // why the last sign of life of this process was not taken; nil: it was
 }
 
 type sighting struct {
@@ -98,11 +100,42 @@ func (p *process) lastListed() []Instance {
 	return p.listed(p.o.Clock.Steady())
 }
 
-// enrol keeps this process in the list of instances until ctx ends, and takes it out then.
+// enrol keeps this process in the list of instances, and those partitions with their owner that are its own, until ctx ends, and takes it out then.
 func (p *process) enrol(ctx context.Context, registered bool) {
+	beside := goroutines{to: p.o.Scheduler}
+	for late, watches := false, false; ; {
+		err := p.renew(ctx, &registered)
+		if late = !late && errors.Is(err, context.DeadlineExceeded); late {
+			continue // as of who was frozen: it is tried again at once
+		}
+		p.roster.mu.Lock()
+		p.roster.wrong = err
+		p.roster.mu.Unlock()
+		if !watches {
+			watches = true
+			beside.start(func() { p.watchOthers(ctx) })
+		}
+		if p.sleep(ctx, "renews", p.o.Lease/5) != nil {
+			break
+		}
+	}
+	beside.wait()
+	if registered {
+		limit, cancel := p.limited(context.WithoutCancel(ctx), 2*time.Second)
+		defer cancel()
+		if err := p.o.Cluster.Leave(limit, p.self); err != nil {
+			p.tell(EventRemains, err)
+		}
+	}
+}
+
+// watchOthers looks at the list of instances, and at the time of the database, until ctx ends. It is apart from what gives signs of life, which waits for nothing else.
+func (p *process) watchOthers(ctx context.Context) {
 	complained := false
 	for {
-		err := p.register(ctx, &registered)
+		p.roster.mu.Lock()
+		err := p.roster.wrong
+		p.roster.mu.Unlock()
 		if err == nil {
 			_, err = p.instances(ctx)
 		}
@@ -116,31 +149,10 @@ func (p *process) enrol(ctx context.Context, registered bool) {
 			complained = true
 			p.tell(EventUnlisted, err)
 		}
-		if p.sleep(ctx, "enrols", p.o.Lease/5) != nil {
-			break
+		if p.sleep(ctx, "watches the others", p.o.Lease/5) != nil {
+			return
 		}
 	}
-	if registered {
-		limit, cancel := p.limited(context.WithoutCancel(ctx), 2*time.Second)
-		defer cancel()
-		if err := p.o.Cluster.Leave(limit, p.self); err != nil {
-			p.tell(EventRemains, err)
-		}
-	}
-}
-
-// register gives a sign of life, the first one or a further one.
-func (p *process) register(ctx context.Context, registered *bool) error {
-	if *registered {
-		err := p.o.Cluster.Renew(ctx, p.self)
-		if !errors.Is(err, store.ErrFenced) {
-			return err
-		}
-		p.tell(EventNameTaken, nil)
-	}
-	err := p.o.Cluster.Register(ctx, p.self)
-	*registered = err == nil
-	return err
 }
 
 // every is the time between two looks.

@@ -121,17 +121,32 @@ func (c *cluster) Register(_ context.Context, i store.Instance) error {
 }
 
 // Renew implements [store.Cluster].
-func (c *cluster) Renew(_ context.Context, i store.Instance) error {
-	if err := c.ask("is still there"); err != nil {
-		return err
+func (c *cluster) Renew(_ context.Context, i store.Instance, owned ...store.Owned) (rest []store.Owned, err error) {
+	if err := c.ask("gives signs of life"); err != nil {
+		return owned, err
+	}
+	for _, o := range owned {
+		if h := handleOf(o); h.usable() == nil {
+			h.db.row.Beat++
+		} else {
+			rest = append(rest, o)
+		}
 	}
 	is, ok := c.listed[i.Name]
 	if !ok || is.Session != i.Session {
-		return store.ErrFenced
+		return rest, store.ErrFenced
 	}
 	is.Beat++
 	c.listed[i.Name] = is
-	return nil
+	return rest, nil
+}
+
+// handleOf gives what Claim has opened.
+func handleOf(o store.Owned) *handle {
+	if s, ok := o.(*stager); ok {
+		return s.handle
+	}
+	return o.(*handle)
 }
 
 // Leave implements [store.Cluster].

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -250,8 +251,16 @@ func (p *Process) Register(ctx context.Context, i store.Instance) error {
 }
 
 // Renew implements [store.Cluster].
-func (p *Process) Renew(ctx context.Context, i store.Instance) error {
-	err := p.ask(ctx, func() error {
+func (p *Process) Renew(ctx context.Context, i store.Instance, owned ...store.Owned) (rest []store.Owned, err error) {
+	err = p.ask(ctx, func() error {
+		for _, of := range owned {
+			o, ok := of.(*Owned)
+			if !ok || o.process != p || o.part.owner != o || o.refuses != nil {
+				rest = append(rest, of)
+				continue
+			}
+			o.part.row.Beat++
+		}
 		is, ok := p.c.instances[i.Name]
 		if !ok || is.Session != i.Session {
 			return store.ErrFenced
@@ -260,10 +269,13 @@ func (p *Process) Renew(ctx context.Context, i store.Instance) error {
 		p.c.instances[i.Name] = is
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("renew instance %s: %w", i.Name, err)
+	switch {
+	case errors.Is(err, store.ErrFenced):
+		return rest, fmt.Errorf("renew instance %s: %w", i.Name, err)
+	case err != nil:
+		return owned, fmt.Errorf("renew instance %s: %w", i.Name, err)
 	}
-	return nil
+	return rest, nil
 }
 
 // Leave implements [store.Cluster].

@@ -129,16 +129,20 @@ func TestInstancesOfAClusterInMemory(t *testing.T) {
 	one, two := store.Instance{Name: "a", Session: "1", Address: "http://a", Version: "1"}, store.Instance{Name: "a", Session: "2"}
 	require.ErrorContains(t, p.Register(ctx, store.Instance{Name: "a"}), `session ""`)
 	require.NoError(t, p.Register(ctx, one))
-	require.NoError(t, p.Renew(ctx, one))
+	_, err := p.Renew(ctx, one)
+	require.NoError(t, err)
 	list, err := p.Instances(ctx)
 	require.NoError(t, err)
 	require.Equal(t, []store.Instance{{Name: "a", Session: "1", Address: "http://a", Version: "1", Beat: 2}}, list)
 	require.NoError(t, p.Register(ctx, two))
-	require.ErrorIs(t, p.Renew(ctx, one), store.ErrFenced)
+	_, err = p.Renew(ctx, one)
+	require.ErrorIs(t, err, store.ErrFenced)
 	require.NoError(t, p.Leave(ctx, one))
-	require.NoError(t, p.Renew(ctx, two))
+	_, err = p.Renew(ctx, two)
+	require.NoError(t, err)
 	require.NoError(t, p.Leave(ctx, two))
-	require.ErrorIs(t, p.Renew(ctx, two), store.ErrFenced)
+	_, err = p.Renew(ctx, two)
+	require.ErrorIs(t, err, store.ErrFenced)
 }
 
 func TestAClusterKeepsWhatAHandoverIsPromised(t *testing.T) {

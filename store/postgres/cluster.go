@@ -102,16 +102,28 @@ func (c *Cluster) Register(ctx context.Context, i Instance) error {
 	return nil
 }
 
-// Renew gives a sign of life of an instance; [store.ErrFenced]: another one has registered under its name, or it has left.
-func (c *Cluster) Renew(ctx context.Context, i Instance) error {
-	found, err := c.kv.RenewInstance(ctx, i.Name, i.Session)
+// Renew implements [store.Cluster], in one statement; [store.ErrFenced]: another instance has registered under its name, or it has left. A partition that is
+// locked, and was committed to since the last Renew, needs no other sign of life.
+func (c *Cluster) Renew(ctx context.Context, i Instance, owned ...store.Owned) (rest []store.Owned, err error) {
+	dbs := make([]*pgkv.DB, len(owned)) // nil: it is none of this package
+	for n, o := range owned {
+		if s, ok := o.(*Store); ok {
+			dbs[n] = s.db
+		}
+	}
+	renewed, found, err := c.kv.Renew(ctx, i.Name, i.Session, dbs)
+	for n, o := range owned {
+		if !renewed[n] {
+			rest = append(rest, o)
+		}
+	}
 	switch {
 	case err != nil:
-		return fmt.Errorf("renew instance %s: %w", i.Name, err)
+		return rest, fmt.Errorf("renew instance %s: %w", i.Name, err)
 	case !found:
-		return fmt.Errorf("renew instance %s: %w", i.Name, store.ErrFenced)
+		return rest, fmt.Errorf("renew instance %s: %w", i.Name, store.ErrFenced)
 	}
-	return nil
+	return rest, nil
 }
 
 // Leave takes an instance out; where another one has its name nothing happens.

@@ -18,7 +18,7 @@
 // steady clock, and fails with [store.ErrClaimed] if it does; the database's clock, and those of
 // others, do not matter. Each claim makes the token greater. An owner that was replaced learns it with its next commit,
 // checkpoint, View or [Store.Renew]: these fail with [store.ErrFenced], nothing is written, and [Store.Failed] is closed.
-// An owner gives signs of life with each commit; call Renew for the time without any.
+// An owner gives signs of life with each commit; call Renew for the time without any, or [Cluster.Renew] for all partitions of a process together.
 //
 // # When the database is away
 //

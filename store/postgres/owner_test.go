@@ -354,7 +354,8 @@ func TestInstancesAreRegisteredAndReplaced(t *testing.T) {
 	require.Error(t, c.Register(ctx, postgres.Instance{Name: "a"}))
 	require.NoError(t, c.Register(ctx, b))
 	require.NoError(t, c.Register(ctx, a))
-	require.NoError(t, c.Renew(ctx, a))
+	_, err = c.Renew(ctx, a)
+	require.NoError(t, err)
 	a.Beat, b.Beat = 2, 1
 	got, err := c.Instances(ctx)
 	require.NoError(t, err)
@@ -362,7 +363,8 @@ func TestInstancesAreRegisteredAndReplaced(t *testing.T) {
 	again := a
 	again.Session = "3"
 	require.NoError(t, c.Register(ctx, again))
-	require.ErrorIs(t, c.Renew(ctx, a), store.ErrFenced)
+	_, err = c.Renew(ctx, a)
+	require.ErrorIs(t, err, store.ErrFenced)
 	require.NoError(t, c.Leave(ctx, a), "it is not there any more")
 	require.NoError(t, c.Leave(ctx, b))
 	got, err = c.Instances(ctx)

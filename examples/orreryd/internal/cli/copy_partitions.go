@@ -113,7 +113,7 @@ func (c *copying) into(ctx context.Context, from []repartition.Source, to int) (
 			return existsHint(err)
 		}
 		if report, err = repartition.Copy(ctx, from, []repartition.Target{file}, o); err != nil {
-			return report, podsHint(err)
+			return report, copyHint(err)
 		}
 		return report, withStopped(c.to, func(st *bolt.Store) error { return c.verifyCopy(ctx, st) })
 	}

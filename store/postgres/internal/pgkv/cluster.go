@@ -14,6 +14,7 @@ import (
 
 // Cluster is what a process has of the database that owns nothing in it, and the connections of the partitions that it opens.
 type Cluster struct {
+	o     Options
 	pools *Pools
 	pool  *lane // its own part of them
 	s     *statements
@@ -31,7 +32,7 @@ func Connect(ctx context.Context, url string, o Options) (*Cluster, error) {
 		pools.Close()
 		return nil, err
 	}
-	return &Cluster{pools, writes, newStatements(o.Schema)}, nil
+	return &Cluster{o, pools, writes, newStatements(o.Schema)}, nil
 }
 
 // Pools are for the partitions that the process opens.
@@ -144,12 +145,6 @@ func (c *Cluster) opened(ctx context.Context, tx pgx.Tx) (list []int, err error)
 		return nil
 	})
 	return list, err
-}
-
-// RenewInstance moves an instance's beat, if it is there in that session.
-func (c *Cluster) RenewInstance(ctx context.Context, name, session string) (found bool, err error) {
-	tag, err := c.pool.Exec(ctx, c.s.renewed, name, session)
-	return tag.RowsAffected() > 0, err
 }
 
 // Leave takes an instance out, if it is there in that session.

@@ -10,7 +10,7 @@
 //   - tx.go, cursor.go: transactions, tables and cursors, which merge both;
 //   - statements.go: all SQL but the schema, which is in migrations;
 //   - conns.go: connections, which the partitions of a process share;
-//   - open.go: the schema, and who owns a partition; db.go: what is open;
+//   - open.go: the schema, and who owns a partition; renew.go: signs of life; db.go: what is open;
 //   - commit.go: commits, and those of which the answer was lost; loss.go: what makes an owner stop;
 //   - views.go: snapshots; checkpoint.go: bringing commits into the tables.
 package pgkv
@@ -57,6 +57,7 @@ type DB struct {
 	last       uint64   // the number of the last commit that is shown
 	checkpoint uint64   // up to here the tables have all
 	upTo       uint64   // the number of the last commit in frozen
+	renewed    uint64   // the number of the last commit at the last renewal together with others
 	memory     int64    // bytes of the frames in active
 	aside      int64    // and in frozen
 	written    uint64
@@ -151,7 +152,7 @@ func (db *DB) closePools() {
 // recover reads what the log has behind the checkpoint.
 func (db *DB) recover(ctx context.Context) error {
 	row := db.row
-	db.last, db.checkpoint = row.Last, row.Checkpoint
+	db.last, db.checkpoint, db.renewed = row.Last, row.Checkpoint, row.Last
 	var err error
 	if db.ids, err = readTables(ctx, db.writes, db.s, db.o.Partition); err != nil {
 		return err
@@ -358,17 +359,25 @@ func (db *DB) query(ctx context.Context, begin func(), fn func(rows pgx.Rows) er
 // attempt gives one of the attempts that patience is made of its time: a connection over which nothing comes any more is
 // given up by then.
 func (db *DB) attempt(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, max(db.o.Patience/3, time.Second))
+	return attempt(ctx, db.o.Patience)
+}
+
+func attempt(ctx context.Context, patience time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, max(patience/3, time.Second))
 }
 
 // patiently calls fn until it does not fail for a reason that passes, for as long as patience goes.
 func (db *DB) patiently(ctx context.Context, fn func(ctx context.Context) error) error {
+	return patiently(ctx, db.o.Patience, fn)
+}
+
+func patiently(ctx context.Context, patience time.Duration, fn func(ctx context.Context) error) error {
 	began, pause := time.Now(), 5*time.Millisecond
 	for {
-		attempt, cut := db.attempt(ctx)
+		attempt, cut := attempt(ctx, patience)
 		err := fn(attempt)
 		cut()
-		if err == nil || !passes(err) || ctx.Err() != nil || time.Since(began) > db.o.Patience {
+		if err == nil || !passes(err) || ctx.Err() != nil || time.Since(began) > patience {
 			return err
 		}
 		again := time.NewTimer(pause)
@@ -427,33 +436,6 @@ func tell(c chan struct{}) {
 	case c <- struct{}{}:
 	default: // it knows
 	}
-}
-
-// Renew gives a sign of life of the owner.
-func (db *DB) Renew(ctx context.Context) error {
-	if err := db.Broken(); err != nil {
-		return err
-	}
-	if db.o.ReadOnly {
-		return ErrReadOnly
-	}
-	last, checkpoint := db.shown()
-	var row Row
-	err := db.patiently(ctx, func(ctx context.Context) (err error) {
-		row, err = scanRow(db.writes.QueryRow(ctx, db.s.renew, db.o.Partition, db.o.Session))
-		return err
-	})
-	switch {
-	case noRow(err):
-		return db.fenced(ctx)
-	case err != nil:
-		return fmt.Errorf("renew the claim of partition %d: %w", db.o.Partition, err)
-	}
-	if err := db.judge(ctx, row, last, checkpoint); err != nil {
-		db.Break(err)
-		return err
-	}
-	return nil
 }
 
 // goodbye is how long a Close takes at most to give the partition back.

@@ -2,6 +2,7 @@ package pgkv
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -217,6 +218,10 @@ func TestAnOwnerWhoseCheckpointIsGoneStopsAndIsOpenedAnewWithoutLoss(t *testing.
 		"commit": func(db *DB) error { return write(db, "later=1") },
 		"view":   func(db *DB) error { _, err := db.Begin(ctx, false); return err },
 		"renew":  func(db *DB) error { return db.Renew(ctx) },
+		"renew with others": func(db *DB) error {
+			_, _, err := (&Cluster{o: db.o, pool: db.writes, s: db.s}).Renew(ctx, "", "", []*DB{nil, db})
+			return errors.Join(err, db.Broken())
+		},
 		"checkpoint": func(db *DB) error {
 			db.frozen, db.upTo = &overlay{}, db.last
 			return db.Checkpoint(ctx)

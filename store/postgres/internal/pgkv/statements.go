@@ -34,6 +34,7 @@ type statements struct {
 	warmLast   string
 	instance   string
 	renewed    string
+	together   string
 	instances  string
 	leave      string
 	partitions string
@@ -103,10 +104,21 @@ func newStatements(schema string) *statements {
 		instance: `INSERT INTO @.instances (name, session, address, version, able, core, beat) VALUES ($1, $2, $3, $4, $5, $6, 1)
 			ON CONFLICT (name) DO UPDATE SET session = excluded.session, address = excluded.address, version = excluded.version, able = excluded.able, core = excluded.core,
 			draining = @.instances.draining AND @.instances.session = excluded.session, beat = @.instances.beat + 1`,
-		drain:        `UPDATE @.instances SET draining = $2 WHERE name = $1`,
-		part:         `UPDATE @.instances SET draining = true WHERE name = $1 AND session = $2`,
-		rebalance:    `UPDATE @.instances SET rebalanced = rebalanced + 1`,
-		renewed:      `UPDATE @.instances SET beat = beat + 1 WHERE name = $1 AND session = $2`,
+		drain:     `UPDATE @.instances SET draining = $2 WHERE name = $1`,
+		part:      `UPDATE @.instances SET draining = true WHERE name = $1 AND session = $2`,
+		rebalance: `UPDATE @.instances SET rebalanced = rebalanced + 1`,
+		renewed:   `UPDATE @.instances SET beat = beat + 1 WHERE name = $1 AND session = $2`,
+		// It waits for no lock, since it would hold others meanwhile, which commits wait for. The instance is row -1, and
+		// partitions that somebody has locked are rows -2.
+		together: `WITH own AS (SELECT x.part, x.session FROM unnest($3::int[], $4::text[]) AS x (part, session)),
+			free AS (SELECT p.part FROM @.partitions p JOIN own ON p.part = own.part AND p.session = own.session ORDER BY p.part FOR UPDATE OF p SKIP LOCKED),
+			moved AS (UPDATE @.partitions p SET beat = p.beat + 1 FROM free WHERE p.part = free.part
+				RETURNING p.part, p.token, p.last, p.checkpoint, p.target, p.beat, p.session, p.owner, p.address, p.halted),
+			self AS (SELECT name FROM @.instances WHERE name = $1 AND session = $2 FOR UPDATE SKIP LOCKED),
+			lives AS (UPDATE @.instances i SET beat = i.beat + 1 FROM self WHERE i.name = self.name RETURNING i.beat)
+			SELECT ` + columns + ` FROM moved UNION ALL SELECT -1, 0, 0, 0, 0, beat, '', '', '', '' FROM lives
+			UNION ALL SELECT -2, 0, 0, 0, 0, p.beat, p.session, '', '', '' FROM @.partitions p JOIN own ON p.part = own.part AND p.session = own.session
+				WHERE p.part NOT IN (SELECT part FROM free)`,
 		instances:    `SELECT name, session, address, version, able, core, draining, beat, rebalanced FROM @.instances`,
 		emptyEntries: `DELETE FROM @.entries WHERE part = $1 AND (tab, k) IN (SELECT tab, k FROM @.entries WHERE part = $1 LIMIT $2)`,
 		emptyLog:     `DELETE FROM @.log WHERE part = $1`,
@@ -140,7 +152,7 @@ func (s *statements) all() []*string {
 		&s.fence, &s.finish, &s.trim, &s.upsert, &s.remove, &s.dropTable, &s.newTable, &s.tables,
 		&s.log, &s.up, &s.upTo, &s.down, &s.downTo, &s.many, &s.warmFirst, &s.warmLast,
 		&s.emptyEntries, &s.emptyLog, &s.emptyTables, &s.emptied, &s.filled,
-		&s.instance, &s.renewed, &s.instances, &s.leave, &s.partitions,
+		&s.instance, &s.renewed, &s.together, &s.instances, &s.leave, &s.partitions,
 		&s.drain, &s.rebalance, &s.layout, &s.setLayout, &s.lockMeta, &s.lockParts, &s.dropParts,
 		&s.remain, &s.report, &s.depart, &s.formers, &s.reported, &s.stopFormer, &s.taken,
 	}

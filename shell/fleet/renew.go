@@ -1,0 +1,128 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/orrery-go/orrery/store"
+)
+
+// lives are the partitions of which a process gives signs of life, all together and with its own.
+type lives struct {
+	mu  sync.Mutex
+	all []*life // by the number of the partition
+}
+
+// life is one of them, as long as this process owns the partition.
+type life struct {
+	m       *Member
+	st      store.Owned
+	ctx     context.Context // of what is asked for it alone
+	end     context.CancelFunc
+	beside  goroutines
+	mu      sync.Mutex
+	asked   bool // it is asked for it alone at the moment
+	unheard bool // its last sign of life was not taken
+}
+
+// keepAlive has the process give signs of life of a partition, until who calls what it returns, which waits for what is asked of the store.
+func (p *process) keepAlive(m *Member, st store.Owned) (stop func()) {
+	ctx, end := context.WithCancel(context.Background())
+	l := &life{m: m, st: st, ctx: ctx, end: end, beside: goroutines{to: p.o.Scheduler}}
+	p.lives.mu.Lock()
+	defer p.lives.mu.Unlock()
+	at, _ := slices.BinarySearchFunc(p.lives.all, m.partition, func(l *life, n int) int { return l.m.partition - n })
+	p.lives.all = slices.Insert(p.lives.all, at, l)
+	return func() {
+		p.lives.mu.Lock()
+		p.lives.all = slices.DeleteFunc(p.lives.all, func(o *life) bool { return o == l })
+		p.lives.mu.Unlock()
+		end()
+		l.mu.Lock()
+		l.asked = true // nothing is begun any more
+		l.mu.Unlock()
+		l.beside.wait()
+	}
+}
+
+// list gives those whose stores have not failed.
+func (l *lives) list() []*life {
+	l.mu.Lock()
+	all := slices.Clone(l.all)
+	l.mu.Unlock()
+	return slices.DeleteFunc(all, func(l *life) bool { return l.st.Failure() != nil })
+}
+
+// renew gives a sign of life of this process and of all partitions that it owns. One that could not be renewed with the others is
+// asked for alone, and holds up none of them.
+func (p *process) renew(ctx context.Context, registered *bool) error {
+	limit, cancel := p.limited(ctx, p.o.Lease/2)
+	defer cancel()
+	all := p.lives.list()
+	if *registered || len(all) > 0 {
+		owned := make([]store.Owned, len(all))
+		for i, l := range all {
+			owned[i] = l.st
+		}
+		rest, err := p.o.Cluster.Renew(limit, p.self, owned...)
+		for _, l := range all {
+			if slices.Contains(rest, l.st) {
+				l.renewAlone()
+			} else {
+				l.heard(nil)
+			}
+		}
+		switch {
+		case err == nil:
+			*registered = true // though the answer may have been lost
+			return nil
+		case !errors.Is(err, store.ErrFenced):
+			return err
+		case *registered:
+			p.tell(EventNameTaken, nil)
+		}
+	}
+	err := p.o.Cluster.Register(limit, p.self)
+	*registered = err == nil
+	return err
+}
+
+// renewAlone gives a sign of life of one partition, unless it is about to.
+func (l *life) renewAlone() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.asked {
+		return
+	}
+	l.asked = true
+	l.beside.start(func() {
+		limit, cancel := l.m.limited(l.ctx, l.m.o.Lease/2)
+		defer cancel()
+		err := l.st.Renew(limit)
+		if l.ctx.Err() != nil {
+			return
+		}
+		l.heard(err)
+		l.mu.Lock()
+		l.asked = false
+		l.mu.Unlock()
+	})
+}
+
+// heard notes whether the database has taken a sign of life, and tells once if it has not.
+func (l *life) heard(err error) {
+	if err == nil {
+		l.m.renewed()
+	} else if l.ctx.Err() != nil || l.st.Failure() != nil {
+		return
+	}
+	l.mu.Lock()
+	news := err != nil && !l.unheard
+	l.unheard = err != nil
+	l.mu.Unlock()
+	if news {
+		l.m.tell(EventUnrenewed, err)
+	}
+}
