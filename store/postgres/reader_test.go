@@ -29,7 +29,7 @@ func commitsAsked(t *testing.T) (commits int, asked bool) {
 		return n, true
 	}
 	if os.Getenv("ORRERY_SLOW") == "1" {
-		return 3000, false
+		return 1500, false
 	}
 	return 150, false
 }
