@@ -2,18 +2,20 @@
 #
 #   .ci/run soak [DURATION]     one hour, or as long as 90s, 20m, 2h say
 #
-# Three loops run beside each other until the time is over; what was begun by then runs
+# Four loops run beside each other until the time is over; what was begun by then runs
 # to its end. One runs every test that draws - properties, histories against a model,
 # the crash suites - with a fresh seed, in a fresh order, with more draws than the
 # gate, under the race detector unless it is pure. Another one runs the fuzz targets in turn. The third one
-# runs the simulations, without the race detector, of as many seeds as there is time for. Test
-# binaries are built once. Each finding is printed with its seed and the command that
+# runs the simulations, without the race detector, of as many seeds as there is time for. The last one
+# loads a PostgreSQL beside a reader that stays open, and prints how fast that was and how large the tables
+# became. Test binaries are built once. Each finding is printed with its seed and the command that
 # repeats it.
 #
 # Environment:
 #   SOAK_CHECKS     draws for each property (default 500; the gate has 100)
 #   ORRERY_FAULTS   steps with faults for the daemons of shell/clustertest (default 24)
 #   SOAK_FUZZTIME   time for each fuzz target in its turn (default 30s)
+#   ORRERY_LOAD     commits in each of the seven phases of the load (default 5000)
 
 SOAK_CHECKS=${SOAK_CHECKS:-500}
 SOAK_FUZZTIME=${SOAK_FUZZTIME:-30s}
@@ -109,6 +111,27 @@ seeds_until() {
   done
 }
 
+# load_until loads a PostgreSQL beside a reader that stays open, until the time is over.
+load_until() {
+  local end=$1 begun log code
+  while ((SECONDS < end)); do
+    log=$soak_dir/load.$SECONDS.log begun=$SECONDS code=0
+    (cd ./store/postgres && "$soak_dir/bin/load" -test.run "^$loading\$" -test.v -test.timeout 60m) >"$log" 2>&1 || code=$?
+    printf 'load ./store/postgres %d\n' $((SECONDS - begun)) >>"$soak_dir/runs"
+    if ((code == 0)); then
+      printf 'ok  \t%s\t%ds\t%d commits in each phase\n' ./store/postgres $((SECONDS - begun)) "$ORRERY_LOAD"
+      sed -n 's/^ *reader_test.go:[0-9]*: /\t/p' "$log"
+      rm "$log"
+      continue
+    fi
+    printf 'FAIL\t%s\t%ds\t%s\n' ./store/postgres $((SECONDS - begun)) "$loading"
+    finding "$log" "ORRERY_LOAD=$ORRERY_LOAD go test -count=1 -run '^$loading\$' ./store/postgres"
+  done
+}
+
+# loading is the test that does.
+loading=TestNothingIsLostBesideAReaderThatStaysOpen
+
 # simulating are the packages whose tests run seeds, by those of these names.
 simulating=(./shell/sim ./shell/fleet/forward)
 seeds='TestWhateverHappensTheGuaranteesHold|TestPartitionsAreHandedOverWhileToolsRunAndTheGuaranteesHold|TestWhateverHappensToMessages.*'
@@ -117,6 +140,7 @@ soak() {
   local length end package
   length=$(seconds_of "${1:-1h}") || return
   export ORRERY_FAULTS=${ORRERY_FAULTS:-24}
+  export ORRERY_LOAD=${ORRERY_LOAD:-5000}
   export ORRERY_KUBE=build # one of its suites draws, too; without a cluster it is skipped
   soak_dir=$(mktemp -d "${TMPDIR:-/tmp}/orrery-soak-XXXXXX")
   mkdir "$soak_dir/bin"
@@ -130,6 +154,7 @@ soak() {
   for package in "${simulating[@]}"; do
     go test -c -vet=off -o "$soak_dir/bin/$(tr / _ <<<"$package").seeds" "$package" || return 1
   done
+  go test -c -vet=off -o "$soak_dir/bin/load" ./store/postgres || return 1
   fuzz_binaries "$soak_dir/bin" || return 1
 
   end=$((SECONDS + length))
@@ -138,6 +163,7 @@ soak() {
   draw_until "$end" &
   fuzz_until "$end" &
   seeds_until "$end" &
+  load_until "$end" &
   # shellcheck disable=SC2064 # the loops are known now
   trap "kill -- $(jobs -p | sed 's/^/-/' | tr '\n' ' ') 2>/dev/null" INT TERM
   wait

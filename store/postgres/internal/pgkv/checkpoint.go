@@ -245,11 +245,12 @@ func (w *checkpoint) statements(ctx context.Context, tx pgx.Tx, last bool, calm 
 	}
 	sql := db.s.fence
 	if last {
-		if _, err := tx.Exec(ctx, db.s.trim, part, db.upTo); err != nil {
+		if _, err := tx.Exec(ctx, db.s.trim, part, db.checkpoint, db.upTo); err != nil {
 			return err
 		}
 		sql = db.s.finish
 	}
+	db.place.moves()
 	calm() // who has the partition's row may be a commit of this owner that waits for a standby
 	err := tx.QueryRow(ctx, sql, part, db.o.Session, db.upTo, db.checkpoint, w.step).Scan(&w.step)
 	if noRow(err) {

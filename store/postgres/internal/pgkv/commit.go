@@ -178,13 +178,19 @@ func (db *DB) commitGroup(group []staged) error {
 	pause := 5 * time.Millisecond
 	for {
 		attempt, cut := db.attempt(ctx)
-		tag, err := db.writes.Exec(attempt, db.s.commit, db.o.Partition, db.token, first, last, numbers, frames, checkpoint)
+		at := db.place.next()
+		err := db.commitAt(attempt, at, db.o.Partition, db.token, first, last, numbers, frames, checkpoint)
 		cut()
 		switch {
-		case err == nil && tag.RowsAffected() == int64(len(group)):
-			return nil
 		case err == nil:
+			return nil
+		case noRow(err) && at != nowhere:
+			continue // the row has moved: by the index it is found, if it is as it should be
+		case noRow(err):
 			return db.refused(ctx, first, checkpoint)
+		case !db.place.none && isWithoutPlaces(err):
+			db.place.none = true
+			continue
 		case !passes(err):
 			return fmt.Errorf("commit %d: %w", last, err)
 		}

@@ -11,7 +11,7 @@
 //   - statements.go: all SQL but the schema, which is in migrations;
 //   - conns.go: connections, which the partitions of a process share;
 //   - open.go: the schema, and who owns a partition; renew.go: signs of life; db.go: what is open;
-//   - commit.go: commits, and those of which the answer was lost; loss.go: what makes an owner stop;
+//   - commit.go with place.go: commits, and those of which the answer was lost; loss.go: what makes an owner stop;
 //   - views.go: snapshots; checkpoint.go: bringing commits into the tables.
 package pgkv
 
@@ -45,6 +45,7 @@ type DB struct {
 	syncing sync.Mutex // held by the one that commits; after writer
 	working sync.Mutex // held while a checkpoint is made
 	token   uint64     // guarded by syncing
+	place   place      // of the partition's row
 	rest    []byte     // room in memory that the last frame has left; the writer's
 	broken  atomic.Pointer[error]
 	over    chan struct{} // closed once everything is refused

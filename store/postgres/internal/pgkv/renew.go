@@ -68,6 +68,7 @@ func (db *DB) renewal(ctx context.Context) func(row Row) bool {
 	committed := last > db.renewed
 	db.renewed = last
 	db.mu.Unlock()
+	db.place.moves()
 	return func(row Row) bool {
 		if row.Part == isLocked {
 			return committed
@@ -90,6 +91,7 @@ func (db *DB) Renew(ctx context.Context) error {
 	}
 	last, checkpoint := db.shown()
 	var row Row
+	db.place.moves()
 	err := db.patiently(ctx, func(ctx context.Context) (err error) {
 		row, err = scanRow(db.writes.QueryRow(ctx, db.s.renew, db.o.Partition, db.o.Session))
 		return err

@@ -8,39 +8,40 @@ import (
 
 // statements are those of one schema, whose name stands for each @.
 type statements struct {
-	look       string
-	claim      string
-	renew      string
-	release    string
-	regain     string
-	halt       string
-	newPart    string
-	commit     string
-	fence      string
-	finish     string
-	trim       string
-	upsert     string
-	remove     string
-	dropTable  string
-	newTable   string
-	tables     string
-	log        string
-	up         string
-	upTo       string
-	down       string
-	downTo     string
-	many       string
-	warmFirst  string
-	warmLast   string
-	instance   string
-	renewed    string
-	together   string
-	instances  string
-	leave      string
-	partitions string
-	drain      string
-	part       string
-	rebalance  string
+	look        string
+	claim       string
+	renew       string
+	release     string
+	regain      string
+	halt        string
+	newPart     string
+	commit      string
+	commitPlain string
+	fence       string
+	finish      string
+	trim        string
+	upsert      string
+	remove      string
+	dropTable   string
+	newTable    string
+	tables      string
+	log         string
+	up          string
+	upTo        string
+	down        string
+	downTo      string
+	many        string
+	warmFirst   string
+	warmLast    string
+	instance    string
+	renewed     string
+	together    string
+	instances   string
+	leave       string
+	partitions  string
+	drain       string
+	part        string
+	rebalance   string
 
 	layout, setLayout, lockMeta, lockParts, dropParts string
 
@@ -71,15 +72,23 @@ func newStatements(schema string) *statements {
 		regain:  `UPDATE @.partitions SET token = token + 1, beat = beat + 1 WHERE part = $1 AND session = $2 RETURNING ` + columns,
 		// Whoever owns it is fenced: it goes on from what has lost commits.
 		halt: `UPDATE @.partitions SET halted = $2, token = token + 1, beat = beat + 1, session = '', owner = '', address = '' WHERE part = $1 AND last < $3`,
-		// One statement, so that the row is locked only once the server has all of the frames.
-		commit: `WITH fence AS (UPDATE @.partitions SET last = $4, beat = beat + 1 WHERE part = $1 AND token = $2 AND last = $3 AND checkpoint >= $7 RETURNING part)
-			INSERT INTO @.log (part, n, frame) SELECT fence.part, x.n, x.frame FROM fence, unnest($5::bigint[], $6::bytea[]) AS x (n, frame)`,
+		// One statement, so that the row is locked only once the server has all of the frames. By its place ($8) the row's newest
+		// version is found at once; by the index all those are walked through that some transaction may still see. See place.go.
+		commit: `WITH fence AS (UPDATE @.partitions SET last = $4, beat = beat + 1 WHERE part = $1 AND token = $2 AND last = $3 AND checkpoint >= $7
+				AND ($8::text = '` + nowhere + `' OR ctid = $8::text::tid) RETURNING part, ctid),
+			written AS (INSERT INTO @.log (part, n, frame) SELECT fence.part, x.n, x.frame FROM fence, unnest($5::bigint[], $6::bytea[]) AS x (n, frame))
+			SELECT ctid::text FROM fence`,
+		// The same for a database whose rows have no such place.
+		commitPlain: `WITH fence AS (UPDATE @.partitions SET last = $4, beat = beat + 1 WHERE part = $1 AND token = $2 AND last = $3 AND checkpoint >= $7 RETURNING part),
+			written AS (INSERT INTO @.log (part, n, frame) SELECT fence.part, x.n, x.frame FROM fence, unnest($5::bigint[], $6::bytea[]) AS x (n, frame))
+			SELECT '` + nowhere + `' FROM fence`,
 		// Each finds all that it builds upon: the commits, the checkpoint and the step before it.
 		fence: `UPDATE @.partitions SET target = $3, steps = steps + 1, beat = beat + 1
 			WHERE part = $1 AND session = $2 AND last >= $3 AND checkpoint >= $4 AND ($5 = 0 OR steps = $5) RETURNING steps`,
 		finish: `UPDATE @.partitions SET target = $3, checkpoint = $3, steps = steps + 1, beat = beat + 1
 			WHERE part = $1 AND session = $2 AND last >= $3 AND checkpoint >= $4 AND ($5 = 0 OR steps = $5) RETURNING steps`,
-		trim: `DELETE FROM @.log WHERE part = $1 AND n <= $2`,
+		// Those up to the checkpoint before are gone, but the index may still lead to them.
+		trim: `DELETE FROM @.log WHERE part = $1 AND n > $2 AND n <= $3`,
 		upsert: `INSERT INTO @.entries (part, tab, k, v) SELECT $1, x.tab, x.k, x.v FROM unnest($2::int[], $3::bytea[], $4::bytea[]) AS x (tab, k, v)
 			ON CONFLICT (part, tab, k) DO UPDATE SET v = excluded.v`,
 		remove: `DELETE FROM @.entries e USING unnest($2::int[], $3::bytea[]) AS x (tab, k) WHERE e.part = $1 AND e.tab = x.tab AND e.k = x.k`,
@@ -148,7 +157,7 @@ func newStatements(schema string) *statements {
 
 func (s *statements) all() []*string {
 	return []*string{
-		&s.look, &s.claim, &s.renew, &s.release, &s.regain, &s.halt, &s.newPart, &s.commit,
+		&s.look, &s.claim, &s.renew, &s.release, &s.regain, &s.halt, &s.newPart, &s.commit, &s.commitPlain,
 		&s.fence, &s.finish, &s.trim, &s.upsert, &s.remove, &s.dropTable, &s.newTable, &s.tables,
 		&s.log, &s.up, &s.upTo, &s.down, &s.downTo, &s.many, &s.warmFirst, &s.warmLast,
 		&s.emptyEntries, &s.emptyLog, &s.emptyTables, &s.emptied, &s.filled,
