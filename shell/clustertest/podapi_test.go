@@ -42,7 +42,7 @@ const (
 )
 
 // podAPI is an API server of Kubernetes with what stands behind it: a controller that makes the pod of each Job, and a node on which pods only pretend to run. It
-// can hold calls of a daemon up; who calls, it knows by the bearer token, which is the daemon's name.
+// can hold calls of a daemon up; who calls, it knows by the first part of the path, which is the daemon's name.
 type podAPI struct {
 	server *httptest.Server
 
@@ -120,10 +120,10 @@ func (a *podAPI) kubeconfig(t *testing.T, dir, daemon string) string {
 apiVersion: v1
 kind: Config
 clusters: [{name: c, cluster: {server: %q}}]
-users: [{name: u, user: {token: %q}}]
+users: [{name: u}]
 contexts: [{name: one, context: {cluster: c, user: u, namespace: %q}}]
 current-context: one
-`, a.server.URL, daemon, podsNamespace), 0o600))
+`, a.server.URL+"/"+daemon, podsNamespace), 0o600))
 	return path
 }
 

@@ -37,10 +37,10 @@ var podKinds = map[string]struct{ version, kind string }{"jobs": {"batch/v1", "J
 
 // ServeHTTP answers as an API server does, in JSON.
 func (a *podAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	_, path, _ := strings.Cut(r.URL.Path, "/namespaces/"+podsNamespace+"/")
+	before, path, _ := strings.Cut(r.URL.Path, "/namespaces/"+podsNamespace+"/")
 	parts := append(strings.Split(path, "/"), "", "")
 	resource, name := parts[0], parts[1]
-	caller := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+	caller, _, _ := strings.Cut(strings.TrimPrefix(before, "/"), "/")
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return
