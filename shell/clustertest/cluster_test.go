@@ -76,6 +76,7 @@ type cluster struct {
 	members  []*member // the first ones are always there, unless they fail
 	chief    *client   // that moves partitions, and prepares and ends a run
 	pods     *podAPI   // nil: no daemon runs pods
+	stalls   []stall
 }
 
 // member is a daemon.

@@ -136,18 +136,44 @@ func wait(d time.Duration) {
 // suffer has the faults of a step happen, and waits for their end.
 func (c *cluster) suffer(t *testing.T, s step) {
 	t.Helper()
-	heal, who := c.begin(t, s.first, nil)
+	heal, who := c.beginNoted(t, s.first, nil)
 	if s.second == nil {
 		wait(s.first.length)
 		heal()
 		return
 	}
 	wait(s.first.length / 2)
-	healSecond, _ := c.begin(t, *s.second, who)
+	healSecond, _ := c.beginNoted(t, *s.second, who)
 	wait(s.first.length / 2)
 	heal()
 	wait(s.second.length)
 	healSecond()
+}
+
+// stall is when a daemon was held up by a fault.
+type stall struct {
+	who      *member // nil: all of them
+	from, to time.Time
+}
+
+// beginNoted is [cluster.begin], and notes who was held up from when to when.
+func (c *cluster) beginNoted(t *testing.T, f fault, not *member) (heal func(), who *member) {
+	t.Helper()
+	s := stall{from: time.Now()}
+	heal, s.who = c.begin(t, f, not)
+	return func() {
+		heal()
+		s.to = time.Now()
+		c.stalls = append(c.stalls, s)
+	}, s.who
+}
+
+// stalled reports whether a daemon was held up at that time, or until a moment before.
+func (c *cluster) stalled(daemon string, at time.Time) bool {
+	const moment = 5 * time.Second // on a busy machine it takes time to hear what has happened meanwhile
+	return slices.ContainsFunc(c.stalls, func(s stall) bool {
+		return (s.who == nil || s.who.name == daemon) && at.After(s.from) && at.Before(s.to.Add(moment))
+	})
 }
 
 // begin has a fault happen to a daemon other than that one, and gives what ends it.

@@ -88,6 +88,7 @@ type hold struct {
 	let          chan struct{} // closed by [hold.release]
 	once         sync.Once
 	caller, name string // once there is a call: the daemon, and the Job or pod
+	late         bool   // it is a creation that finds its name free once more
 }
 
 // release lets the call go on, whether who made it is still there or not: it is in the network.

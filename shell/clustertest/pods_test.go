@@ -95,7 +95,8 @@ func (c *cluster) beginInCall(t *testing.T, call lateCall) (heal func(), m *memb
 				}
 				return nil
 			})
-			t.Logf("  it is of %s, with which another daemon is done: %t", h.name, err == nil)
+			h.late = err == nil
+			t.Logf("  it is of %s, with which another daemon is done: %t", h.name, h.late)
 		}
 		switch call.comes {
 		case whileFrozen:
@@ -266,8 +267,11 @@ func (c *cluster) checkPods(ctx context.Context, t *testing.T, f *findings, h *h
 	checkStrangers(f, c.pods)
 	c.pods.mu.Lock()
 	defer c.pods.mu.Unlock()
-	late := checkRuns(f, h.runs, runs, c.pods.made)
+	late := checkRuns(f, h.runs, runs, c.pods.made, c.stalled)
 	t.Logf("%d runs, %d pods, of which %d are of attempts that had one before", len(runs), len(c.pods.made), late)
+	if late == 0 && slices.ContainsFunc(c.pods.holds, func(h *hold) bool { return h.late }) {
+		f.add("a creation that came late has made no pod")
+	}
 }
 
 // left gives the names of what is in the cluster besides the strangers.
@@ -297,8 +301,8 @@ func checkStrangers(f *findings, a *podAPI) {
 }
 
 // checkRuns: each run that was acknowledged is there, once, and has ended as its pods did, or was cancelled; no pod that was wanted was
-// deleted, and none of an attempt was made a second time but by a call that came late. It gives how many were.
-func checkRuns(f *findings, asked []*askedRun, runs map[uuid.UUID]shownRun, made []*madePod) (late int) {
+// deleted, and none of an attempt was made a second time but by a daemon that was held up. It gives how many were.
+func checkRuns(f *findings, asked []*askedRun, runs map[uuid.UUID]shownRun, made []*madePod, stalled func(string, time.Time) bool) (late int) {
 	pods := make(map[string]map[int][]*madePod)
 	for _, is := range made {
 		if pods[is.run] == nil {
@@ -324,7 +328,7 @@ func checkRuns(f *findings, asked []*askedRun, runs map[uuid.UUID]shownRun, made
 			checkRun(f, o.job, is, pods[o.id.String()])
 		}
 		known[o.id] = true
-		late += checkAttempts(f, o.id, pods[o.id.String()])
+		late += checkAttempts(f, o.id, pods[o.id.String()], stalled)
 	}
 	for id, is := range runs { // order-free: findings of a test that fails
 		if !known[id] {
@@ -351,13 +355,14 @@ func checkRun(f *findings, j testJob, is shownRun, attempts map[int][]*madePod) 
 	}
 }
 
-// checkAttempts: an attempt has one pod, and begins when the one before is over. Only a call that was held up makes another.
-func checkAttempts(f *findings, id uuid.UUID, attempts map[int][]*madePod) (late int) {
+// checkAttempts: an attempt has one pod, and begins when the one before is over. Only a call that was held up makes another, or a daemon that was: within the call, or before
+// it made the call that it had been told to make.
+func checkAttempts(f *findings, id uuid.UUID, attempts map[int][]*madePod, stalled func(string, time.Time) bool) (late int) {
 	for n := range len(attempts) {
 		for _, more := range attempts[n][min(1, len(attempts[n])):] {
 			late++
-			if !more.held {
-				f.add("run %s: attempt %d has another pod, by %s, whose call came in time", id, n, more.by)
+			if !more.held && !stalled(more.by, more.created) {
+				f.add("run %s: attempt %d has another pod, by %s, which nothing has held up", id, n, more.by)
 			}
 		}
 		if n > 0 && len(attempts[n]) > 0 && len(attempts[n-1]) > 0 && attempts[n][0].created.Before(attempts[n-1][0].over) {
