@@ -160,12 +160,13 @@ type stall struct {
 func (c *cluster) beginNoted(t *testing.T, f fault, not *member) (heal func(), who *member) {
 	t.Helper()
 	s := stall{from: time.Now()}
-	heal, s.who = c.begin(t, f, not)
+	ends, who := c.begin(t, f, not)
+	s.who = who
 	return func() {
-		heal()
+		ends()
 		s.to = time.Now()
 		c.stalls = append(c.stalls, s)
-	}, s.who
+	}, who
 }
 
 // stalled reports whether a daemon was held up at that time, or until a moment before.
