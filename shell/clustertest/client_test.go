@@ -40,6 +40,8 @@ type client struct {
 	items   map[uuid.UUID]int // all that it has seen
 	has     map[*tenant]*holding
 	open    []string // labels of pipelines that wait for signals
+	pods    bool     // it also asks for runs of jobs
+	runs    []*askedRun
 }
 
 // holding is what a client has of a tenant.
@@ -64,7 +66,7 @@ func newClient(n int, seed uint64, h *history, cl *cluster) *client {
 		has[t] = &holding{}
 	}
 	return &client{
-		n: n, h: h, has: has, members: cl.members, effects: cl.effects(), rng: rand.New(rand.NewPCG(seed, uint64(n))), items: make(map[uuid.UUID]int),
+		n: n, h: h, has: has, members: cl.members, effects: cl.effects(), pods: cl.pods != nil, rng: rand.New(rand.NewPCG(seed, uint64(n))), items: make(map[uuid.UUID]int),
 		http: &http.Client{Timeout: tryLimit, Transport: &http.Transport{MaxIdleConnsPerHost: 1}},
 	}
 }
@@ -192,6 +194,10 @@ func (c *client) work(ctx context.Context, stop <-chan struct{}) {
 		}
 		c.asked++
 		of := c.h.tenants[c.rng.IntN(len(c.h.tenants))]
+		if c.pods && c.rng.IntN(10) == 0 {
+			c.run(ctx, of)
+			continue
+		}
 		switch pick := c.rng.IntN(100); {
 		case pick < 50:
 			c.queue(ctx, of)

@@ -58,6 +58,14 @@ type = "command"
 concurrency = 8
 `
 
+// runnerConfig has a daemon run pods.
+const runnerConfig = `
+[runners.pods]
+type = "kubernetes"
+kubeconfig = %q
+qps = 100
+`
+
 // cluster is all daemons, their database and what stands between them.
 type cluster struct {
 	t        *testing.T
@@ -67,6 +75,8 @@ type cluster struct {
 	server   *postgrestest.Server
 	members  []*member // the first ones are always there, unless they fail
 	chief    *client   // that moves partitions, and prepares and ends a run
+	pods     *podAPI   // nil: no daemon runs pods
+	stalls   []stall
 }
 
 // member is a daemon.
@@ -111,13 +121,13 @@ func freeAddresses(t *testing.T, n int) (all []string) {
 }
 
 // newCluster starts the server and the daemons, whose clocks are so far ahead, on a database of so many partitions; 0: one that is not divided. On a divided one there is a
-// daemon more, which takes no part until it is added.
-func newCluster(t *testing.T, ahead [daemons]time.Duration, partitions int) *cluster {
+// daemon more, which takes no part until it is added. The daemons run pods if there is an API for them.
+func newCluster(t *testing.T, ahead [daemons]time.Duration, partitions int, pods *podAPI) *cluster {
 	t.Helper()
 	server := postgrestest.Start(t, postgrestest.Options{NoFsync: true, TCP: true}) // without PostgreSQL the test is skipped here
 	dir, err := os.MkdirTemp("", "orrery-cluster-")                                 //nolint:usetesting // the folder of a failed test is kept
 	require.NoError(t, err)
-	c := &cluster{t: t, dir: dir, program: present.build(t), server: server}
+	c := &cluster{t: t, dir: dir, program: present.build(t), server: server, pods: pods}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("kept: %s", dir)
@@ -153,6 +163,9 @@ func newCluster(t *testing.T, ahead [daemons]time.Duration, partitions int) *clu
 		m.toDatabase, m.fromOthers = proxy(m.name+"-database", c.server.Address()), proxy(m.name, address)
 		text := fmt.Sprintf(daemonConfig, postgrestest.TCPURL(m.toDatabase.Listen, c.database), filepath.Join(dir, m.name+".db"), address,
 			m.name, m.fromOthers.Listen, lease.Seconds())
+		if pods != nil {
+			text += fmt.Sprintf(runnerConfig, pods.kubeconfig(t, dir, m.name))
+		}
 		require.NoError(t, os.WriteFile(m.config, []byte(text), 0o600))
 		c.members = append(c.members, m)
 	}

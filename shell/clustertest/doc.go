@@ -2,7 +2,11 @@
 // PostgreSQL database, clients that ask any of them for work, and a schedule of faults
 // that a seed chooses. One run has a database of one partition, and one tenant; another one
 // has four partitions, tenants in each, daemons that are drained, one that is added and
-// taken away again, and daemons that are upgraded one after the other to another core.
+// taken away again, and daemons that are upgraded one after the other to another core. A third
+// one has four partitions and daemons that run pods: each of its faults freezes one of them
+// within a call to an API server of Kubernetes, which is the test's own. The call is held up before it is carried out, or before
+// it is answered, until another daemon has taken over and is done with the pod: then it goes on, while the
+// daemon is still frozen, once it is awake, or after its death.
 //
 // Each daemon is a process, and reaches the database through a proxy of its own; the others
 // reach it through another one. So it can be cut off from the database or from the others, and
@@ -21,6 +25,8 @@
 //   - no side effect of a tool of on_interrupt "fail" happens twice, and none of one attempt;
 //   - a pipeline has taken each signal once, in the order in which they were sent;
 //   - each time of a recurring action has one verdict, and none is left out;
+//   - each run of a job has the one verdict that its pods have, or was cancelled; no pod that was wanted is deleted, an attempt has a second
+//     pod only if a daemon was held up, and that one is deleted: in the end the cluster holds nothing of them, and each Job and pod of others as it was;
 //   - each record is of the tenant for whom it was asked;
 //   - no epoch of a journal was decided by two cores;
 //   - the journal of each partition replays clean, and no daemon has complained of what should never be.

@@ -36,13 +36,14 @@ const (
 	failedOver                  // the server is killed, and its synchronous standby takes over
 	drained                     // a daemon gives its partitions away for a while
 	added                       // another daemon takes part, and is taken away by SIGTERM
+	frozenInCall                // as frozen, within a call to Kubernetes, which arrives or is answered late; only with pods
 	kinds
 )
 
 var kindNames = [kinds]string{
 	"kill", "kill briefly", "stop", "freeze", "cut from the database", "lose answers of the database", "close connections to the database",
 	"cut from the others", "lose replies to the others", "restart the database", "crash the database", "fail over",
-	"drain", "add another daemon, and take it away",
+	"drain", "add another daemon, and take it away", "freeze within a call to Kubernetes",
 }
 
 func (k kind) String() string { return kindNames[k] }
@@ -51,13 +52,14 @@ func (k kind) String() string { return kindNames[k] }
 func (k kind) ofDatabase() bool { return k >= restarted && k <= failedOver }
 
 // moves reports whether a fault is none, but has partitions move. Only a database that is divided knows it, and it takes a daemon that answers.
-func (k kind) moves() bool { return k > failedOver }
+func (k kind) moves() bool { return k == drained || k == added }
 
 // fault is what happens to a daemon or to the server, and for how long.
 type fault struct {
 	kind   kind
 	who    int // number of the daemon; -1: the one that works then
 	length time.Duration
+	call   lateCall // of frozenInCall
 }
 
 func (f fault) String() string {
@@ -67,6 +69,9 @@ func (f fault) String() string {
 		who = ""
 	case f.who < 0:
 		who = " the one that works"
+	}
+	if f.kind == frozenInCall {
+		who = ": " + f.call.String()
 	}
 	return fmt.Sprintf("%s%s, %s", f.kind, who, f.length)
 }
@@ -91,7 +96,7 @@ func (s step) String() string {
 func plan(rng *rand.Rand, n int, divided bool) (all []step) {
 	most := int(drained)
 	if divided {
-		most = int(kinds)
+		most = int(frozenInCall)
 	}
 	draw := func(k kind) fault {
 		f := fault{kind: k, who: -1}
@@ -131,18 +136,45 @@ func wait(d time.Duration) {
 // suffer has the faults of a step happen, and waits for their end.
 func (c *cluster) suffer(t *testing.T, s step) {
 	t.Helper()
-	heal, who := c.begin(t, s.first, nil)
+	heal, who := c.beginNoted(t, s.first, nil)
 	if s.second == nil {
 		wait(s.first.length)
 		heal()
 		return
 	}
 	wait(s.first.length / 2)
-	healSecond, _ := c.begin(t, *s.second, who)
+	healSecond, _ := c.beginNoted(t, *s.second, who)
 	wait(s.first.length / 2)
 	heal()
 	wait(s.second.length)
 	healSecond()
+}
+
+// stall is when a daemon was held up by a fault.
+type stall struct {
+	who      *member // nil: all of them
+	from, to time.Time
+}
+
+// beginNoted is [cluster.begin], and notes who was held up from when to when.
+func (c *cluster) beginNoted(t *testing.T, f fault, not *member) (heal func(), who *member) {
+	t.Helper()
+	s := stall{from: time.Now()}
+	ends, who := c.begin(t, f, not)
+	s.who = who
+	return func() {
+		ends()
+		s.to = time.Now()
+		c.stalls = append(c.stalls, s)
+	}, who
+}
+
+// stalled reports whether a daemon was held up at that time, or until a moment before.
+func (c *cluster) stalled(daemon string, at time.Time) bool {
+	const moment = 5 * time.Second // on a busy machine it takes time to hear what has happened meanwhile
+	return slices.ContainsFunc(c.stalls, func(s stall) bool {
+		return (s.who == nil || s.who.name == daemon) && at.After(s.from) && at.Before(s.to.Add(moment))
+	})
 }
 
 // begin has a fault happen to a daemon other than that one, and gives what ends it.
@@ -155,6 +187,9 @@ func (c *cluster) begin(t *testing.T, f fault, not *member) (heal func(), who *m
 	if f.kind == added {
 		t.Logf("%s", f)
 		return c.add(t), nil
+	}
+	if f.kind == frozenInCall {
+		return c.beginInCall(t, f.call)
 	}
 	m := c.members[max(f.who, 0)]
 	if f.who < 0 {

@@ -47,7 +47,7 @@ func TestWhatClientsOfThreeDaemonsSeeWhileThingsFailIsWhatOneDaemonThatNeverFail
 }
 
 func TestWhatClientsOfSeveralPartitionsSeeWhileThingsFailAndMoveIsWhatOneDaemonThatNeverFailsCouldShow(t *testing.T) {
-	n := stepsAsked(t, 2, int(kinds))
+	n := stepsAsked(t, 2, int(frozenInCall))
 	histories(t, run{partitions: partitions, steps: n, tenants: tenantsOf(partitions), upgrade: n > 2})
 }
 
@@ -76,6 +76,7 @@ type run struct {
 	steps      int // of the schedule
 	tenants    []string
 	upgrade    bool // one daemon after the other gets another core; else all have the same
+	pods       bool // daemons run pods, and are frozen within calls about them
 }
 
 // histories has clients ask while the faults of a schedule happen, and holds together what they were told.
@@ -84,6 +85,11 @@ func histories(t *testing.T, r run) {
 	seed := seedtest.Seed(t)
 	rng := newRand(seed)
 	steps := plan(rng, r.steps, r.partitions > 0)
+	var api *podAPI
+	if r.pods {
+		steps, api = planCalls(rng, r.steps), newPodAPI(t)
+		api.seedStrangers(r.tenants[0])
+	}
 	minutes := func() time.Duration { return time.Duration(rng.IntN(600)-300) * time.Second }
 	ahead := [daemons]time.Duration{0, minutes(), minutes()}
 	t.Logf("tenants %v; the clocks are ahead by %v", r.tenants, ahead)
@@ -91,7 +97,7 @@ func histories(t *testing.T, r run) {
 	if r.upgrade {
 		next, at = coming.build(t), upgrades(len(steps))
 	}
-	c := newCluster(t, ahead, r.partitions)
+	c := newCluster(t, ahead, r.partitions, api)
 	h := newHistory(r.tenants...)
 	f := &findings{}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -99,6 +105,9 @@ func histories(t *testing.T, r run) {
 	c.chief = newClient(0, seed, h, c)
 	defer c.chief.http.CloseIdleConnections()
 	recurring := prepare(ctx, t, c.chief)
+	if r.pods {
+		prepareJobs(ctx, t, c.chief)
+	}
 
 	stop := make(chan struct{})
 	var working sync.WaitGroup
@@ -217,6 +226,9 @@ func end(ctx context.Context, t *testing.T, f *findings, c *cluster, h *history,
 	owners, err := r.owners(ctx)
 	assert.NoError(t, err)
 	t.Logf("owners that the partitions have had, one after the other: %v", owners)
+	if c.pods != nil {
+		c.checkPods(ctx, t, f, h, r)
+	}
 	c.rest(t, f)
 	lines, err := readLines(c.effects())
 	assert.NoError(t, err)

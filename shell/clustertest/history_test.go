@@ -29,6 +29,7 @@ type history struct {
 	mu        sync.Mutex              // guards what follows, and the operations of tenants
 	actions   map[string]*askedAction // by label
 	pipelines map[string]*askedPipeline
+	runs      []*askedRun
 	plaints   []string
 	tries     map[string]int // how tries were answered
 	ghosts    int
