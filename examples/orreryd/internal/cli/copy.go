@@ -192,7 +192,7 @@ func (c *copying) copy(ctx context.Context, sources []source) error {
 // existsHint names the flag, and says what to do about a file that is there already.
 func (c *copying) existsHint(err error) error {
 	if errors.Is(err, os.ErrExist) {
-		return fmt.Errorf("--to: %s is there already, and is not overwritten: choose another name", c.to)
+		return fmt.Errorf("--to: %s is there already: it is not overwritten: choose another name", c.to)
 	}
 	return err
 }

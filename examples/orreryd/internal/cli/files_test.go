@@ -46,7 +46,7 @@ func TestACopyToAFileThatIsThereAlreadyNamesItsFlag(t *testing.T) {
 	require.NoError(t, os.WriteFile("old.db", []byte("mine"), 0o600))
 	r := cli(t, nil, "", "copy", "--from", "postgres://orrery@127.0.0.1:1/orrery", "--to", "old.db")
 	assert.Equal(t, exitFailed, r.code)
-	assert.Equal(t, "orreryd: --to: old.db is there already, and is not overwritten: choose another name\n", r.err)
+	assert.Equal(t, "orreryd: --to: old.db is there already: it is not overwritten: choose another name\n", r.err)
 	c := copying{to: "old.db"} // it has come meanwhile
-	require.EqualError(t, c.existsHint(fmt.Errorf("make old.db: %w", os.ErrExist)), "--to: old.db is there already, and is not overwritten: choose another name")
+	require.EqualError(t, c.existsHint(fmt.Errorf("make old.db: %w", os.ErrExist)), "--to: old.db is there already: it is not overwritten: choose another name")
 }
