@@ -396,13 +396,13 @@ func (s *Server) pushItems(w http.ResponseWriter, r *http.Request, c *call) erro
 	if err != nil {
 		return err
 	}
-	m, err := readMany(s, w, r, c, "items", nil, func(data []byte) (string, []wire.PushRequest, error) {
+	m, err := readMany(s, w, r, c, "items", inTheQuery, func(data []byte) (string, []wire.PushRequest, error) {
 		var b wire.PushBatchRequest
 		err := strictjson.Decode(data, &b)
 		return b.Mode, b.Items, err
 	})
 	if err != nil {
-		return err
+		return explain(err, inTheQuery)
 	}
 	if err := mayPushMany(r.Context(), m, of.Scope); err != nil {
 		return err

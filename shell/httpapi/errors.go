@@ -263,6 +263,11 @@ func writeBytes(w http.ResponseWriter, status int, b []byte) {
 // clip shortens a value that is quoted in an error, and makes it valid UTF-8.
 func clip(s string) string { return strings.ToValidUTF8(texts.Clip(s, 64), "\uFFFD") }
 
+// inTheQuery are fields that no body has of a request about what a path names: whose that is says the query.
+var inTheQuery = map[string]string{
+	"namespace": "is given in the query, and not in the body: add ?namespace= to the URL", "tenant": "is given in the query, and not in the body: add ?tenant= to the URL",
+}
+
 // explain words the refusal of fields that do exist, but not here.
 func explain(err error, reasons map[string]string) error {
 	if e, ok := errors.AsType[*strictjson.Error](err); ok {

@@ -283,7 +283,7 @@ func serveBody[B any](s *Server, k naming, optional bool, do func(w http.Respons
 		}
 		var b B
 		if err := s.decode(w, r, &b, optional); err != nil {
-			return err
+			return explain(err, inTheQuery)
 		}
 		return do(w, r, c, of, &b)
 	}
@@ -388,7 +388,7 @@ func tellNamed[B any, S core.State, E core.Event](k namedMachines[S, E], optiona
 		}
 		var b B
 		if err := k.s.decode(w, r, &b, optional); err != nil {
-			return explain(err, madeHere)
+			return explain(explain(err, madeHere), inTheQuery)
 		}
 		ev, err := event(c, n, &b)
 		if err != nil {

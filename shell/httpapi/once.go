@@ -40,7 +40,11 @@ func (s *Server) onOnce(ctx context.Context, rt route, r *http.Request, c *call)
 		return nil, failf(http.StatusBadRequest, "%s: %q is not one key of 1 to %d visible ASCII characters without blanks", onceHeader, clip(strings.Join(given, ", ")), maxOnceKey)
 	}
 	once := shell.NewOnce(hashOf(c.token.Name, key), func() [sha256.Size]byte {
-		return hashOf(r.Method, r.URL.EscapedPath(), r.URL.RawQuery, r.Header.Get("If-Match"), r.Header.Get("If-None-Match"), r.Header.Get(takeOverHeader), string(c.read[:]))
+		of := []string{r.Method, r.URL.EscapedPath(), r.URL.RawQuery, r.Header.Get("If-Match"), r.Header.Get("If-None-Match"), r.Header.Get(takeOverHeader), string(c.read[:])}
+		if digest := r.Header.Get(headerPart); c.part != whole && digest != "1" { // so that a partition refuses the key also if only what others are asked for is another
+			of = append(of, digest)
+		}
+		return hashOf(of...)
 	})
 	c.once = once
 	return shell.WithOnce(ctx, once), nil

@@ -98,7 +98,7 @@ func (s *Server) getQueue(_ http.ResponseWriter, r *http.Request, _ *call, of na
 func (s *Server) putQueue(w http.ResponseWriter, r *http.Request, c *call, of named) (q core.Queue, err error) {
 	var config core.QueueConfig
 	if err := s.decode(w, r, &config, true); err != nil {
-		return q, err
+		return q, explain(err, inTheQuery)
 	}
 	if err := s.within(r.Context(), c.token, of.Scope, want{}); err != nil {
 		return q, err
@@ -339,7 +339,7 @@ func heldItem[B any, P interface {
 		}
 		body := P(new(B))
 		if err := s.decode(w, r, body, false); err != nil {
-			return err
+			return explain(err, inTheQuery)
 		}
 		b := body.Hold()
 		switch {

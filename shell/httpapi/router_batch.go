@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -188,6 +189,11 @@ func (rt *Router) askBatch(r *http.Request, of map[string]json.RawMessage, parts
 	defer group.Wait()
 	defer cancel()
 	answers := make([]*batchAnswer, len(parts))
+	whole, err := json.Marshal(of)
+	if err != nil {
+		return nil, fmt.Errorf("a batch for %d partitions: %w", len(parts), err)
+	}
+	digest := fmt.Sprintf("%x", sha256.Sum256(whole))
 	charged := false
 	for n, part := range parts {
 		own := make(map[string]any, len(of))
@@ -203,7 +209,7 @@ func (rt *Router) askBatch(r *http.Request, of map[string]json.RawMessage, parts
 		if _, local := rt.o.Local(part.partition); local && !charged {
 			in, charged = context.WithValue(ctx, chargedKey{}, true), true
 		}
-		all.Go(func() { answers[n] = rt.oneBatch(in, &group, r, part, body) })
+		all.Go(func() { answers[n] = rt.oneBatch(in, &group, r, part, body, digest) })
 	}
 	all.Wait()
 	return answers, context.Cause(r.Context())
@@ -212,11 +218,12 @@ func (rt *Router) askBatch(r *http.Request, of map[string]json.RawMessage, parts
 // chargedKey marks the part of a batch whose first entry is the request that the router has charged.
 type chargedKey struct{}
 
-// oneBatch asks one partition for its part.
-func (rt *Router) oneBatch(ctx context.Context, group *sync.WaitGroup, r *http.Request, part *batchPart, body []byte) *batchAnswer {
+// oneBatch asks one partition for its part of the batch with that digest.
+func (rt *Router) oneBatch(ctx context.Context, group *sync.WaitGroup, r *http.Request, part *batchPart, body []byte, digest string) *batchAnswer {
 	q := rt.part(ctx, r, http.MethodPost, part.partition, r.URL.Query())
 	q.Body, q.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	q.Header.Set("Content-Type", "application/json")
+	q.Header.Set(headerPart, digest)
 	if key := r.Header.Values(onceHeader); len(key) > 0 {
 		q.Header[onceHeader] = key
 	}

@@ -79,6 +79,22 @@ func TestABatchThatReachedSomePartitionsIsFinishedByTheSameRequest(t *testing.T)
 	assert.Len(t, idsOf(t, a.do("GET", "/v1/actions", nil), "actions"), 3)
 }
 
+func TestAKeyOfABatchIsRefusedIfWhatAnotherPartitionIsAskedForIsAnother(t *testing.T) {
+	a := divided(t, nil)
+	entry := func(partition int, label string) string {
+		return fmt.Sprintf(`{"namespace":"ns","tenant":%q,"tool_name":"echo","label":%q,%s}`, tenantIn(partition, 0), label, later)
+	}
+	got := a.do("POST", "/v1/actions/batch", eachOf(entry(0, "a"), entry(1, "b")), key("k"))
+	require.Equal(t, []int{201, 201}, statuses(got.results()), got.body)
+	got = a.do("POST", "/v1/actions/batch", eachOf(entry(0, "other"), entry(1, "b")), key("k"))
+	assert.Equal(t, http.StatusUnprocessableEntity, got.status, "as one server would: %s", got.body)
+	got = a.do("POST", "/v1/actions/batch", eachOf(entry(0, "a"), entry(1, "b"), entry(2, "c")), key("k"))
+	assert.Equal(t, []int{422, 422, 201}, statuses(got.results()), "the partition that has not seen the key makes what it is asked for: %s", got.body)
+	got = a.do("POST", "/v1/actions/batch", eachOf(entry(0, "a"), entry(1, "b")), key("k"))
+	assert.Equal(t, "true", got.header.Get("Idempotency-Replayed"), got.body)
+	assert.Len(t, idsOf(t, a.do("GET", "/v1/actions", nil), "actions"), 3)
+}
+
 func TestABatchThatNoPartitionTakesIsRefusedWhole(t *testing.T) {
 	a := divided(t, nil)
 	o := a.routerOptions

@@ -17,7 +17,8 @@ import (
 	"time"
 )
 
-// headerPart marks a request as one of those that a router asks of the partitions for one of a client's. Lists answer such a request with where each
+// headerPart marks a request as one of those that a router asks of the partitions for one of a client's. Its value is "1", or a digest of the whole request, of a part
+// that does not have all of it: see [Server.onOnce]. Lists answer such a request with where each
 // element stands, see [listing.answerPart]; and as many of them as there are partitions count as one request.
 const headerPart = "Orrery-Part"
 
@@ -254,6 +255,22 @@ const changesPath = "/v1/changes/"
 // maxLookups bounds the questions after machines that one token's requests ask at a time.
 const maxLookups = 32
 
+// numbersOf names several partitions: "0, 1 and 4".
+func numbersOf(partitions []int) string {
+	var b strings.Builder
+	for i, p := range partitions {
+		switch i {
+		case 0:
+		case len(partitions) - 1:
+			b.WriteString(" and ")
+		default:
+			b.WriteString(", ")
+		}
+		b.WriteString(strconv.Itoa(p))
+	}
+	return b.String()
+}
+
 // findMachine asks all partitions for a machine, unless it is remembered where that is.
 func (rt *Router) findMachine(d *decision, kind, id string, namespace, tenant *string) {
 	if kind == changesPath {
@@ -285,7 +302,7 @@ func (rt *Router) findMachine(d *decision, kind, id string, namespace, tenant *s
 	}
 	switch {
 	case len(has) > 1:
-		d.refuse(failf(http.StatusConflict, "id: %s is there in %d partitions, %v: name namespace and tenant, or a partition with the header %s", clip(id), len(has), has, HeaderPartition))
+		d.refuse(failf(http.StatusConflict, "id: %s is there in partitions %s: name namespace and tenant, or a partition with the header %s", clip(id), numbersOf(has), HeaderPartition))
 	case len(has) > 0:
 		d.to, d.known = has[0], true
 		rt.found.put(name, d.to)

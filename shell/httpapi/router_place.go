@@ -227,8 +227,8 @@ func (rt *Router) placeEntries(d *decision, of map[string]json.RawMessage) {
 		case first == nil:
 			first = at
 		case first.to != at.to:
-			d.refuse(failf(http.StatusUnprocessableEntity, "%s[%d]: the tenant %q of namespace %q lives in partition %d, and what is before it, of the tenant %q of namespace %q, in partition %d: what one request makes lives in one: send one for each tenant%s",
-				d.of.entries, i, clip(at.scope.Tenant), clip(at.scope.Namespace), at.to, clip(first.scope.Tenant), clip(first.scope.Namespace), first.to, orEach(d)))
+			d.refuse(failf(http.StatusUnprocessableEntity, "%s[%d]: the tenant %q of namespace %q lives in partition %d, and what is before it, of the tenant %q of namespace %q, in partition %d: %s",
+				d.of.entries, i, clip(at.scope.Tenant), clip(at.scope.Namespace), at.to, clip(first.scope.Tenant), clip(first.scope.Namespace), first.to, ofOne(d)))
 			return
 		}
 	}
@@ -245,12 +245,12 @@ func (rt *Router) placeEntries(d *decision, of map[string]json.RawMessage) {
 	}
 }
 
-// orEach says what else may be done about a batch of tenants of several partitions.
-func orEach(d *decision) string {
+// ofOne says what is to be in one partition, and what may be done about a request of tenants of several.
+func ofOne(d *decision) string {
 	if d.of.of != nil {
-		return ""
+		return "what one set declares lives in one: send one for each tenant"
 	}
-	return fmt.Sprintf(", or use the mode %q", wire.ModeEach)
+	return fmt.Sprintf("with the mode %q all are of one tenant: send one for each tenant, or use the mode %q", wire.ModeAll, wire.ModeEach)
 }
 
 // placeEmptySet has a set without entries go where it owns something.

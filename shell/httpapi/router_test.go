@@ -250,13 +250,15 @@ func TestAnIDThatIsThereInTwoPartitionsIsToBeNamedWithItsTenant(t *testing.T) {
 	}
 	got := a.do("POST", "/v1/actions/"+id.String()+"/cancel", nil)
 	assert.Equal(t, http.StatusConflict, got.status)
-	assert.Equal(t, fmt.Sprintf("id: %s is there in 2 partitions, [0 2]: name namespace and tenant, or a partition with the header Orrery-Partition", id), got.errorText())
+	assert.Equal(t, fmt.Sprintf("id: %s is there in partitions 0 and 2: name namespace and tenant, or a partition with the header Orrery-Partition", id), got.errorText())
 	assert.NotContains(t, a.do("GET", "/v1/actions", nil).body, "cancelled", "nothing was done")
 	got = a.do("POST", "/v1/actions/"+id.String()+"/cancel?namespace=ns&tenant="+tenantIn(2, 0), nil)
 	assert.Equal(t, http.StatusOK, got.status, got.body)
 	assert.Equal(t, tenantIn(2, 0), got.str("tenant"))
 	got = a.do("GET", "/v1/actions/"+id.String(), nil, with(httpapi.HeaderPartition, "0"))
 	assert.Equal(t, tenantIn(0, 0), got.str("tenant"))
+	require.Equal(t, http.StatusCreated, a.do("POST", "/v1/actions", dueLate(tenantIn(1, 0), id)).status)
+	assert.Contains(t, a.do("GET", "/v1/actions/"+id.String(), nil).errorText(), " is there in partitions 0, 1 and 2: name")
 }
 
 func TestOnePartitionAnswersForItselfAlone(t *testing.T) {
@@ -302,7 +304,7 @@ func TestAllOrNothingHoldsWithinAPartition(t *testing.T) {
 	a := divided(t, nil)
 	got := a.do("POST", "/v1/actions/batch", `{"actions":[`+dueLate(tenantIn(0, 0), uuid.New())+`,`+dueLate(tenantIn(1, 0), uuid.New())+`]}`)
 	assert.Equal(t, http.StatusUnprocessableEntity, got.status, got.body)
-	assert.Regexp(t, `^actions\[1\]: the tenant "t\d+" of namespace "ns" lives in partition 1, and what is before it, of the tenant "t\d+" of namespace "ns", in partition 0: what one request makes lives in one: send one for each tenant, or use the mode "each"$`, got.errorText())
+	assert.Regexp(t, `^actions\[1\]: the tenant "t\d+" of namespace "ns" lives in partition 1, and what is before it, of the tenant "t\d+" of namespace "ns", in partition 0: with the mode "all" all are of one tenant: send one for each tenant, or use the mode "each"$`, got.errorText())
 	entry := func(p int) string {
 		return fmt.Sprintf(`{"file":"a.toml","recurring":{"namespace":"ns","tenant":%q,"name":"x","cron_expr":"0 9 * * *","provider":"echo"}}`, tenantIn(p, 0))
 	}

@@ -43,7 +43,13 @@ type division struct {
 	metas  map[string][][]byte // of the sources that there are
 	token  uint64
 	last   effects.Ref
-	lastTo int
+	copies []copied // of the records under that id
+}
+
+// copied is a record that a target got.
+type copied struct {
+	to, source int
+	state      []byte
 }
 
 func (d *division) run(ctx context.Context) error {
@@ -155,12 +161,39 @@ func (d *division) record(it *item) error {
 	if to == nowhere {
 		return nil
 	}
-	if ref == d.last && to == d.lastTo {
-		return fmt.Errorf("%w: %s, one of them in partition %d", ErrTwice, ref, it.source)
+	if err := d.once(to, it.source, ref, r); err != nil {
+		return err
 	}
-	d.last, d.lastTo = ref, to
 	d.report.Records[to]++
 	return d.sinks[to].Record(r)
+}
+
+// once refuses a second record under an id in one target. Sources may each have one, of different tenants: an id is unique within a partition.
+func (d *division) once(to, source int, ref effects.Ref, r store.Record) error {
+	if ref != d.last {
+		d.last, d.copies = ref, d.copies[:0]
+	}
+	for _, c := range d.copies {
+		if c.to == to {
+			return fmt.Errorf("%w: %s is in partition %d%s and in partition %d%s, and both belong in partition %d of the copy, where an id can be there once: "+
+				"delete one of them, or let it end and be forgotten, or copy into a number of partitions that keeps them apart, as the same number does",
+				ErrTwice, ref, c.source, tenantOf(r.Kind, c.state), source, tenantOf(r.Kind, r.State), to)
+		}
+	}
+	n := len(d.copies)
+	d.copies = slices.Grow(d.copies, 1)[:n+1]
+	c := &d.copies[n] // whose buffer is used again
+	c.to, c.source, c.state = to, source, append(c.state[:0], r.State...)
+	return nil
+}
+
+// tenantOf says whose a record is, if it has a tenant.
+func tenantOf(kind effects.Kind, state []byte) string {
+	of, err := core.StoredScope(kind, state)
+	if err != nil || of == (core.Scope{}) {
+		return ""
+	}
+	return fmt.Sprintf(" (namespace %q, tenant %q)", of.Namespace, of.Tenant)
 }
 
 // place gives the target of a record; nowhere: it stays behind, and is counted. The error says why it cannot be decoded.

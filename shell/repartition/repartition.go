@@ -76,8 +76,8 @@ var (
 	ErrSessions = errors.New("tasks have terminal sessions")
 	// ErrWebhooks: a request has come in of which no action was made yet, and nobody can tell whose it is.
 	ErrWebhooks = errors.New("webhooks wait that no action was made of")
-	// ErrTwice: two sources have the same record.
-	ErrTwice = errors.New("two partitions have the same record")
+	// ErrTwice: two sources have a record under the same id, and both belong in the same target.
+	ErrTwice = errors.New("two partitions have a record under the same id")
 )
 
 // Copy fills the targets with what the sources hold: partition k of the copy is made by to[k]. A nil source is a partition in which
@@ -92,6 +92,8 @@ var (
 //     channels are to tell. If there is no such partition, it stays behind.
 //   - The subscribers of the common bus go where its tenant lives, the one whose names are both empty.
 //   - What was set aside stays in the partition of its number, or goes to the last one.
+//   - Machines of different tenants that have the same id, as each partition may have one, go where their tenants live. If that is the same target
+//     the copy fails: [ErrTwice].
 //   - Feeds have delivered what the feeds of all sources have.
 //   - Claims of engines stay behind: what was under way in an engine that has crashed is interrupted. So do the keys of page tokens: a list
 //     that was begun before the copy begins anew. The identity by which runners know their pods stays behind, too: see [Options].LeavePods.
@@ -100,7 +102,7 @@ var (
 // If it fails, the targets hold a part, and are of no use.
 func Copy(ctx context.Context, from []Source, to []Target, o Options) (Report, error) {
 	if len(from) == 0 || len(to) == 0 || len(to) > store.MaxPartitions || len(from) > store.MaxPartitions {
-		return Report{}, fmt.Errorf("repartition: %d partitions into %d: want 1 to %d of each", len(from), len(to), store.MaxPartitions)
+		return Report{}, fmt.Errorf("copy %d partitions into %d: want 1 to %d of each", len(from), len(to), store.MaxPartitions)
 	}
 	var report Report
 	var err error
@@ -110,7 +112,7 @@ func Copy(ctx context.Context, from []Source, to []Target, o Options) (Report, e
 		report, err = divide(ctx, from, to, o)
 	}
 	if err != nil {
-		return report, fmt.Errorf("repartition: %w", err)
+		return report, fmt.Errorf("copy partitions: %w", err)
 	}
 	return report, nil
 }

@@ -294,6 +294,42 @@ func TestACopyIntoMorePartitionsIsRefusedWhileATaskHasASession(t *testing.T) {
 	require.ErrorIs(t, err, repartition.ErrSessions)
 }
 
+func TestAnIDThatSeveralPartitionsHaveIsCopiedUnlessTwoOfItsMachinesMeet(t *testing.T) {
+	w := newWorld(t, 3)
+	id := uuid.UUID{7}
+	var of []core.Scope // in partitions 0, 1 and 2, and in 0, 1 and 0 of two
+	for n := 0; len(of) < 3; n++ {
+		if s := tenant(n); core.Partition(s, 3) == len(of) && core.Partition(s, 2) == len(of)%2 {
+			of = append(of, s)
+			w.step(s, 0, id)
+		}
+	}
+	there, _ := w.copied(3, options)
+	assert.Equal(t, w.all(), there.all(), "the same number keeps them apart")
+
+	var targets []repartition.Target
+	for range 2 {
+		targets = append(targets, memory.New().Import)
+	}
+	_, err := repartition.Copy(t.Context(), w.sources(), targets, options)
+	require.ErrorIs(t, err, repartition.ErrTwice)
+	require.ErrorContains(t, err, fmt.Sprintf(`action/%s is in partition 0 (namespace "n", tenant %q) and in partition 2 (namespace "n", tenant %q), and both belong in partition 0 of the copy`, id, of[0].Tenant, of[2].Tenant))
+
+	w = newWorld(t, 2)
+	of = nil
+	for n := 0; len(of) < 2; n++ {
+		if s := tenant(n); core.Partition(s, 2) == len(of) && core.Partition(s, 3) == 1+len(of) {
+			of = append(of, s)
+			w.step(s, 0, id)
+		}
+	}
+	there, report := w.copied(3, options)
+	assert.Empty(t, report.Left)
+	for k, s := range of {
+		assert.Equal(t, s.Tenant, there.get(1+k, effects.Ref{Kind: core.KindAction, ID: id}).(core.Action).Tenant, "both are there, where their tenants live")
+	}
+}
+
 // put stores a state as it is.
 func (w *world) put(partition int, s core.State) {
 	require.NoError(w.t, w.parts[partition].Update(context.Background(), func(tx store.Tx) error {

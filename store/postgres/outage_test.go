@@ -112,6 +112,25 @@ func TestWhoHasWrittenNothingIsToldThatTheDatabaseDoesNotAnswer(t *testing.T) {
 	require.NoError(t, refuse())
 }
 
+func TestWhatACallerAsksOfTheClusterIsUnreachableWhileTheServerIsStopped(t *testing.T) {
+	server := postgrestest.Start(t, postgrestest.Options{NoFsync: true})
+	cluster, err := postgres.Connect(ctx, server.Database(t), postgres.Options{})
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	require.NoError(t, cluster.SetLayout(ctx, store.Layout{Partitions: 2, Rule: 1}))
+	server.Kill(t)
+	for name, ask := range map[string]func() error{ // order-free: each asks for itself
+		"Look":       func() error { _, err := cluster.Look(ctx, 0); return err },
+		"Partitions": func() error { _, err := cluster.Partitions(ctx); return err },
+		"Instances":  func() error { _, err := cluster.Instances(ctx); return err },
+		"Drain":      func() error { return cluster.Drain(ctx, "a", true) },
+		"Rebalance":  func() error { return cluster.Rebalance(ctx) },
+		"Layout":     func() error { _, err := cluster.Layout(ctx); return err },
+	} {
+		require.ErrorIs(t, ask(), store.ErrUnreachable, name)
+	}
+}
+
 func TestAnOwnerWhoseProcessWasKilledLeavesAllThatItHasAcknowledged(t *testing.T) {
 	url := postgrestest.Database(t)
 	killed := open(t, url, postgres.Options{Checkpoint: time.Hour})
@@ -224,6 +243,36 @@ func TestTablesOfANewerFormatAreNotOpened(t *testing.T) {
 	exec(t, url, `UPDATE orrery.meta SET least = 9`)
 	_, err := postgres.Open(ctx, url, postgres.Options{})
 	require.ErrorIs(t, err, postgres.ErrNewer)
+}
+
+func TestAPartitionThatADividedDatabaseDoesNotHaveIsToldFromOneThatNobodyHasOpened(t *testing.T) {
+	url := postgrestest.Database(t)
+	cluster, err := postgres.Connect(ctx, url, postgres.Options{})
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	require.NoError(t, cluster.SetLayout(ctx, store.Layout{Partitions: 6, Rule: 1}))
+	for n, says := range []string{5: "not found: nobody has opened partition 5 yet", 9: "not found: there is no partition 9: the database has 6: name one, from 0 to 5"} {
+		if says == "" {
+			continue
+		}
+		s := open(t, url, postgres.Options{ReadOnly: true, Partition: n})
+		err := s.View(ctx, func(store.ReadTx) error { return nil })
+		require.ErrorIs(t, err, store.ErrNotFound)
+		require.ErrorContains(t, err, says)
+	}
+}
+
+func TestTablesOfAnotherProgramAreSaidToBeSo(t *testing.T) {
+	for _, made := range []string{
+		`CREATE TABLE orrery.meta (name text, value text)`,
+		`CREATE TABLE orrery.meta (one text, format int, least int)`,
+		`CREATE TABLE orrery.meta (one int, format int, least int)`,
+	} {
+		url := postgrestest.Database(t)
+		exec(t, url, `CREATE SCHEMA orrery; `+made)
+		_, err := postgres.Connect(ctx, url, postgres.Options{})
+		require.ErrorContains(t, err, "the table meta in schema orrery is another program's, and not Orrery's: name another database, or another schema", made)
+	}
 }
 
 func TestManyOpenANewDatabaseAtTheSameTime(t *testing.T) {

@@ -20,10 +20,10 @@ import (
 
 func (a *app) actionsCommand() *cobra.Command {
 	m := a.actions()
-	return withMore(a.addClientFlags(group("actions", "Add, list, show, cancel, trigger and retry actions",
+	return withMore(a.addClientFlags(m.ids.addFlags(group("actions", "Add, list, show, cancel, trigger and retry actions",
 		"An action is one piece of work that waits for its time, runs, and ends.",
 		a.actionsAdd(m), a.addMany(), a.actionsList(), m.show("Show an action"), a.actionsLogs(m), a.actionsCancel(m), a.actionsTrigger(m), a.actionsRetry(m),
-		history(m, "ACTION", "TOOK", "List what became of each time of an action that recurs, newest first", func(string, core.Occurrence) string { return "" }).command(a))),
+		history(m, "ACTION", "TOOK", "List what became of each time of an action that recurs, newest first", func(string, core.Occurrence) string { return "" }).command(a)))),
 		a.actionsAll()...)
 }
 

@@ -57,6 +57,9 @@ or not.`,
 		if f.page.limit < 1 || f.page.limit > 1000 {
 			return usagef("--limit: %d is not between 1 and 1000", f.page.limit)
 		}
+		if err := notURL("--db", f.db); err != nil {
+			return err
+		}
 		if f.db != "" {
 			if f.instance != "" {
 				return usagef("--instance: is not taken with --db, which reads the files of one daemon")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/version"
 	"github.com/orrery-go/orrery/store"
@@ -77,6 +78,8 @@ func (b *backingUp) check() error {
 		return usagef("--to: - is the standard output, which takes a stream only: add --stream")
 	case b.to == "-" && b.json:
 		return usagef("--json: the stream goes to the standard output: leave it out, or name a file")
+	case config.IsDatabaseURL(b.to):
+		return usagef("--to: is a URL, and no file: orreryd copy copies a stopped database to PostgreSQL")
 	case b.to != "-" && !isFolder(filepath.Dir(b.to)):
 		return usagef("--to: there is no folder %s", filepath.Dir(b.to))
 	}
@@ -209,6 +212,9 @@ func withStopped(path string, do func(*bolt.Store) error) (err error) {
 func openStopped(path string) (*bolt.Store, error) {
 	if path == "" {
 		return nil, usagef("--db: missing: name the database file")
+	}
+	if err := notURL("--db", path); err != nil {
+		return nil, err
 	}
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 		return nil, &exitError{code: exitNotFound, err: fmt.Errorf("--db: there is no file %s", path)}

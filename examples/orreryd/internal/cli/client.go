@@ -36,6 +36,7 @@ const maxAnswer = 256 << 20
 type client struct {
 	base  *url.URL
 	token string
+	whose url.Values // parameters of each request that does not have them: namespace and tenant, as far as flags name them
 	http  *http.Client
 }
 
@@ -75,7 +76,7 @@ func (a *app) client() (*client, error) {
 		TLSHandshakeTimeout:   10 * time.Second,
 		ResponseHeaderTimeout: time.Minute,
 	}
-	return &client{base: base, token: token, http: &http.Client{
+	return &client{base: base, token: token, whose: url.Values{}, http: &http.Client{
 		Transport: t,
 		CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse // the API redirects nobody, and a token must not travel
@@ -126,7 +127,9 @@ func (c *client) do(ctx context.Context, r request) (*http.Response, error) {
 		}
 	}
 	u := c.base.JoinPath(r.path)
-	u.RawQuery = r.query.Encode()
+	query := maps.Clone(c.whose)
+	maps.Copy(query, r.query)
+	u.RawQuery = query.Encode()
 	req, err := http.NewRequestWithContext(ctx, r.method, u.String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("make the request: %w", err)
@@ -215,13 +218,16 @@ type setRefusedError struct {
 }
 
 // ofAFlag matches what the API says can be done, for which the command line has a flag.
-var ofAFlag = regexp.MustCompile(`take it over\b|\(most\)`)
+var ofAFlag = regexp.MustCompile(`take it over\b|\(most\)|name namespace and tenant\b`)
 
 // inFlags names the flags of the command line in what the API says.
 func inFlags(said string) string {
 	return ofAFlag.ReplaceAllStringFunc(said, func(what string) string {
-		if what == "(most)" {
+		switch what {
+		case "(most)":
 			return "(--most)"
+		case "name namespace and tenant":
+			return what + " (--namespace, --tenant)"
 		}
 		return what + " (--take-over)"
 	})

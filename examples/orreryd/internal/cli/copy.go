@@ -133,6 +133,9 @@ func (c *copying) run(ctx context.Context) (err error) {
 	if err := c.check(); err != nil {
 		return err
 	}
+	if _, err := os.Lstat(c.to); err == nil && !config.IsDatabaseURL(c.to) {
+		return c.existsHint(os.ErrExist)
+	}
 	if !config.IsDatabaseURL(c.from) {
 		if _, err := os.Stat(c.from); errors.Is(err, os.ErrNotExist) {
 			return &exitError{code: exitNotFound, err: fmt.Errorf("--from: there is no file %s", c.from)}
@@ -183,10 +186,18 @@ func (c *copying) copy(ctx context.Context, sources []source) error {
 			return err
 		}
 	} else if _, err := bolt.MakeFile(ctx, c.to, from); err != nil {
-		return existsHint(err)
+		return c.existsHint(err)
 	}
 	p.end()
 	return c.done(from.sum)
+}
+
+// existsHint names the flag, and says what to do about a file that is there already.
+func (c *copying) existsHint(err error) error {
+	if errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("--to: %s is there already: it is not overwritten: choose another name", c.to)
+	}
+	return err
 }
 
 func (c *copying) verify(ctx context.Context, from store.Store) error {

@@ -110,7 +110,7 @@ func (c *copying) into(ctx context.Context, from []repartition.Source, to int) (
 	if !config.IsDatabaseURL(c.to) {
 		file := func(ctx context.Context, from store.Exporter) error {
 			_, err := bolt.MakeFile(ctx, c.to, from)
-			return existsHint(err)
+			return c.existsHint(err)
 		}
 		if report, err = repartition.Copy(ctx, from, []repartition.Target{file}, o); err != nil {
 			return report, copyHint(err)

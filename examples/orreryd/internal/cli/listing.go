@@ -180,6 +180,7 @@ func (l listing[S]) command(a *app) *cobra.Command {
 	cmd.RunE = a.withClient(func(ctx context.Context, c *client, args []string) error {
 		q, err := l.query(cmd)
 		if err == nil && l.whole != nil {
+			finder{path: l.path, scope: l.scope}.narrow(c, cmd)
 			args, err = l.whole(ctx, c, args)
 		}
 		if err != nil {

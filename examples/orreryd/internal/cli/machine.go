@@ -187,6 +187,9 @@ func (m machine[S]) sending(v verb, send sender) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if !v.makes {
+			m.ids.narrow(c, cmd)
+		}
 		r.header = takingOver(takeOver)
 		if match != "" {
 			r.header.Set("If-Match", `"`+strings.Trim(match, `"`)+`"`) // an answer's ETag has its quotation marks

@@ -18,9 +18,9 @@ func (a *app) occurrencesCommand() *cobra.Command {
 		a: a, path: "/v1/occurrences", arg: "ID", args: oneID, view: occurrenceView,
 		id: func(o core.Occurrence) string { return o.ID.String() }, ids: finder{path: "/v1/occurrences", field: "occurrences", what: "occurrence"},
 	}
-	return a.addClientFlags(group("occurrences", "List and show what was decided about the times of schedules",
+	return a.addClientFlags(m.ids.addFlags(group("occurrences", "List and show what was decided about the times of schedules",
 		"Each time of a recurring action, a job or an action that recurs has one verdict, and its reason. Times that follow one another and have the same are one entry.",
-		a.occurrencesList(), a.occurrencesUpcoming(), m.show("Show what was decided about a time")))
+		a.occurrencesList(), a.occurrencesUpcoming(), m.show("Show what was decided about a time"))))
 }
 
 func (a *app) occurrencesList() *cobra.Command {

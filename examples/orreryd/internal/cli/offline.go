@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/bolt"
@@ -17,6 +18,14 @@ const (
 	ownFile = "database `file` that no daemon has open (default $ORRERY_DB)"
 	anyFile = "database `file` that no daemon has open, or a backup (default $ORRERY_DB)"
 )
+
+// notURL refuses the URL of a database on PostgreSQL where a command works on files only. The URL is not quoted: it may have a password.
+func notURL(name, file string) error {
+	if config.IsDatabaseURL(file) {
+		return usagef("%s: is a URL, and no file: this command works on files", name)
+	}
+	return nil
+}
 
 // addFileFlags adds what the commands about a database file have in common.
 func (a *app) addFileFlags(cmd *cobra.Command, db *string, usage string) *cobra.Command {

@@ -21,14 +21,14 @@ func (a *app) pipelineCommand() *cobra.Command {
 		id:    func(p core.Pipeline) string { return p.ID.String() },
 		ended: func(p core.Pipeline) bool { return p.Phase.Type.Ended() }, fails: pipelineError,
 	}
-	return withMore(a.addClientFlags(group("pipeline", "Start, watch and steer pipelines",
+	return withMore(a.addClientFlags(m.ids.addFlags(group("pipeline", "Start, watch and steer pipelines",
 		"A pipeline runs the phases of its definition in order, and goes on where it was\nafter a crash.",
 		append(pipelineAnswers(m), a.pipelineStart(m), a.pipelineList(), a.pipelineShow(m), a.pipelineLogs(m),
 			m.wait("Wait for a pipeline's end, and end with 1 if it failed or was cancelled"), a.pipelineWatch(m),
 			m.post("begin", "start", "Start a pipeline that is held"),
 			m.post("retry", "retry", "Run the phase again at which a pipeline failed"),
 			m.post("unblock", "unblock", "Let a blocked pipeline run, whatever it waits for"),
-			m.reasoned("cancel", "End a pipeline, and all that it runs"))...)),
+			m.reasoned("cancel", "End a pipeline, and all that it runs"))...))),
 		a.pipelinesAll()...)
 }
 

@@ -46,6 +46,8 @@ func (p *place) url() (string, error) {
 		return "", usagef("--database: stands beside --db: give one of them")
 	case file && config.IsDatabaseURL(p.db):
 		return "", usagef("--db: is a URL, and no file: give it as --database")
+	case p.database == "" && config.IsDatabaseURL(p.db):
+		return "", usagef("ORRERY_DB: is a URL, and no file: give it as ORRERY_DATABASE, or --database")
 	case file || p.database == "":
 		return "", nil
 	case !config.IsDatabaseURL(p.database):

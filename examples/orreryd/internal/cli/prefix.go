@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+	"github.com/spf13/cobra"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
@@ -140,6 +141,26 @@ func (f finder) only(id string, found []string, all bool) (string, error) {
 		return "", &exitError{code: exitNotFound, err: fmt.Errorf("there is no %s whose id begins with %q", f.what, id)}
 	}
 	return "", &exitError{code: exitNotFound, err: fmt.Errorf("none of the newest %d of the list has an id that begins with %q: give the whole id", searched, id)}
+}
+
+// addFlags adds to a group of commands the flags that say whose machine is meant, which an id alone does not if several partitions have it.
+func (f finder) addFlags(cmd *cobra.Command) *cobra.Command {
+	for _, name := range []string{"namespace", "tenant"} {
+		cmd.PersistentFlags().String(name, "", "`"+name+"` of the "+f.what+", if several partitions have its id")
+	}
+	return cmd
+}
+
+// narrow has each request of a command be about what is of the namespace and the tenant that its flags name, if a machine of the kind has none otherwise.
+func (f finder) narrow(c *client, cmd *cobra.Command) {
+	if f.path == "" || f.scope != nil {
+		return
+	}
+	for _, name := range []string{"namespace", "tenant"} {
+		if flag := cmd.Flags().Lookup(name); flag != nil && flag.Changed {
+			c.whose.Set(name, flag.Value.String())
+		}
+	}
 }
 
 // arg resolves the argument with that index; nil if the machine is none that an id names.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -76,7 +77,7 @@ goes.`,
 			if len(args) != 2 || args[0] == "" || args[1] == "" {
 				return usagef("want a backup and a new file, as in: %s FROM TO", cmd.CommandPath())
 			}
-			return nil
+			return cmp.Or(notURL("FROM", args[0]), notURL("TO", args[1]))
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := restoreTo(to, &o); err != nil {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"strings"
@@ -54,6 +55,9 @@ replay --verify cannot look behind that. The old one stays beside FROM.`,
 		Example: "  orreryd salvage orrery.db new.db\n  orreryd salvage orrery.db new.db --backup last.db",
 		Args:    fromAndTo,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := notURL("--backup", backup); err != nil {
+				return err
+			}
 			if _, err := os.Lstat(args[1]); err == nil {
 				return fmt.Errorf("%s is there already: name a new file", args[1])
 			}
@@ -75,7 +79,7 @@ func fromAndTo(cmd *cobra.Command, args []string) error {
 	if len(args) != 2 || args[0] == "" || args[1] == "" {
 		return usagef("want a damaged file and a new one, as in: %s FROM TO", cmd.CommandPath())
 	}
-	return nil
+	return cmp.Or(notURL("FROM", args[0]), notURL("TO", args[1]))
 }
 
 // indexOf tells when a record is due, and where it is listed.

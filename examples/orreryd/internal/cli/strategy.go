@@ -18,11 +18,11 @@ func (a *app) strategyCommand() *cobra.Command {
 		id:    func(s core.Strategy) string { return s.ID.String() },
 		ended: func(s core.Strategy) bool { return s.Status.Ended() }, fails: strategyError,
 	}
-	return withMore(a.addClientFlags(group("strategy", "Create, watch and cancel strategies",
+	return withMore(a.addClientFlags(m.ids.addFlags(group("strategy", "Create, watch and cancel strategies",
 		"A strategy tries approaches in order until one succeeds.",
 		strategyCreate(m), a.strategyList(), m.show("Show a strategy and how its approaches came out"),
 		m.wait("Wait for a strategy's end, and end with 1 if it is exhausted or was cancelled"),
-		m.reasoned("cancel", "End a strategy, and what it is about"))),
+		m.reasoned("cancel", "End a strategy, and what it is about")))),
 		a.cancelAll("strategies", "strategy", "strategies", "running"))
 }
 

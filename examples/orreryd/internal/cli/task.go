@@ -26,14 +26,14 @@ func (a *app) taskCommand() *cobra.Command {
 	step := func(name core.RecoveryAction, short string) *cobra.Command {
 		return m.verb(verb{use: string(name), short: short, path: "recover", fields: []field{constant("action", name)}})
 	}
-	return withMore(a.addClientFlags(group("task", "Create, watch and steer tasks",
+	return withMore(a.addClientFlags(m.ids.addFlags(group("task", "Create, watch and steer tasks",
 		"A task is one unit of work, typically of an agent in a terminal session, that is\nwatched and recovered where it is stuck.",
 		append(taskReports(m), taskCreate(m), a.taskList(), m.show("Show a task"), taskScreen(m),
 			m.wait("Wait for a task's end, and end with 1 if it failed or was cancelled"),
 			step("nudge", "Type something into a session that seems to sleep"),
 			step("restart", "Kill a task's session and begin it again"),
 			step("escalate", "Tell people that a task needs them"),
-			m.reasoned("cancel", "End a task, and kill its session"))...)),
+			m.reasoned("cancel", "End a task, and kill its session"))...))),
 		a.cancelAll("tasks", "task", "tasks", "stuck", "running", "pending"))
 }
 

@@ -330,8 +330,11 @@ func (c *Config) validate() error {
 }
 
 func (c *Config) checkDB() error {
-	if c.DB == "" {
+	switch {
+	case c.DB == "":
 		return errors.New("must not be empty: name a file")
+	case IsDatabaseURL(c.DB): // it is not quoted: it may have a password
+		return errors.New("is a URL, and no file: give it as --database (ORRERY_DATABASE, or database in the configuration)")
 	}
 	return nil
 }

@@ -40,7 +40,8 @@ func (c *Cluster) Pools() *Pools { return c.pools }
 
 // Look gives a partition's row.
 func (c *Cluster) Look(ctx context.Context, part int) (Row, error) {
-	return scanRow(c.pool.QueryRow(ctx, c.s.look, part))
+	r, err := scanRow(c.pool.QueryRow(ctx, c.s.look, part))
+	return r, unreachable(ctx, err)
 }
 
 // Rows gives those of all partitions.
@@ -50,7 +51,7 @@ func (c *Cluster) Rows(ctx context.Context) (all []Row, err error) {
 		all = append(all, r)
 		return err
 	}, c.s.partitions)
-	return all, err
+	return all, unreachable(ctx, err)
 }
 
 // Register notes an instance.
@@ -62,7 +63,7 @@ func (c *Cluster) Register(ctx context.Context, i store.Instance) error {
 // Drain sets whether an instance is to give back what it owns, if it is there.
 func (c *Cluster) Drain(ctx context.Context, name string, on bool) (found bool, err error) {
 	tag, err := c.pool.Exec(ctx, c.s.drain, name, on)
-	return tag.RowsAffected() > 0, err
+	return tag.RowsAffected() > 0, unreachable(ctx, err)
 }
 
 // Part has an instance give back what it owns, if it is there in that session.
@@ -74,12 +75,13 @@ func (c *Cluster) Part(ctx context.Context, i store.Instance) error {
 // Rebalance tells all instances that partitions are to be where they should be.
 func (c *Cluster) Rebalance(ctx context.Context) error {
 	_, err := c.pool.Exec(ctx, c.s.rebalance)
-	return err
+	return unreachable(ctx, err)
 }
 
 // Layout gives how the database is divided; nil: it was not said.
 func (c *Cluster) Layout(ctx context.Context) (*store.Layout, error) {
-	return layoutOf(ctx, c.pool, c.s)
+	l, err := layoutOf(ctx, c.pool, c.s)
+	return l, unreachable(ctx, err)
 }
 
 func layoutOf(ctx context.Context, q interface {
@@ -162,7 +164,7 @@ func (c *Cluster) Instances(ctx context.Context) (all []store.Instance, err erro
 		return err
 	}, c.s.instances)
 	slices.SortFunc(all, func(a, b store.Instance) int { return cmp.Compare(a.Name, b.Name) })
-	return all, err
+	return all, unreachable(ctx, err)
 }
 
 // Close ends the connections, once the partitions are closed that have them.

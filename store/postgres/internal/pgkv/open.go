@@ -8,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/orrery-go/orrery/store"
@@ -198,6 +200,9 @@ func formatOf(ctx context.Context, q interface {
 	}
 	var needs int
 	err = q.QueryRow(ctx, `SELECT format, least FROM `+pgx.Identifier{schema}.Sanitize()+`.meta WHERE one = 1`).Scan(&found, &needs)
+	if pg, ok := errors.AsType[*pgconn.PgError](err); noRow(err) || ok && slices.Contains([]string{"42703", "42883", "22P02", "42804"}, pg.Code) { // another column, or another type of one
+		return 0, fmt.Errorf("the table meta in schema %s is another program's, and not Orrery's: name another database, or another schema: %w", schema, err)
+	}
 	if err == nil && needs > format {
 		return 0, fmt.Errorf("%w: they have format %d, and need a program that knows %d; this one knows %d", ErrNewer, found, needs, format)
 	}

@@ -152,6 +152,9 @@ type followed struct {
 func (db *DB) followOn(ctx context.Context, tx *Tx) error {
 	s, err := db.snapshot(ctx)
 	if noRow(err) {
+		if l, unread := layoutOf(ctx, db.views, db.s); unread == nil && l != nil && db.o.Partition >= l.Partitions {
+			return fmt.Errorf("%w: there is no partition %d: the database has %d: name one, from 0 to %d", store.ErrNotFound, db.o.Partition, l.Partitions, l.Partitions-1)
+		}
 		return fmt.Errorf("%w: nobody has opened partition %d yet", store.ErrNotFound, db.o.Partition)
 	}
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "42P01" { // undefined_table
