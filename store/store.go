@@ -55,8 +55,8 @@ var (
 	// ErrUnconfirmed: the changes were written, but nobody knows whether they will be
 	// found, so they must not be acknowledged. If the store goes on, they are there.
 	ErrUnconfirmed = errors.New("written, and not confirmed")
-	// ErrUnreachable: a database elsewhere does not answer, so nothing was read. It may a moment later.
-	ErrUnreachable = errors.New("the database does not answer")
+	// ErrUnreachable: a database elsewhere does not answer, or gives no connection, so nothing was read. It may a moment later.
+	ErrUnreachable = errors.New("the database is not available")
 	// ErrClosed: the store was closed.
 	ErrClosed = errors.New("store is closed")
 )

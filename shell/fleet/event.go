@@ -16,9 +16,9 @@ const (
 	EventOwns EventKind = "owns"
 	// EventLost: this process owned it until now; Err says why it does no more. It stands by again.
 	EventLost EventKind = "lost"
-	// EventAway: the database does not answer this process, which stands by. Err says why.
+	// EventAway: the database does not answer this process, or gives it no connection. The process claims nothing meanwhile; what it owns it works on. Err says why.
 	EventAway EventKind = "away"
-	// EventBack: it answers again.
+	// EventBack: it does again.
 	EventBack EventKind = "back"
 	// EventUnclaimed: the partition could not be claimed, for the reason in Err, and it is tried again.
 	EventUnclaimed EventKind = "unclaimed"
@@ -80,9 +80,9 @@ func (e Event) log(l *slog.Logger) {
 	case EventLost:
 		l.Warn("standing by: this process has lost the partition, and nothing is stored any more of what it did there", "token", s.Token, "error", e.Err)
 	case EventAway:
-		l.Warn("the database does not answer; standing by until it does", "error", e.Err)
+		l.Warn("the database is not available; this process claims nothing until it is", "error", e.Err)
 	case EventBack:
-		l.Info("the database answers again")
+		l.Info("the database is available again")
 	case EventUnclaimed:
 		l.Warn("the partition cannot be claimed; trying again", "error", e.Err)
 	case EventUnrenewed:

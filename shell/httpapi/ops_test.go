@@ -268,7 +268,7 @@ func TestEveryCommitErrorIsAnsweredWithoutItsDetails(t *testing.T) {
 		{os.ErrPermission, 503, "the database cannot be written: nothing was stored"},
 		{shell.ErrReindexing, 503, "the lists of a database of an earlier version are being built: try again later"},
 		{store.ErrUnconfirmed, 503, "the database did not confirm it: this may have been carried out, and can be sent again with the same Idempotency-Key if it had one"},
-		{fmt.Errorf("begin a view: %w: dial tcp 10.0.0.7:5432: connection refused", store.ErrUnreachable), 503, "the database does not answer: try again"},
+		{fmt.Errorf("begin a view: %w: dial tcp 10.0.0.7:5432: connection refused", store.ErrUnreachable), 503, "the database is not available: try again"},
 		{errors.New("page 7 is torn"), 500, "internal error"},
 	} {
 		st.fail(test.err)

@@ -278,6 +278,8 @@ func TestOnePartitionAnswersForItselfAlone(t *testing.T) {
 		if got.status == http.StatusServiceUnavailable {
 			assert.Equal(t, "mine", got.header.Get("Orrery-Stands-By"), "whoever passed it on asks the owner")
 			assert.Equal(t, "1", got.header.Get("Retry-After"))
+			assert.Regexp(t, `level=DEBUG msg="request refused".*does not own partition 1`, a.logs.String())
+			assert.NotContains(t, a.logs.String(), "request ended early", "whoever passed it on asks again several times a second")
 		}
 	}
 	tenant := tenantIn(2, 0)

@@ -99,9 +99,13 @@ func (q *visit) queueTiles() ([]tile, []block, error) {
 	})
 	var dead uint64
 	t := &table{Caption: "Queues", Head: []string{"Queue", "Ready", "Processing", "Dead", "Oldest waits", "Tenant"}}
-	for i, u := range got.Queues {
+	some := 0
+	for _, u := range got.Queues {
 		dead += u.Items.Dead
-		if i < overviewRows && u.Items.Ready+u.Items.Processing+u.Items.Dead > 0 {
+		if u.Items.Ready+u.Items.Processing+u.Items.Dead == 0 {
+			continue
+		}
+		if some++; some <= overviewRows {
 			t.Rows = append(t.Rows, q.queueCells(u))
 		}
 	}
@@ -126,6 +130,8 @@ func (q *visit) queueTiles() ([]tile, []block, error) {
 	b := block{Title: "Queues that have something", Table: t}
 	if more {
 		b.Note = "Of the newest " + strconv.Itoa(len(got.Queues)) + " queues those whose oldest item waits longest. The list of queues has all."
+	} else if some > overviewRows {
+		b.Note = "Those whose oldest item waits longest, " + strconv.Itoa(overviewRows) + " of " + strconv.Itoa(some) + ". The list of queues has all."
 	}
 	return tiles, []block{b}, nil
 }

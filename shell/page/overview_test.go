@@ -1,6 +1,7 @@
 package page_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -146,4 +147,15 @@ func TestADatabaseWithAJobAloneIsNotNew(t *testing.T) {
 	assert.Contains(t, p.read("/"), "Nothing is here yet")
 	p.apply(core.JobSpec{ID: "yearly", Schedule: "0 0 1 1 *"})
 	assert.NotContains(t, p.read("/"), "Nothing is here yet")
+}
+
+func TestTheOverviewShowsTheQueuesThatHaveSomethingAndSaysIfThereAreMore(t *testing.T) {
+	k := newKit(t)
+	for n := range 12 {
+		k.write("POST", fmt.Sprintf("/v1/queues/q%02d/items", n), `{"data":1}`)
+		if n == 9 {
+			assert.NotContains(t, section(k.read("/"), "Queues that have something"), "The list of queues has all.")
+		}
+	}
+	assert.Contains(t, section(k.read("/"), "Queues that have something"), "Those whose oldest item waits longest, 10 of 12. The list of queues has all.")
 }

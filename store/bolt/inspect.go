@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/orrery-go/orrery/store"
+	"github.com/orrery-go/orrery/store/stream"
 )
 
 // bbolt's file begins with two meta pages, of which the valid one with the
@@ -100,6 +101,9 @@ func readMeta(f *os.File) (metaPage, error) {
 		return second, nil
 	case bolt:
 		return metaPage{}, fmt.Errorf("%w: both meta pages are damaged: %w", store.ErrCorrupt, firstErr)
+	}
+	if _, err := f.ReadAt(head[:len(stream.Magic)], 0); err == nil && stream.Is(head[:len(stream.Magic)]) {
+		return metaPage{}, fmt.Errorf("%w: it is a backup as a stream, of which `orreryd restore` makes a database", ErrForeign)
 	}
 	return metaPage{}, ErrForeign
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/bolt"
+	"github.com/orrery-go/orrery/store/stream"
 )
 
 // testID makes an id of a number.
@@ -140,6 +141,8 @@ func TestAPathThatCannotBeADatabaseIsRefusedWithItsReason(t *testing.T) {
 		{path: file("sqlite.db", append([]byte("SQLite format 3\x00"), make([]byte, 20000)...)), is: bolt.ErrForeign},
 		{path: file("short", []byte("x")), is: bolt.ErrForeign},
 		{path: file("zeros", make([]byte, 1<<16)), is: bolt.ErrForeign},
+		{path: file("stream", append([]byte(stream.Magic), make([]byte, 20000)...)), is: bolt.ErrForeign, text: "it is a backup as a stream, of which `orreryd restore` makes a database"},
+		{path: file("short stream", []byte(stream.Magic)), is: bolt.ErrForeign, text: "orreryd restore"},
 		{path: foreign, is: bolt.ErrForeign, text: `"pets"`},
 		{path: unnamed, is: bolt.ErrForeign},
 		{path: filepath.Join(dir, "none"), is: fs.ErrNotExist, opts: bolt.Options{ReadOnly: true}},

@@ -129,7 +129,7 @@ func TestADaemonThatTakesADatabaseOverWhichRefusesConnectionsWaitsForThem(t *tes
 	}
 	require.NotEmpty(t, taken)
 	first.signal(syscall.SIGSTOP) // which keeps its connections
-	await(t, second.errs, "the database does not answer, and is this daemon's; trying again.*too many clients")
+	await(t, second.errs, "the database is not available, and is this daemon's; trying again.*too many clients")
 	for _, c := range taken {
 		require.NoError(t, c.Close(t.Context()))
 	}

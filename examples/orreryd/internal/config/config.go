@@ -200,7 +200,7 @@ var overrides = []override{
 	{flag: "database", env: "ORRERY_DATABASE", usage: "`URL` of a PostgreSQL database, instead of a file (default none)",
 		set: func(c *Config, v string) error { c.Database = v; return nil }, check: (*Config).checkDatabase},
 	{flag: "cluster-name", env: "ORRERY_CLUSTER_NAME", usage: "`name` of this daemon among those on the database (default the host's)",
-		set: func(c *Config, v string) error { c.Cluster.Name = v; return nil }},
+		set: func(c *Config, v string) error { c.Cluster.Name = v; return nil }, check: func(c *Config) error { return c.Cluster.checkName() }},
 	{flag: "cluster-address", env: "ORRERY_CLUSTER_ADDRESS", usage: "`URL` at which other daemons on the database reach this one (default where it listens)",
 		set: func(c *Config, v string) error { c.Cluster.Address = v; return nil }, check: func(c *Config) error { return c.Cluster.checkAddress() }},
 	{flag: "listen", env: "ORRERY_LISTEN", usage: "`address` of the HTTP API (default 127.0.0.1:7460)",

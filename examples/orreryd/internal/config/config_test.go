@@ -109,6 +109,7 @@ func TestAWrongConfigurationIsRefusedWithTheKeyTheValueAndWhatIsRight(t *testing
 		{"a key given twice", "db = 'a'\ndb = 'b'", ":2:1: "},
 		{"an empty database", "db = ''", "db: must not be empty"},
 		{"a URL in the place of a file", "db = 'postgres://orrery@db.example/orrery'", "db: is a URL, and no file: give it as --database (ORRERY_DATABASE, or database in the configuration)"},
+		{"a name of a daemon that is no word", "[cluster]\nname = 'bad name/x'", `cluster.name: "bad name/x" is no name of a daemon: want 1 to 200 letters, digits, "-", "_" and "."`},
 		{"an empty address", "listen = ''", "listen: must not be empty"},
 		{"a port that is none", "listen = '127.0.0.1:99999'", `listen: "127.0.0.1:99999": the port "99999" is not a number from 0 to 65535`},
 		{"an address without a port", "listen = 'localhost'", `listen: "localhost" is not an address such as "127.0.0.1:7460": want host:port`},

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -90,6 +91,17 @@ func (c Config) Of(partition int) Config { //nolint:gocritic // a copy is what i
 	return c
 }
 
+// instanceName is what a daemon may be called, so that its name reads the same in logs, paths and parameters.
+var instanceName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,200}$`)
+
+// checkName refuses a name that is not given as one word.
+func (c clusterConfig) checkName() error {
+	if c.Name == "" || instanceName.MatchString(c.Name) {
+		return nil
+	}
+	return fmt.Errorf("%q is no name of a daemon: want 1 to 200 letters, digits, \"-\", \"_\" and \".\"", text.Clip(c.Name, 200))
+}
+
 // checkAddress refuses what other daemons could not send a request to.
 func (c clusterConfig) checkAddress() error {
 	if c.Address == "" {
@@ -104,6 +116,7 @@ func (c clusterConfig) checkAddress() error {
 
 func (c *Config) validateCluster() error {
 	return errors.Join(
+		keyed("cluster.name", c.Cluster.checkName()),
 		keyed("cluster.address", c.Cluster.checkAddress()),
 		keyed("database", c.checkDatabase()),
 		keyed("cluster.lease_seconds", inSeconds(c.Cluster.LeaseSeconds, 1)),

@@ -83,7 +83,7 @@ func logMove(log *slog.Logger, database, name string, e fleet.Event) {
 	case fleet.EventUnfit:
 		of.Error("the partition cannot be worked on here, and was given back: another daemon may take it", "error", e.Err)
 	case fleet.EventUnusable:
-		of.Error("nobody can open the partition; the others are worked on", "error", e.Err)
+		of.Error("nobody can open the partition; this daemon works on those that can be opened", "error", e.Err)
 	default:
 		logEvent(log, database, name, e)
 	}
@@ -105,9 +105,9 @@ func logEvent(log *slog.Logger, database, name string, e fleet.Event) {
 			log.Warn("standing by, since the database takes nothing of this daemon any more; what ran here was told to end, and was stored or not", "error", e.Err)
 		}
 	case fleet.EventAway:
-		log.Warn("the database does not answer; standing by until it does", "error", e.Err)
+		log.Warn("the database is not available; this daemon takes nothing over until it is", "error", e.Err)
 	case fleet.EventBack:
-		log.Info("the database answers again")
+		log.Info("the database is available again")
 	case fleet.EventUnclaimed:
 		log.Warn("the database cannot be taken over; trying again", "error", e.Err)
 	case fleet.EventUnrenewed:

@@ -65,10 +65,13 @@ func (d *daemon) watchStore(ctx context.Context) error {
 			return nil
 		}
 	}
-	err := fmt.Errorf("the database %s takes nothing any more: %w", d.c.StoreName(), d.store.Failure())
+	of := ""
+	if d.hosted() {
+		of = fmt.Sprintf("partition %d of ", d.term.Partition)
+	}
+	err := fmt.Errorf("%sthe database %s takes nothing any more: %w", of, d.c.StoreName(), d.store.Failure())
 	switch {
-	case errors.Is(err, store.ErrFenced):
-		d.log.Error("another daemon has taken the database over, as this one gave no sign of life", "error", err)
+	case errors.Is(err, store.ErrFenced): // the fleet tells of it: see logEvent and logMove
 	case d.term != nil:
 		d.log.Error("ending what runs: what was under way may have been stored or not", "error", err)
 	default:

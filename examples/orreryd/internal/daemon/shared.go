@@ -117,7 +117,7 @@ func orchestrateShared(ctx context.Context, c config.Config, t Terminal, log *sl
 // askAgain is how long a daemon that owns its database waits before it asks again one that has not answered when the work was to begin.
 const askAgain = time.Second
 
-// whileUnreachable calls work again as long as the database does not answer, and is still this daemon's: one that refuses a connection for a moment, just
+// whileUnreachable calls work again as long as the database is not available, and is still this daemon's: one that refuses a connection for a moment, just
 // when a daemon takes it over, must not cost that daemon.
 func whileUnreachable(ctx context.Context, st store.Failing, log *slog.Logger, work func() error) error {
 	for {
@@ -125,7 +125,7 @@ func whileUnreachable(ctx context.Context, st store.Failing, log *slog.Logger, w
 		if !errors.Is(err, store.ErrUnreachable) || ctx.Err() != nil || st.Failure() != nil {
 			return err
 		}
-		log.Error("the database does not answer, and is this daemon's; trying again", "after", askAgain, "error", err)
+		log.Error("the database is not available, and is this daemon's; trying again", "after", askAgain, "error", err)
 		select {
 		case <-time.After(askAgain):
 		case <-ctx.Done():
