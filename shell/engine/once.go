@@ -48,12 +48,16 @@ func NewOnce(key [sha256.Size]byte, of func() [sha256.Size]byte) *Once {
 	return &Once{key: key, of: of}
 }
 
-// Part gives the n-th of what a caller asks for in one request and what is done side by side.
-func (o *Once) Part(n int) *Once {
+// Part gives one of several things that a caller asks for in one request and that are done side by side: the one of that name. What has one name is one part, however the
+// request is divided when it comes again. of is as in [NewOnce], for this part; nil: what it gives for the whole request.
+func (o *Once) Part(name string, of func() [sha256.Size]byte) *Once {
 	if o == nil {
 		return nil
 	}
-	return &Once{key: derived(o.key, "part", uint32(n)), of: o.of}
+	if of == nil {
+		of = o.of
+	}
+	return &Once{key: sha256.Sum256(append(append(o.key[:], "part"...), name...)), of: of}
 }
 
 // Repeated reports whether something was answered as it had been before.

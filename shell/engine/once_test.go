@@ -494,10 +494,13 @@ func TestAKeyOfAnotherRequestIsRefusedByWhatIsAskedFor(t *testing.T) {
 		require.NoError(t, ask("l", "a", other), "what has one name is one part")
 		assert.Equal(t, 2, inputs(t, st))
 		once := key("p", "")
-		for n := range 2 {
-			rep, err := e.Ask(engine.WithOnce(t.Context(), once.Part(n)), pushed("q"))
+		for _, name := range []string{"a", "b", "a"} {
+			rep, err := e.Ask(engine.WithOnce(t.Context(), once.Part(name, nil)), pushed("q"))
 			require.NoError(t, errors.Join(err, rep.Err))
 		}
-		assert.Equal(t, 4, inputs(t, st), "parts that are asked for side by side have keys of their own")
+		assert.Equal(t, 4, inputs(t, st), "parts that are asked for side by side have keys of their own, by their names")
+		rep, err := e.Ask(engine.WithOnce(t.Context(), key("p", "").Part("a", func() [sha256.Size]byte { return sha256.Sum256([]byte("b")) })), pushed("q"))
+		require.NoError(t, err)
+		require.ErrorIs(t, rep.Err, engine.ErrKeyReused, "something else was asked for as the part of that name")
 	})
 }

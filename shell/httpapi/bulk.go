@@ -3,6 +3,8 @@ package httpapi
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/url"
@@ -154,15 +156,32 @@ func (b bulk) check(asked *wire.BulkRequest) error {
 	}
 	at := make(map[string]int, len(asked.IDs))
 	for i, id := range asked.IDs {
-		if u, err := uuid.Parse(id); err == nil {
-			id = u.String() // whichever way it is written
-		}
+		id = sameID(id)
 		if before, ok := at[id]; ok {
 			return failf(http.StatusBadRequest, "ids[%d]: %q is ids[%d], too: name each once", i, clip(asked.IDs[i]), before)
 		}
 		at[id] = i
 	}
 	return nil
+}
+
+// sameID gives an id the way that all are written in which it may be.
+func sameID(id string) string {
+	if u, err := uuid.Parse(id); err == nil {
+		return u.String()
+	}
+	return id
+}
+
+// onceOf gives a hash of what a request with a key asks for each of its ids. Which other ids it has is no part of that: it is divided among the partitions by
+// what each has when it comes, and what the first one changed must be known the second time whatever that is by then.
+func (b bulk) onceOf(r *http.Request, asked *wire.BulkRequest) [sha256.Size]byte {
+	body, _ := json.Marshal(asked.Body) // as a router sends it to a partition; it was read as JSON
+	status := "any"
+	if asked.Status != nil {
+		status = "is " + *asked.Status
+	}
+	return hashOf(b.path, asked.Act, r.URL.Query().Encode(), status, string(body))
 }
 
 // answer acts on the things of the request, some at a time, and sends what became of each. If the client goes, the things
@@ -174,6 +193,7 @@ func (b bulk) answer(s *Server, w http.ResponseWriter, r *http.Request, c *call,
 	if wantsLines(r) {
 		out.lines()
 	}
+	acts := sync.OnceValue(func() [sha256.Size]byte { return b.onceOf(r, asked) })
 	results := make([]wire.BulkResult, bulkAtOnce)
 	for first := 0; first < len(asked.IDs); first += bulkAtOnce {
 		if err := context.Cause(r.Context()); err != nil {
@@ -182,7 +202,7 @@ func (b bulk) answer(s *Server, w http.ResponseWriter, r *http.Request, c *call,
 		part := asked.IDs[first:min(first+bulkAtOnce, len(asked.IDs))]
 		var all sync.WaitGroup
 		for i, id := range part {
-			all.Go(func() { results[i] = b.one(s, r, c, rt, id, first+i, asked, admit(first+i)) })
+			all.Go(func() { results[i] = b.one(s, r, c, rt, id, c.once.Part(sameID(id), acts), asked, admit(first+i)) })
 		}
 		all.Wait()
 		for i := range part {
@@ -199,12 +219,12 @@ func (b bulk) answer(s *Server, w http.ResponseWriter, r *http.Request, c *call,
 	return out.end("", true)
 }
 
-// one acts on the n-th thing as a request of its own would.
-func (b bulk) one(s *Server, r *http.Request, c *call, rt route, id string, n int, asked *wire.BulkRequest, refused error) (res wire.BulkResult) {
+// one acts on one thing as a request of its own would.
+func (b bulk) one(s *Server, r *http.Request, c *call, rt route, id string, once *shell.Once, asked *wire.BulkRequest, refused error) (res wire.BulkResult) {
 	own := c.forOne(rt)
 	ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), callKey{}, own), s.o.RequestTimeout)
 	defer cancel()
-	ctx = shell.WithOnce(ctx, c.once.Part(n))
+	ctx = shell.WithOnce(ctx, once)
 	in := b.single(ctx, r, id, asked)
 	w := &statusWriter{ResponseWriter: nowhere{make(http.Header)}, call: own, dropped: true}
 	res.ID = id

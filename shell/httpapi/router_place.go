@@ -49,7 +49,7 @@ type placing struct {
 // tellsTenant reports whether a request of the route says whose it is.
 func (rt *Router) tellsTenant(of *routed) bool {
 	switch of.how { //nolint:exhaustive // the others do not
-	case ofName, ofBody, ofEntries, ofHook, ofTenant, ofPlan, ofEvent:
+	case ofName, ofBody, ofEntries, ofHook, ofTenant, ofPlan, ofBackfill, ofEvent:
 		return true
 	}
 	return false
@@ -190,6 +190,9 @@ func (rt *Router) placeByBody(w http.ResponseWriter, d *decision) {
 			var text string
 			if json.Unmarshal(id, &text) != nil {
 				d.anywhere = true
+				return
+			}
+			if d.isPart() && d.token.scope(in.namespace, in.tenant) == nil { // the partition that it names says whether the schedule is there
 				return
 			}
 			rt.placeMachine(d, "/v1/recurring/", text, in.namespace, in.tenant)

@@ -289,6 +289,7 @@ func TestOnePartitionAnswersForItselfAlone(t *testing.T) {
 		"PUT /v1/queues/q?namespace=ns&tenant=" + tenant: `{}`,
 		"POST /v1/actions/batch":                         `{"actions":[` + dueLate(tenant, uuid.New()) + `]}`,
 		"GET /v1/actions?namespace=ns&tenant=" + tenant:  nil,
+		"POST /v1/backfills":                             `{"namespace":"ns","tenant":"` + tenant + `","job":"j","from":"2026-01-01T00:00:00Z","to":"2026-01-02T00:00:00Z"}`,
 	} {
 		method, target, _ := strings.Cut(request, " ")
 		got := a.do(method, target, body, with(httpapi.HeaderPartition, "0"))

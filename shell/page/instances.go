@@ -72,7 +72,7 @@ func (q *visit) instances() (view, error) {
 		daemons.Note = abilitiesNote
 	}
 	return withBlocks(v, daemons,
-		block{Title: "Partitions", ID: "partitions", Note: "Each tenant lives in one partition, on which one daemon at a time works.", Table: q.partitionTable(r.Partitions)}), nil
+		block{Title: "Partitions", ID: "partitions", Note: "Each tenant lives in one partition, on which one daemon at a time works.", Table: q.partitionTable(r, r.Partitions)}), nil
 }
 
 // notices say what needs a look: partitions that were stopped, and those without an owner, as for a moment while one moves.
@@ -127,7 +127,7 @@ func (r roster) abilities(i wire.ClusterInstance) cell {
 }
 
 // partitionTable shows who works on what.
-func (q *visit) partitionTable(all []wire.ClusterPartition) *table {
+func (q *visit) partitionTable(r roster, all []wire.ClusterPartition) *table {
 	t := &table{
 		Caption: "Partitions", Head: []string{"Partition", "State", "Owner", "Address", "Fencing token", "Last commit", "To read at a takeover"},
 		Empty: "It works on no partition.",
@@ -137,12 +137,12 @@ func (q *visit) partitionTable(all []wire.ClusterPartition) *table {
 		if p.Owner != "" {
 			owner, address = codeOf(p.Owner).to(q.page(pathOf("instances", p.Owner))), codeOf(p.Address)
 		}
-		t.Rows = append(t.Rows, []cell{number(p.Number), partitionState(p), owner.wide(), address, number(p.Token), number(p.Commit), number(p.Behind)})
+		t.Rows = append(t.Rows, []cell{number(p.Number), r.partitionState(p), owner.wide(), address, number(p.Token), number(p.Commit), number(p.Behind)})
 	}
 	return t
 }
 
-func partitionState(p wire.ClusterPartition) cell {
+func (r roster) partitionState(p wire.ClusterPartition) cell {
 	switch {
 	case p.Stopped != "":
 		c := state("stopped", toneBad)
@@ -150,8 +150,15 @@ func partitionState(p wire.ClusterPartition) cell {
 		return c
 	case p.Owner == "":
 		return state("nobody works on it", toneWait)
+	case r.silent(p.Owner):
+		return state("its owner is silent", toneBad)
 	}
 	return badge("works")
+}
+
+// silent reports whether an owner gives no sign of life: another daemon takes its partition over.
+func (r roster) silent(owner string) bool {
+	return !slices.ContainsFunc(r.Instances, func(i wire.ClusterInstance) bool { return i.Name == owner && i.Alive })
 }
 
 // loadInstance gives the instance whose name is in the address.
@@ -195,7 +202,7 @@ func (q *visit) instance() (view, error) {
 	}
 	return withBlocks(v, block{Facts: facts(
 		fact{"Address", codeOf(i.Address)}, fact{"Version", textOf(i.Version)}, fact{"Rules of the core", textOf(i.Core)}, fact{"Silent for", textOf(seconds(i.SilentSeconds))}, fact{"Abilities", r.abilities(i)},
-	)}, block{Title: "Partitions on which it works", Table: q.partitionTable(r.partitionsOf(i.Name))}), nil
+	)}, block{Title: "Partitions on which it works", Table: q.partitionTable(r, r.partitionsOf(i.Name))}), nil
 }
 
 func instanceActs() []act {

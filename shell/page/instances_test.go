@@ -140,3 +140,14 @@ func TestADaemonOfAnUndividedDatabaseCannotBeDrained(t *testing.T) {
 	assert.Equal(t, http.StatusNotImplemented, w.Code)
 	assert.Contains(t, words(w.Body.String()), "the database has one partition")
 }
+
+func TestThePageOfInstancesTellsOfAPartitionWhoseOwnerIsSilent(t *testing.T) {
+	k := newKitWith(t, func(o *httpapi.Options) {
+		c := fourDaemons()
+		c.Instances[1].Alive = false
+		o.Cluster = func(context.Context) (wire.Cluster, error) { return c, nil }
+	})
+	text := k.text("/instances")
+	assert.Contains(t, text, "0 works ada ")
+	assert.Contains(t, text, "1 its owner is silent bo ")
+}
