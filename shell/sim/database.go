@@ -139,7 +139,7 @@ func (h *handle) Update(ctx context.Context, fn func(store.Tx) error) error {
 			h.db.live = h.db.live.Reopen(h.db.live.Session())
 		}
 		h.hears()
-		return h.store().Update(ctx, fn)
+		return h.db.refuses(name, h.store().Update(ctx, fn))
 	}
 	var err error
 	switch f.Kind {
@@ -162,12 +162,37 @@ func (h *handle) Update(ctx context.Context, fn func(store.Tx) error) error {
 		}
 		h.of.parks(name+" is given up", f.For, nil)
 		return h.fail(name)
+	case Unconfirm:
+		if f.N%2 == 0 {
+			return errors.Join(unconfirmed(name), h.dry(ctx, h.db.live, fn))
+		}
+		if err = commit(); err != nil {
+			return err
+		}
+		h.of.parks(name+" is not confirmed", f.For, nil)
+		return unconfirmed(name)
 	case SlowCommit:
 		err = commit()
 		h.of.parks(name+" is slow", f.For, nil)
 	default:
 		err = commit()
 		h.of.parks(name+" is answered", 0, nil)
+	}
+	return err
+}
+
+// unconfirmed is what an owner is told whose commit may not be durable.
+func unconfirmed(name string) error {
+	return fmt.Errorf("%s: the sync has failed: %w", name, store.ErrUnconfirmed)
+}
+
+// refuses notes that the store refuses what its owner writes since it rests on something else than the store has: the engine reads it anew, and all goes well, but nobody else has
+// written.
+func (db *database) refuses(name string, err error) error {
+	if errors.Is(err, store.ErrConflict) {
+		db.mu.Lock()
+		defer db.mu.Unlock()
+		db.conflicts = append(db.conflicts, fmt.Sprintf("%s at step %d: %v", name, db.steps, err))
 	}
 	return err
 }
