@@ -46,6 +46,7 @@ type handle struct {
 	db     *database
 	of     *unit
 	number int
+	as     string   // its session
 	failed error    // it refuses everything since
 	n      int      // counts its commits
 	heard  int      // the step of its last commit
@@ -60,7 +61,7 @@ func (db *database) open(u *unit) *handle {
 	if !db.shared {
 		db.live = db.live.Reopen(fmt.Sprintf("session-%d", db.owner))
 	}
-	h := &handle{db: db, of: u, number: db.owner}
+	h := &handle{db: db, of: u, number: db.owner, as: db.live.Session()}
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	db.last = int(u.on.name[1] - '0')
@@ -85,8 +86,8 @@ func (h *handle) stale() bool {
 
 func (h *handle) failure() error { return h.failed }
 
-// Session implements [store.Store].
-func (h *handle) Session() string { return h.store().Session() }
+// Session implements [store.Store]: that of this opening, also once another one owns the database.
+func (h *handle) Session() string { return h.as }
 
 // Backup implements [store.Store].
 func (h *handle) Backup(ctx context.Context, w io.Writer) (int64, error) {
