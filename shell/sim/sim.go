@@ -266,11 +266,11 @@ func (r *run) cut() (plan []string, kept []int) {
 }
 
 // calmFor is how long a fleet goes on once all has ended, with nothing that comes late: for so long no lease lapses, but for what was late before.
-const calmFor = 5 * lease
+const calmFor = 3 * lease
 
 // over reports whether the run is.
 func (r *run) over() bool {
-	if !r.done() {
+	if !r.calm.IsZero() && r.now.Sub(r.calm) < calmFor || !r.done() { // in this order: to see whether all has ended is much work
 		return false
 	}
 	if r.o.Fleet && r.calm.IsZero() {
