@@ -274,17 +274,22 @@ func (eager) AfterFunc(_ string, d time.Duration, f func()) func() {
 func TestABatchAfterAnUnconfirmedOneTakesAllOutcomesSoThatNoEffectBeginsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun, finish := map[uuid.UUID]int{}, make(chan struct{})
-		e, d := beginLate(t, engine.Options{Scheduler: eager{}, Concurrency: map[string]int{"http": 4}, Hooks: engine.Hooks{Procedure: tool(begun, finish)}})
+		e, d := beginLate(t, engine.Options{Scheduler: eager{}, Concurrency: map[string]int{"http": 6}, Hooks: engine.Hooks{Procedure: tool(begun, finish)}})
 		for n := range byte(4) {
 			made := asked(e, runningTool(n+1))
 			d.settled()
 			require.NoError(t, <-made)
 		}
-		close(finish) // four outcomes, of which two would wait for the next batch
+		first, second := asked(e, runningTool(5)), asked(e, runningTool(6)) // the disk takes one batch, and one is staged on top of it
+		close(finish)                                                       // four outcomes, which no batch has yet
 		synctest.Wait()
-		require.True(t, d.answer(store.ErrUnconfirmed), "the outcomes' batch")
-		<-time.After(2 * time.Hour)
-		d.settled()
+		require.True(t, d.answer(store.ErrUnconfirmed))
+		for range 5 {
+			<-time.After(2 * time.Hour)
+			d.settled()
+		}
+		require.ErrorIs(t, <-first, store.ErrUnconfirmed)
+		require.ErrorIs(t, <-second, store.ErrUnconfirmed)
 		for n := range byte(4) {
 			a, err := e.Read(t.Context(), runningTool(n+1).Want)
 			require.NoError(t, err)
