@@ -404,9 +404,10 @@ type gathered struct {
 	outcomes []outcome
 }
 
-// leaveHalf takes away what is to be decided while the disk takes the batch that begins.
+// leaveHalf takes away what is to be decided while the disk takes the batch that begins. A batch that finds out what the one before it has begun
+// (catchUp) has to know of each outcome, or it has an effect carried out again that has an outcome.
 func (l *loop) leaveHalf() (rest gathered) {
-	if l.stager == nil || l.flight != nil || !l.splits(len(l.requests)+len(l.outcomes)) {
+	if l.stager == nil || l.flight != nil || l.adrift || !l.splits(len(l.requests)+len(l.outcomes)) {
 		return gathered{}
 	}
 	r, o := (len(l.requests)+1)/2, (len(l.outcomes)+1)/2

@@ -260,6 +260,45 @@ func TestAnOutcomeThatWasNotStoredIsTakenAgain(t *testing.T) {
 	})
 }
 
+// eager is a scheduler by which a batch is decided ahead whenever there is anything to decide.
+type eager struct{}
+
+func (eager) Add(int)                  {}
+func (eager) Answered(context.Context) {}
+func (eager) Ahead(int) bool           { return true }
+func (eager) AfterFunc(_ string, d time.Duration, f func()) func() {
+	t := time.AfterFunc(d, f)
+	return func() { t.Stop() }
+}
+
+func TestABatchAfterAnUnconfirmedOneTakesAllOutcomesSoThatNoEffectBeginsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun, finish := map[uuid.UUID]int{}, make(chan struct{})
+		e, d := beginLate(t, engine.Options{Scheduler: eager{}, Concurrency: map[string]int{"http": 6}, Hooks: engine.Hooks{Procedure: tool(begun, finish)}})
+		for n := range byte(4) {
+			made := asked(e, runningTool(n+1))
+			d.settled()
+			require.NoError(t, <-made)
+		}
+		first, second := asked(e, runningTool(5)), asked(e, runningTool(6)) // the disk takes one batch, and one is staged on top of it
+		close(finish)                                                       // four outcomes, which no batch has yet
+		synctest.Wait()
+		require.True(t, d.answer(store.ErrUnconfirmed))
+		for range 5 {
+			<-time.After(2 * time.Hour)
+			d.settled()
+		}
+		require.ErrorIs(t, <-first, store.ErrUnconfirmed)
+		require.ErrorIs(t, <-second, store.ErrUnconfirmed)
+		for n := range byte(4) {
+			a, err := e.Read(t.Context(), runningTool(n+1).Want)
+			require.NoError(t, err)
+			assert.Equal(t, core.StatusCompleted, a.(core.Action).Status.Type)
+			assert.Equal(t, 1, begun[runningTool(n+1).Want.ID], "tool %d", n)
+		}
+	})
+}
+
 func TestAStopWaitsForTheDiskAndAnswers(t *testing.T) {
 	for _, all := range [][]engine.Request{{runningTool(1)}, {runningTool(1), acquire("ann")}} {
 		synctest.Test(t, func(t *testing.T) { stopAtWork(t, all) })

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/google/uuid"
@@ -27,6 +28,12 @@ const (
 	RuleTold = "an owner that has lost commits is told"
 	// RuleLives: an effect that a living process carries out for a partition which it has handed over is not declared interrupted.
 	RuleLives = "what a process runs that lives is taken from nobody"
+	// RuleAnswered: whoever has come to an engine of a process that lives is answered.
+	RuleAnswered = "a process that lives answers"
+	// RuleWritten: a store refuses nothing of its owner since that rests on another state of it.
+	RuleWritten = "an owner knows what it has written"
+	// RuleKept: some time after the last fault, with nothing that comes late, nobody takes a partition from another one.
+	RuleKept = "an owner that lives keeps its partition"
 	// RulePlace: some time after the last fault each partition is owned by the instance that should have it.
 	RulePlace = "each partition is where it should be"
 	// RuleOwn: a check that the caller of [Run] has given.
@@ -45,7 +52,19 @@ func (r *run) done() bool {
 			return false
 		}
 	}
-	return len(r.unended()) == 0 && r.settled()
+	return len(r.unended()) == 0 && r.settled() && len(r.owing()) == 0
+}
+
+// owing lists who waits for an answer of a process that lives.
+func (r *run) owing() (list []string) {
+	for _, q := range r.requests {
+		for _, try := range slices.Sorted(maps.Keys(q.out)) {
+			if i := q.at[try]; i != nil && !i.dead {
+				list = append(list, fmt.Sprintf("try %d of request %d (%s), which has come to %s", try, q.n, q.Name, i.name))
+			}
+		}
+	}
+	return list
 }
 
 // unended lists what has not ended.
@@ -140,6 +159,15 @@ func (r *run) check() (list []Violation) {
 		}
 		return r.checkOccurrences(tx, bad)
 	})
+	for _, what := range r.owing() {
+		bad(RuleAnswered, "%s", what)
+	}
+	for _, what := range r.conflicts {
+		bad(RuleWritten, "%s", what)
+	}
+	for _, what := range r.taken {
+		bad(RuleKept, "%s", what)
+	}
 	r.checkCalls(bad)
 	r.checkTokens(bad)
 	r.checkTold(bad)

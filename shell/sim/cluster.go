@@ -96,6 +96,9 @@ func (c *cluster) Claim(_ context.Context, claim store.PartitionClaim) (store.Ow
 	c.count(CountClaims)
 	if db.row.Owned() {
 		c.count(CountLapsed)
+		if !c.calm.IsZero() && c.now.Sub(c.calm) >= 3*lease/2 {
+			c.taken = append(c.taken, fmt.Sprintf("%s takes %s from %s", c.of.name, c.partition(seen.Number), db.row.Owner))
+		}
 	}
 	u := c.of.unitFor(seen.Number)
 	h := db.open(u)
@@ -324,9 +327,9 @@ func (r *run) count(what string) {
 var errNoOwner = errors.New("nobody owns the partition, try again")
 
 // reach gives the engine that answers a request which has come to an instance: its own, or that of the owner, to whom it is passed on.
-func (r *run) reach(i *incarnation, partition int, name string) (*shell.Engine, error) {
+func (r *run) reach(i *incarnation, partition int, name string) (*incarnation, *shell.Engine, error) {
 	if e := r.engineOf(i.units[partition]); e != nil || i.member == nil && i.group == nil {
-		return e, nil
+		return i, e, nil
 	}
 	r.park(i, i.name+" passes on "+name, 0, nil)
 	for _, o := range r.all {
@@ -334,11 +337,11 @@ func (r *run) reach(i *incarnation, partition int, name string) (*shell.Engine, 
 			r.park(o, o.name+" is passed "+name, 0, nil)
 			if e := r.engineOf(o.units[partition]); e != nil {
 				r.count(CountForwarded)
-				return e, nil
+				return o, e, nil
 			}
 		}
 	}
-	return nil, errNoOwner
+	return nil, nil, errNoOwner
 }
 
 // knows gives who owns a partition, as far as the process knows.

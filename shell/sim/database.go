@@ -46,6 +46,7 @@ type handle struct {
 	db     *database
 	of     *unit
 	number int
+	as     string   // its session
 	failed error    // it refuses everything since
 	n      int      // counts its commits
 	heard  int      // the step of its last commit
@@ -60,7 +61,7 @@ func (db *database) open(u *unit) *handle {
 	if !db.shared {
 		db.live = db.live.Reopen(fmt.Sprintf("session-%d", db.owner))
 	}
-	h := &handle{db: db, of: u, number: db.owner}
+	h := &handle{db: db, of: u, number: db.owner, as: db.live.Session()}
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	db.last = int(u.on.name[1] - '0')
@@ -85,8 +86,8 @@ func (h *handle) stale() bool {
 
 func (h *handle) failure() error { return h.failed }
 
-// Session implements [store.Store].
-func (h *handle) Session() string { return h.store().Session() }
+// Session implements [store.Store]: that of this opening, also once another one owns the database.
+func (h *handle) Session() string { return h.as }
 
 // Backup implements [store.Store].
 func (h *handle) Backup(ctx context.Context, w io.Writer) (int64, error) {
@@ -139,7 +140,7 @@ func (h *handle) Update(ctx context.Context, fn func(store.Tx) error) error {
 			h.db.live = h.db.live.Reopen(h.db.live.Session())
 		}
 		h.hears()
-		return h.store().Update(ctx, fn)
+		return h.db.refuses(name, h.store().Update(ctx, fn))
 	}
 	var err error
 	switch f.Kind {
@@ -162,12 +163,37 @@ func (h *handle) Update(ctx context.Context, fn func(store.Tx) error) error {
 		}
 		h.of.parks(name+" is given up", f.For, nil)
 		return h.fail(name)
+	case Unconfirm:
+		if f.N%2 == 0 {
+			return errors.Join(unconfirmed(name), h.dry(ctx, h.db.live, fn))
+		}
+		if err = commit(); err != nil {
+			return err
+		}
+		h.of.parks(name+" is not confirmed", f.For, nil)
+		return unconfirmed(name)
 	case SlowCommit:
 		err = commit()
 		h.of.parks(name+" is slow", f.For, nil)
 	default:
 		err = commit()
 		h.of.parks(name+" is answered", 0, nil)
+	}
+	return err
+}
+
+// unconfirmed is what an owner is told whose commit may not be durable.
+func unconfirmed(name string) error {
+	return fmt.Errorf("%s: the sync has failed: %w", name, store.ErrUnconfirmed)
+}
+
+// refuses notes that the store refuses what its owner writes since it rests on something else than the store has: the engine reads it anew, and all goes well, but nobody else has
+// written.
+func (db *database) refuses(name string, err error) error {
+	if errors.Is(err, store.ErrConflict) {
+		db.mu.Lock()
+		defer db.mu.Unlock()
+		db.conflicts = append(db.conflicts, fmt.Sprintf("%s at step %d: %v", name, db.steps, err))
 	}
 	return err
 }

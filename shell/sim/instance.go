@@ -196,8 +196,8 @@ func (r *run) commits(i *incarnation) bool {
 // engine makes one of a process.
 func (r *run) engine(u *unit, st store.Store, over *shell.Handover) (*shell.Engine, error) {
 	o := shell.Options{
-		TickRate: 10 * time.Second, DefaultTimeout: time.Minute, AbandonAfter: 5 * time.Second, StopTimeout: 10 * time.Second,
-		LeaseTTL: 30 * time.Second, DefaultConcurrency: r.places, Logger: slog.New(slog.DiscardHandler),
+		TickRate: r.every, DefaultTimeout: time.Minute, AbandonAfter: 5 * time.Second, StopTimeout: 10 * time.Second,
+		LeaseTTL: 3 * r.every, DefaultConcurrency: r.places, Logger: slog.New(slog.DiscardHandler),
 	}
 	if r.o.Fleet { // tools of which a stop does not wait for the end go on for a while
 		o.StopTimeout, o.Handover = 40*time.Second, over
@@ -252,12 +252,12 @@ func (r *run) look() {
 		return
 	}
 	for _, on := range r.instances {
-		if on.runs == nil && (r.o.Shared || r.o.Fleet) || r.successor() == on {
+		if on.runs == nil && r.returns() || r.successor() == on {
 			r.succession = true
 			r.after("a successor begins", r.takesOver(), func() {
 				r.succession = false
 				for _, on := range r.instances {
-					if on.runs == nil && (r.o.Shared || r.o.Fleet) || r.successor() == on {
+					if on.runs == nil && r.returns() || r.successor() == on {
 						r.start(on)
 						return
 					}
@@ -266,6 +266,11 @@ func (r *run) look() {
 			return
 		}
 	}
+}
+
+// returns reports whether a process begins on an instance that has none, whatever the others do.
+func (r *run) returns() bool {
+	return r.o.Fleet || r.o.Shared && (!r.sparse || !slices.ContainsFunc(r.instances, func(on *instance) bool { return on.runs != nil }))
 }
 
 func (r *run) takesOver() time.Duration { return 10 * time.Second }

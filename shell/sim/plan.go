@@ -19,6 +19,9 @@ const (
 	LoseCommit FaultKind = "a commit is lost on its way"
 	// LoseBoth: nobody finds out whether the next commit was made; the store refuses everything until it is opened anew.
 	LoseBoth FaultKind = "nobody knows of a commit"
+	// Unconfirm: the next commit is not confirmed, as by a sync that has failed. It stays, and is confirmed with the one behind it, or it is gone with all that was staged on
+	// top of it; the store goes on.
+	Unconfirm FaultKind = "a commit is not confirmed"
 	// SlowCommit: the answer of the next commit takes a while.
 	SlowCommit FaultKind = "a commit is slow"
 	// Outage: nobody reaches the store for a while.
@@ -61,7 +64,7 @@ func (f Fault) String() string {
 // faults draws those of a seed.
 func faults(r *rand.Rand, o Options) (list []Fault) {
 	kinds := []FaultKind{
-		RefuseCommit, LoseAnswer, LoseCommit, LoseBoth, SlowCommit, SlowCommit, Outage, Crash, Crash, Freeze, Freeze, Stop,
+		RefuseCommit, LoseAnswer, LoseCommit, LoseBoth, Unconfirm, Unconfirm, SlowCommit, SlowCommit, Outage, Crash, Crash, Freeze, Freeze, Stop,
 		Jump, Double, LoseReply, LoseReply,
 	}
 	if !o.Shared {
@@ -131,7 +134,7 @@ func (r *run) applies(f Fault) bool {
 func (r *run) apply(f Fault) {
 	on := r.one(f)
 	switch f.Kind {
-	case RefuseCommit, LoseAnswer, LoseCommit, LoseBoth, SlowCommit:
+	case RefuseCommit, LoseAnswer, LoseCommit, LoseBoth, Unconfirm, SlowCommit:
 		r.meeting = append(r.meeting, f)
 	case Outage:
 		r.away = r.now.Add(f.For)

@@ -123,6 +123,12 @@ type run struct {
 	meeting    []Fault                   // what the next commits meet
 	listed     map[string]store.Instance // what a cluster has beside the data
 	formers    *memory.Process           // likewise, of former owners
+	conflicts  []string                  // what the store has refused although nobody else writes
+	calm       time.Time                 // since when all has ended and nothing comes late; zero: it does
+	taken      []string                  // leases that have lapsed since
+	stays      string                    // the name of an instance that stays drained; empty: none does
+	sparse     bool                      // who is gone comes back only if nobody else is there
+	every      time.Duration             // TickRate of each engine
 	carried    map[formerKey]*carried    // what is known of each that there was
 	drained    time.Time                 // when draining began: no fault happens any more
 	placed     time.Time                 // since when each partition is where it should be; zero: not all are
@@ -174,7 +180,7 @@ func Run(seed uint64, o Options) (*Report, error) {
 		if r.step(); r.broken != nil {
 			break
 		}
-		if r.draining && r.done() {
+		if r.draining && r.over() {
 			break
 		}
 	}
@@ -193,6 +199,11 @@ func newRun(seed uint64, o Options) *run {
 	n := 1 + draw.IntN(3)
 	r.places = []int{1, 2, 64}[draw.IntN(3)]
 	r.stages = draw.IntN(2) == 0 && !o.Shared
+	r.sparse = draw.IntN(2) == 0 && o.Shared
+	r.every = 10 * time.Second
+	if draw.IntN(2) == 0 && o.Fleet { // then an owner that does nothing commits less often than it must give signs of life
+		r.every = time.Minute
+	}
 	if o.Instances > 0 {
 		n = o.Instances
 	}
@@ -252,6 +263,20 @@ func (r *run) cut() (plan []string, kept []int) {
 		}
 	}
 	return plan, kept
+}
+
+// calmFor is how long a fleet goes on once all has ended, with nothing that comes late: for so long no lease lapses, but for what was late before.
+const calmFor = 3 * lease
+
+// over reports whether the run is.
+func (r *run) over() bool {
+	if !r.calm.IsZero() && r.now.Sub(r.calm) < calmFor || !r.done() { // in this order: to see whether all has ended is much work
+		return false
+	}
+	if r.o.Fleet && r.calm.IsZero() {
+		r.calm, r.prompt = r.now, true
+	}
+	return !r.o.Fleet || r.now.Sub(r.calm) >= calmFor
 }
 
 // step has one thing happen.

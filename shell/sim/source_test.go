@@ -144,6 +144,7 @@ func seedsOf(t *testing.T, edits []edit) (found string) {
 
 func TestWhatIsWrongInTheSourceIsFound(t *testing.T) {
 	maps.Copy(wrong, wrongToo)
+	maps.Copy(wrong, wrongAfterFailure)
 	for _, name := range brokentest.Few(t, wrong, "nothing keeps out an owner that was replaced", "what is handed out is begun before it is stored", "a partition stays where it is") {
 		t.Run(name, func(t *testing.T) {
 			found := seedsOf(t, wrong[name])

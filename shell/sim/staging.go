@@ -21,6 +21,7 @@ type stager struct {
 	head *memory.Store // the database with all that was staged
 	many int           // batches that were staged so far, of which so many
 	upTo int           // are durable
+	gone int           // counts how often what was staged has been lost without harm to the store
 }
 
 // Ahead implements [engine.Scheduler]: the seed says whether an engine decides ahead in this step.
@@ -63,7 +64,7 @@ func (s *stager) Stage(ctx context.Context, fn func(store.Tx) error) (durable fu
 		return s.made(name, Fault{}, s.many, base), errors.Join(errRefused, s.dry(ctx, base, fn))
 	}
 	next := base.Copy(base.Session())
-	if err := s.db.spoilt(next).Update(ctx, fn); err != nil {
+	if err := s.db.refuses(name, s.db.spoilt(next).Update(ctx, fn)); err != nil {
 		return s.made(name, Fault{}, s.many, base), err // it rests on what it has read
 	}
 	s.head = next
@@ -75,8 +76,13 @@ func (s *stager) Stage(ctx context.Context, fn func(store.Tx) error) (durable fu
 func (s *stager) made(name string, f Fault, n int, after *memory.Store) func() error {
 	var known bool
 	var err error
+	gone := s.gone
 	return func() error {
-		if !known {
+		switch {
+		case known:
+		case gone != s.gone:
+			known, err = true, unconfirmed(name)
+		default:
 			known, err = true, s.make(name, f, n, after)
 		}
 		return err
@@ -100,6 +106,15 @@ func (s *stager) make(name string, f Fault, n int, after *memory.Store) error {
 		return nil
 	}
 	switch f.Kind {
+	case Unconfirm:
+		s.of.parks(name+" is not confirmed", f.For, nil)
+		if err := s.usable(); err != nil {
+			return err
+		}
+		if f.N%2 == 0 && n > s.upTo {
+			s.many, s.gone = s.upTo, s.gone+1
+		}
+		return unconfirmed(name)
 	case LoseCommit:
 		s.of.parks(name+" is looked up, and written", f.For, nil)
 		return write()

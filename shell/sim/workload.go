@@ -38,11 +38,12 @@ type request struct {
 	dropped  bool                 // left out of the plan
 	patient  func()               // ends the time after which its client gives up
 	out      map[int]*incarnation // tries that were not answered yet
+	at       map[int]*incarnation // and whose engine has them; nil: that of nobody
 	late     bool                 // one of them came so late that its key may have been forgotten
 }
 
 func newRequest(seed uint64, n int, q Request) *request {
-	return &request{Request: q, n: n, out: map[int]*incarnation{}, key: sha256.Sum256(fmt.Appendf(nil, "%d/%d", seed, n))}
+	return &request{Request: q, n: n, out: map[int]*incarnation{}, at: map[int]*incarnation{}, key: sha256.Sum256(fmt.Appendf(nil, "%d/%d", seed, n))}
 }
 
 // sendable gives requests that may be sent now: the next few of those that were not answered.
@@ -94,8 +95,11 @@ func (r *run) send(q *request) {
 			ctx = shell.WithOnce(ctx, shell.NewOnce(q.key, nil))
 		}
 		ctx = context.WithValue(ctx, clientKey{}, fmt.Sprintf("request %d try %d", q.n, try))
-		e, err := r.reach(i, q.Partition, fmt.Sprintf("request %d try %d", q.n, try))
+		at, e, err := r.reach(i, q.Partition, fmt.Sprintf("request %d try %d", q.n, try))
 		if err == nil {
+			r.mu.Lock()
+			q.at[try] = at
+			r.mu.Unlock()
 			err = q.Do(ctx, e)
 		}
 		r.mu.Lock()

@@ -30,6 +30,7 @@ type world struct {
 	trace    strings.Builder
 	steps    int
 	ending   bool // nothing waits any more
+	prompt   bool // nothing comes late
 }
 
 // stimulus is something that may happen.
@@ -136,9 +137,9 @@ func (w *world) next(more []*stimulus) bool {
 		return false
 	}
 	var s *stimulus
-	if len(now) > 0 && (len(later) == 0 || later[0].at.Sub(w.now) > tardy || r.IntN(8) > 0) { // time goes by slowly while there is something to do
+	if len(now) > 0 && (w.prompt || len(later) == 0 || later[0].at.Sub(w.now) > tardy || r.IntN(8) > 0) { // time goes by slowly while there is something to do
 		s = now[r.IntN(len(now))]
-	} else if s = later[0]; len(later) > 1 && r.IntN(8) == 0 && later[1].at.Sub(s.at) < tardy { // the first one comes late
+	} else if s = later[0]; !w.prompt && len(later) > 1 && r.IntN(8) == 0 && later[1].at.Sub(s.at) < tardy { // the first one comes late
 		s = later[1]
 	}
 	w.happen(s)
