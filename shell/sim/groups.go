@@ -107,9 +107,13 @@ func (r *run) drains(name string, on bool) bool {
 	return ok && i.Draining != on
 }
 
-// drain has an instance drained for a while.
+// drain has an instance drained for a while; in half of the runs the first one stays drained.
 func (r *run) drain(name string, d time.Duration) {
 	r.setDrain(name, true)
+	if r.stays == "" && r.seed/12%2 == 0 && len(r.instances) > 1 {
+		r.stays = name
+		return
+	}
 	r.after("drain of "+name+" ends", d, func() {
 		if name != r.stays {
 			r.setDrain(name, false)
@@ -124,14 +128,10 @@ func (r *run) setDrain(name string, on bool) {
 	}
 }
 
-// undrain ends all drains, but of those that end themselves, and in every other run of one that stays drained.
+// undrain ends all drains, but of those that end themselves, and of one that stays drained.
 func (r *run) undrain() {
 	for _, on := range r.instances {
-		if i := on.runs; i.serves() && !i.told {
-			if r.stays == "" && r.seed%2 == 0 && len(r.instances) > 1 && r.listed[i.name].Draining {
-				r.stays = i.name
-				continue
-			}
+		if i := on.runs; i.serves() && !i.told && i.name != r.stays {
 			r.setDrain(i.name, false)
 		}
 	}

@@ -14,4 +14,6 @@ var wrongAfterFailure = map[string][]edit{
 	"a sign of life of an owner is not stored":                          {{"shell/fleet/fleet.go", "err := st.Renew(limit)", "_, err := limit, error(nil)"}},
 	"a sign of life of an instance is not stored":                       {{"shell/fleet/roster.go", "err := p.o.Cluster.Renew(ctx, p.self)", "err := error(nil)"}},
 	"the claims of others are unseen":                                   {{engineRecover, `if c.Holder == "" || c.Name == b.l.claim {`, "if true {"}},
+	"a drained instance counts as able":                                 {{fleetPlacing, "return i.Draining }", "return false }"}},
+	"a drained instance gives nothing back":                             {{fleetPlacing, "if to == g.o.Name || !s.works()", "if to == g.o.Name || g.draining || !s.works()"}},
 }
