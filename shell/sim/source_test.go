@@ -27,6 +27,7 @@ const (
 	coreAction     = "core/action.go"
 	fleetGroup     = "shell/fleet/group.go"
 	fleetPlacing   = "shell/fleet/placing.go"
+	fleetRenew     = "shell/fleet/renew.go"
 )
 
 // What keeps an owner out that was replaced, each by itself. Where the claim or the version goes alone, what it keeps out another one does.
