@@ -193,7 +193,7 @@ func TestTheCheckerKnowsThatEachTimeHasOneVerdict(t *testing.T) {
 }
 
 func TestAScheduleHasEachKindOfFault(t *testing.T) {
-	for divided, most := range map[bool]int{false: int(drained), true: int(kinds)} {
+	for divided, most := range map[bool]int{false: int(drained), true: int(frozenInCall)} {
 		has := make(map[kind]bool)
 		for _, s := range plan(newRand(7), most, divided) {
 			has[s.first.kind] = true
@@ -218,6 +218,6 @@ func TestTheCheckerKnowsThatAnEpochHasOneCore(t *testing.T) {
 		checkEpochs(f, 2, test.all)
 		assert.Equal(t, test.want, f.list, name)
 	}
-	assert.Len(t, upgrades(int(kinds)), daemons)
+	assert.Len(t, upgrades(int(frozenInCall)), daemons)
 	assert.Len(t, upgrades(daemons), daemons)
 }
