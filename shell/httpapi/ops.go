@@ -41,11 +41,27 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request, _ *call) error {
 	if err := s.probe(ctx); err != nil {
 		return &failure{status: http.StatusServiceUnavailable, text: "not ready: " + s.whyNotReady(err), cause: err}
 	}
-	out := wire.Health{Status: "ready", Runners: s.ailing(), Database: s.whyNotInFile(), PausedSince: s.pausedSince()}
+	out := wire.Health{Status: "ready", Runners: s.ailing(), Database: s.whyNotInFile(), PausedSince: s.pausedSince(), Store: s.keptIn()}
 	if !out.PausedSince.IsZero() {
 		out.Status = "paused"
 	}
 	return writeJSON(w, http.StatusOK, out)
+}
+
+// keptIn says what the engine's records are in. Of one partition of several the router tells it.
+func (s *Server) keptIn() *wire.Store {
+	if s.o.Store == "" || s.o.Partitions > 1 {
+		return nil
+	}
+	return &wire.Store{Kind: s.o.Store, Partitions: 1, Owned: 1}
+}
+
+// keptIn says what the records of all partitions are in, and how many of these this process owns.
+func (rt *Router) keptIn() *wire.Store {
+	if rt.o.API.Store == "" {
+		return nil
+	}
+	return &wire.Store{Kind: rt.o.API.Store, Partitions: rt.o.Partitions, Owned: len(rt.locals())}
 }
 
 // salvageIt is what to do with a database file of which a part is damaged.

@@ -130,6 +130,9 @@ type Options struct {
 	// Limits bound what tokens that are not an admin's may ask for (default: nothing is
 	// bound).
 	Limits Limits
+	// Store names in GET /readyz, which takes no token, and in GET /v1/system what kind of store the records are in, such as "file" or "postgres"
+	// (default: nothing is told of it).
+	Store string
 	// Settings gives the settings in force as text, without secrets, for admins (default: nothing is shown).
 	Settings func() string
 	// Cluster tells of the daemons on one database (default: it is this one's alone, and they are answered with 501).

@@ -173,7 +173,7 @@ func mergeSystem(rt *Router, w http.ResponseWriter, r *http.Request, c *call) er
 	if err != nil {
 		return err
 	}
-	out := wire.System{Instance: cmp.Or(rt.o.Name, all[0].Instance), Instances: []wire.Instance{}, Quarantine: []wire.SetAside{}}
+	out := wire.System{Instance: cmp.Or(rt.o.Name, all[0].Instance), Instances: []wire.Instance{}, Quarantine: []wire.SetAside{}, Store: rt.keptIn()}
 	for p, of := range all {
 		out.Instances, out.Quarantine = append(out.Instances, of.Instances...), append(out.Quarantine, of.Quarantine...)
 		out.Running, out.Batches, out.CommitErrors, out.Refused = out.Running+of.Running, out.Batches+of.Batches, out.CommitErrors+of.CommitErrors, out.Refused+of.Refused
@@ -271,7 +271,7 @@ func mergeReady(rt *Router, w http.ResponseWriter, r *http.Request, _ *call) err
 	if err != nil {
 		return err
 	}
-	out := wire.Health{Status: "ready", Runners: map[string]string{}}
+	out := wire.Health{Status: "ready", Runners: map[string]string{}, Store: rt.keptIn()}
 	for _, of := range all {
 		maps.Copy(out.Runners, of.Runners)
 		out.Database = cmp.Or(out.Database, of.Database)

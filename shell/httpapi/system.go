@@ -21,7 +21,7 @@ func (s *Server) showSystem(w http.ResponseWriter, r *http.Request, c *call) err
 		return err
 	}
 	out := wire.System{
-		Instance: s.engine.Instance(), Instances: []wire.Instance{}, Quarantine: []wire.SetAside{},
+		Instance: s.engine.Instance(), Instances: []wire.Instance{}, Quarantine: []wire.SetAside{}, Store: s.keptIn(),
 		PausedSince: s.pausedSince(), Running: stats.Running, Batches: stats.Batches, CommitErrors: stats.CommitErrors, Refused: stats.Refused,
 		LateSeconds: lateWithin(stats.Lateness, 0.99), JournalSeq: stats.JournalSeq,
 		LoopLagSeconds: max(stats.Recent.Lag, s.answersWithin(r.Context())).Round(time.Millisecond).Seconds(), LoopLagLimitSeconds: s.engine.LagLimit().Seconds(),

@@ -52,7 +52,7 @@ func (q *visit) daemon() ([]block, error) {
 		return nil, err
 	}
 	out := []block{{Title: "This instance", Facts: facts(
-		fact{"Tools run", number(s.Running)}, fact{"Batches committed", number(s.Batches)},
+		fact{"Store", textOf(storeText(s.Store))}, fact{"Tools run", number(s.Running)}, fact{"Batches committed", number(s.Batches)},
 		fact{"Commits failed", number(s.CommitErrors)}, fact{"Inputs refused", number(s.Refused)},
 		fact{"99 of 100 woken within", textOf(within(s.LateSeconds))}, fact{"Loop lag, the most in the last minute", lagOf(s)},
 		fact{"Commits a second", textOf(strconv.FormatFloat(s.CommitsPerSecond, 'f', -1, 64))}, fact{"Inputs a second", textOf(strconv.FormatFloat(s.InputsPerSecond, 'f', -1, 64))},
@@ -80,6 +80,17 @@ func lagOf(s wire.System) cell {
 	c.Tone = toneOfLag(s)
 	c.Hint = "it keeps up to " + seconds(s.LoopLagLimitSeconds)
 	return c
+}
+
+// storeText says what the records are in; "": the daemon was not told.
+func storeText(s *wire.Store) string {
+	switch {
+	case s == nil:
+		return ""
+	case s.Partitions == 1:
+		return s.Kind
+	}
+	return s.Kind + ", " + strconv.Itoa(s.Partitions) + " partitions, " + strconv.Itoa(s.Owned) + " owned by the process that answers"
 }
 
 func within(s float64) string {

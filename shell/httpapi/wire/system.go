@@ -10,7 +10,9 @@ import (
 type System struct {
 	Instance  string     `json:"instance"` // that answers
 	Instances []Instance `json:"instances"`
-	Running   int64      `json:"running"` // executions of tools under way in this instance
+	// Store is what the server keeps its records in; nil: it was not told, or the request was for one partition of several.
+	Store   *Store `json:"store,omitempty"`
+	Running int64  `json:"running"` // executions of tools under way in this instance
 	// PausedSince is since when this instance is paused, as it was started so, and begins nothing by itself.
 	PausedSince effects.Time `json:"paused_since,omitzero"`
 	// Batches, CommitErrors and Refused count since this instance began: committed batches, commits that failed, inputs

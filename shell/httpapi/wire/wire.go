@@ -19,6 +19,15 @@ type Health struct {
 	// PausedSince is with GET /readyz since when the engine is paused: the status is paused then. Requests are taken,
 	// and nothing happens by itself.
 	PausedSince effects.Time `json:"paused_since,omitzero"`
+	// Store is with GET /readyz what the server keeps its records in; nil: it was not told.
+	Store *Store `json:"store,omitempty"`
+}
+
+// Store says what a server keeps its records in, and how much of that is its own.
+type Store struct {
+	Kind       string `json:"kind"`       // such as file or postgres
+	Partitions int    `json:"partitions"` // into which it is divided; 1: it is not
+	Owned      int    `json:"owned"`      // of these, by the process that answers
 }
 
 // Info is the answer to GET /v1/info: what runs here, and what the token may use of it.

@@ -55,6 +55,14 @@ func (p *process) divides(partitions int, names ...string) {
 	require.True(p.t, ok, "want all partitions with %v: they are with %q", names, is)
 }
 
+// partitionsIn gives the partitions of which a metric has a value.
+func partitionsIn(metrics, name, value string) (out []string) {
+	for _, m := range regexp.MustCompile(`(?m)^`+name+`\{partition="(\d+)"\} `+value+`$`).FindAllStringSubmatch(metrics, -1) {
+		out = append(out, m[1])
+	}
+	return out
+}
+
 func TestDaemonsOnADividedDatabaseWorkSideBySide(t *testing.T) {
 	t.Parallel()
 	const partitions, tenants = 6, 24
@@ -113,11 +121,19 @@ func TestDaemonsOnADividedDatabaseWorkSideBySide(t *testing.T) {
 		assert.Equal(t, tenants, sum)
 	}
 
-	var owned []string
+	sum := 0
 	for _, p := range daemons {
-		owned = append(owned, regexp.MustCompile(`(?m)^orrery_partition_owned\{partition="\d"\} 1\n`).FindAllString(p.metrics(), -1)...)
+		metrics := p.metrics()
+		owned := partitionsIn(metrics, "orrery_partition_owned", "1")
+		sum += len(owned)
+		for _, name := range []string{"orrery_loop_lag_seconds", "orrery_log_frames", "orrery_store_token"} {
+			assert.Equal(t, owned, partitionsIn(metrics, name, `\S+`), "%s is of what the daemon owns", name)
+		}
+		_, text := p.readiness()
+		assert.JSONEq(t, fmt.Sprintf(`{"status":"ready","store":{"kind":"postgres","partitions":6,"owned":%d}}`, len(owned)), text)
+		assert.Regexp(t, fmt.Sprintf(`store +postgres, 6 partitions, of which the daemon that was asked works on %d\n`, len(owned)), p.ok("system", "show"))
 	}
-	assert.Len(t, owned, partitions, "%q", owned)
+	assert.Equal(t, partitions, sum, "each partition is owned by one")
 
 	require.NoError(t, third.cmd.Process.Kill())
 	<-third.exited

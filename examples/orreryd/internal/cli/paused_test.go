@@ -37,6 +37,7 @@ func TestABackupIsOpenedPausedAndGoesOnWhenItIsToldTo(t *testing.T) {
 	assert.Contains(t, await(t, p.out, "^It is paused: "), "system resume")
 	await(t, p.errs, `level=WARN msg="the engine is paused`)
 	assert.Contains(t, p.ok("system", "show"), "paused since ")
+	assert.Regexp(t, `store +file\n`, p.ok("system", "show"))
 	assert.Contains(t, p.metrics(), "orrery_paused 1")
 	p.ok("actions", "cancel", unwanted)
 	fresh := p.add("--", "echo", "fresh")

@@ -42,9 +42,16 @@ func systemView(s wire.System) view {
 	if !s.PausedSince.IsZero() {
 		state = "paused since " + shortTime(s.PausedSince) + " UTC: go on with orreryd system resume"
 	}
+	kept := ""
+	if s.Store != nil {
+		kept = s.Store.Kind
+		if s.Store.Partitions > 1 {
+			kept += ", " + counted(s.Store.Partitions, "partition") + ", of which the daemon that was asked works on " + strconv.Itoa(s.Store.Owned)
+		}
+	}
 	decimal := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 	return view{fields: [][2]string{
-		{"daemon", state}, {"instance", s.Instance}, {"tools run", strconv.FormatInt(s.Running, 10)},
+		{"daemon", state}, {"instance", s.Instance}, {"store", kept}, {"tools run", strconv.FormatInt(s.Running, 10)},
 		{"loop lag", decimal(s.LoopLagSeconds) + " s in the last minute"}, {"commits", decimal(s.CommitsPerSecond) + " a second"},
 		{"commit errors", strconv.FormatUint(s.CommitErrors, 10)},
 		{"journal", "batches " + strconv.FormatUint(s.JournalFrom, 10) + " to " + strconv.FormatUint(s.JournalSeq, 10)},

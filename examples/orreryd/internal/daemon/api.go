@@ -61,12 +61,26 @@ func apiOptions(c config.Config, log *slog.Logger, audit *audit.Log) (o httpapi.
 		MaxWebhookBytesInFlight: c.HTTP.MaxWebhookBytesInFlight, MaxBodyBytesInFlight: c.HTTP.MaxBodyBytesInFlight,
 		MaxRequestsPerToken: c.HTTP.MaxRequestsPerToken, MaxListsPerToken: c.HTTP.MaxListsPerToken,
 		MaxStreamsPerToken: c.HTTP.MaxStreamsPerToken, MaxConnections: maxConnections(c.HTTP.MaxConnections, descriptors()),
+		Store:       storeKind(c),
 		OpenRunners: c.OpenRunners(), JobUses: func(spec core.JobSpec) (jobs.Reach, error) { return constraints.Uses(&spec) },
 		ParsePodSpec: func(text []byte) (json.RawMessage, error) {
 			_, spec, err := podspec.Parse(text)
 			return spec, err
 		},
 	}, nil
+}
+
+// What the records are in, as GET /readyz says.
+const (
+	storeFile     = "file"
+	storePostgres = "postgres"
+)
+
+func storeKind(c config.Config) string {
+	if c.Database != "" {
+		return storePostgres
+	}
+	return storeFile
 }
 
 // openAudit opens the log of requests; nil if there is to be none.

@@ -19,6 +19,7 @@ import (
 	"github.com/orrery-go/orrery/shell/fleet"
 	"github.com/orrery-go/orrery/shell/fleet/forward"
 	"github.com/orrery-go/orrery/shell/httpapi"
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 // standby is a daemon while another one works on the database: it passes requests on.
@@ -145,6 +146,14 @@ func (s *standby) run(ctx context.Context) error {
 	return serveFronts(ctx, bounds, s.of.fronts(), func(f *front) http.Handler { return s.handler(f.isPage) }, &s.ending)
 }
 
+// standing is what a daemon that stands by answers to GET /readyz.
+type standing struct {
+	Status string     `json:"status"`
+	Works  string     `json:"works"` // the daemon that does
+	At     string     `json:"at"`
+	Store  wire.Store `json:"store"`
+}
+
 // handler answers while another one works. An address of the page alone passes nothing on: that of the one that works is not known.
 func (s *standby) handler(isPage bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -157,7 +166,7 @@ func (s *standby) handler(isPage bool) http.Handler {
 				forward.Unavailable(w, "not ready: standing by, and no daemon works on the database at the moment")
 				return
 			}
-			answer(w, r, map[string]string{"status": "standby", "works": o.Owner, "at": o.Address})
+			answer(w, r, standing{Status: "standby", Works: o.Owner, At: o.Address, Store: wire.Store{Kind: storePostgres, Partitions: 1}})
 		case r.URL.Path == "/metrics" && isRead(r): // those of the one that works would count twice
 			s.metrics.ServeHTTP(w, r)
 		case isPage:
