@@ -33,7 +33,7 @@ func (l *loop) lose(err error) {
 // dropAll ends what runs, and forgets what has come of it.
 func (l *loop) dropAll() {
 	for _, r := range l.running {
-		r.dropped = true
+		r.dropped, r.cut = true, true
 		r.cancel(ErrFenced)
 	}
 	for _, o := range l.outcomes {
