@@ -238,7 +238,7 @@ func (a *podAPI) end(pod *corev1.Pod, exit int) {
 		phase, condition = corev1.PodFailed, batchv1.JobFailed
 	}
 	pod.Status.Phase = phase
-	a.state(pod, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: int32(exit), FinishedAt: metav1.Now()}}) //nolint:gosec // a few small numbers
+	a.state(pod, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: int32(exit), FinishedAt: metav1.Now()}})
 	job := a.jobOf(pod)
 	if job == nil || job.DeletionTimestamp != nil {
 		return

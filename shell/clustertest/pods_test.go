@@ -5,6 +5,7 @@ package clustertest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -202,9 +203,7 @@ func (a *podAPI) seedStrangers(tenant string) {
 	} {
 		id := uuid.NewSHA1(uuid.Nil, fmt.Append(nil, "a stranger ", n))
 		is := map[string]string{kube.LabelRun: id.String(), kube.LabelAttempt: "0", kube.LabelManagedBy: "orrery"}
-		for k, v := range more { // order-free: a map again
-			is[k] = v
-		}
+		maps.Copy(is, more)
 		if more == nil {
 			is, scope = nil, nil
 		}

@@ -27,6 +27,10 @@ type refused struct{ metav1.Status }
 func (r *refused) Error() string { return r.Message }
 
 func refusal(code int32, reason metav1.StatusReason, format string, args ...any) error {
+	return refusalOf(code, reason, format, args...)
+}
+
+func refusalOf(code int32, reason metav1.StatusReason, format string, args ...any) *refused {
 	return &refused{metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: code, Reason: reason, Message: fmt.Sprintf(format, args...),
 	}}
@@ -69,7 +73,7 @@ func (a *podAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if no, ok := errors.AsType[*refused](err); ok {
 		said, code = no.Status, int(no.Code)
 	} else if err != nil {
-		said, code = refusal(http.StatusInternalServerError, metav1.StatusReasonInternalError, "%v", err).(*refused).Status, http.StatusInternalServerError
+		said, code = refusalOf(http.StatusInternalServerError, metav1.StatusReasonInternalError, "%v", err).Status, http.StatusInternalServerError
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)

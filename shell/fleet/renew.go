@@ -19,7 +19,7 @@ type lives struct {
 type life struct {
 	m       *Member
 	st      store.Owned
-	ctx     context.Context // of what is asked for it alone
+	ctx     context.Context //nolint:containedctx // of what is asked for it alone, which begins and ends with it
 	end     context.CancelFunc
 	beside  goroutines
 	mu      sync.Mutex

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -52,7 +53,7 @@ kubeconfig = %q
 	require.NoError(t, os.WriteFile(filepath.Join(i.dir, "orrery.toml"), []byte(config), 0o600))
 	said, err := os.Create(filepath.Join(i.dir, "daemon.log"))
 	require.NoError(t, err)
-	i.cmd = exec.Command(i.path, "orchestrate", "--config", "orrery.toml") //nolint:noctx // the test ends it
+	i.cmd = exec.Command(i.path, "orchestrate", "--config", "orrery.toml")
 	i.cmd.Dir, i.cmd.Env, i.cmd.Stderr = i.dir, i.command().Env, said
 	require.NoError(t, i.cmd.Start())
 	t.Cleanup(func() {
@@ -86,9 +87,7 @@ func TestThePodOfACreationWithinWhichItsDaemonWasFrozenIsDeletedAndNoOthers(t *t
 	another.Labels = map[string]string{
 		kube.LabelInstance: "orrery", kube.LabelCluster: "another", kube.LabelPartition: "0", kube.LabelRun: "01234567-89ab-4cde-8f01-23456789abcd", kube.LabelAttempt: "0",
 	}
-	for k, v := range another.Labels { // order-free: a map again
-		another.Spec.Template.Labels[k] = v
-	}
+	maps.Copy(another.Spec.Template.Labels, another.Labels)
 	_, err := c.Client().BatchV1().Jobs(ns).Create(t.Context(), another, metav1.CreateOptions{})
 	require.NoError(t, err)
 
