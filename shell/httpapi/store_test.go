@@ -14,7 +14,7 @@ func inPostgres(o *httpapi.Options) { o.Store = "postgres" }
 func TestReadinessAndTheSystemNameTheStore(t *testing.T) {
 	a := start(t, setup{api: func(o *httpapi.Options) { o.Store = "file" }})
 	const alone = `{"kind":"file","partitions":1,"owned":1}`
-	assert.Equal(t, `{"status":"ready","store":`+alone+`}`+"\n", a.do("GET", "/readyz", nil).body)
+	assert.JSONEq(t, `{"status":"ready","store":`+alone+`}`, a.do("GET", "/readyz", nil).body)
 	assert.Contains(t, a.do("GET", "/v1/system", nil).body, `"store":`+alone)
 	assert.JSONEq(t, `{"status":"ok"}`, a.do("GET", "/healthz", nil).body)
 }

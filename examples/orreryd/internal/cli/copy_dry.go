@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -154,20 +154,21 @@ func (c *copying) planned(partitions int, r repartition.Report, refused []error)
 	if !r.Journal {
 		journal = fmt.Sprintf("the journal would stay behind, and a new one begin with batch %d", r.Batch+1)
 	}
-	says := fmt.Sprintf("%s would have %s of %s, which has %s, in %s; %s\n", text.Clean(report.To), counted(int(report.Entries), "record"), text.Clean(report.From),
+	var says strings.Builder
+	text.Sayf(&says, "%s would have %s of %s, which has %s, in %s; %s\n", text.Clean(report.To), counted(int(report.Entries), "record"), text.Clean(report.From),
 		counted(partitions, "partition"), counted(report.Partitions, "partition"), journal)
 	if report.Partitions > 1 {
 		for k, n := range r.Records {
-			says += "partition " + strconv.Itoa(k) + ": " + counted(int(n), "record") + "\n"
+			text.Sayf(&says, "partition %d: %s\n", k, counted(int(n), "record"))
 		}
 	}
 	for _, l := range r.Left {
-		says += "would stay behind: " + text.Clean(l.String()) + "\n"
+		text.Sayf(&says, "would stay behind: %s\n", text.Clean(l.String()))
 	}
 	for _, o := range r.Omitted {
-		says += "would be left out: " + text.Clean(o.String()) + "\n"
+		text.Sayf(&says, "would be left out: %s\n", text.Clean(o.String()))
 	}
-	if err := c.show(report, says+"nothing was written\n"); err != nil {
+	if err := c.show(report, says.String()+"nothing was written\n"); err != nil {
 		return err
 	}
 	if err := errors.Join(refused...); err != nil {
