@@ -33,8 +33,9 @@ type Cluster struct {
 	o   Options
 }
 
-// Connect gives a Cluster, and makes the tables where they are not there. Of the options it uses Schema, Lease,
-// Configure and Views; the others are for what [Cluster.Claim] opens. The partitions of a Cluster share its connections: each has two that write and one that reads for itself, four more that write and
+// Connect gives a Cluster, and makes the tables where they are not there. With Options.ReadOnly it changes nothing, and the Cluster is for looking: it opens no
+// partition, and [store.ErrNotFound] is that there are no tables, [ErrOlder] that they have an earlier format. Of the options it uses Schema, Lease,
+// Configure and Views, too; the others are for what [Cluster.Claim] opens. The partitions of a Cluster share its connections: each has two that write and one that reads for itself, four more that write and
 // Options.Views that read are for all.
 func Connect(ctx context.Context, url string, o Options) (*Cluster, error) {
 	kv, err := pgkv.Connect(ctx, url, o.kv())
@@ -70,8 +71,14 @@ func (c *Cluster) Partitions(ctx context.Context) (all []Partition, err error) {
 	return all, nil
 }
 
+// CanFill tells whether a partition can be opened with Options.Fill; [ErrFull]: it has content already.
+func CanFill(p Partition) error { return pgkv.CanFill(p.Number, p.Last, p.Halted) }
+
 // Claim implements [store.Cluster]: it opens a partition with the options that Connect was given.
 func (c *Cluster) Claim(ctx context.Context, claim store.PartitionClaim) (store.Owned, error) {
+	if c.o.ReadOnly {
+		return nil, ErrReadOnly
+	}
 	o := c.o
 	o.Partition, o.Owner, o.Address, o.AcceptLoss = claim.Seen.Number, claim.Owner, claim.Address, claim.AcceptLoss
 	o.Seen, o.TakeOver, o.ReadOnly, o.Fill = &claim.Seen, false, false, false

@@ -36,6 +36,8 @@ var (
 	ErrUnfilled = pgkv.ErrUnfilled
 	// ErrFull: the partition, which was to be opened with Options.Fill, has content already.
 	ErrFull = pgkv.ErrFull
+	// ErrOlder: the database was made by an earlier version, and Connect was told to change nothing.
+	ErrOlder = pgkv.ErrOlder
 	// ErrReadOnly: the store was opened with Options.ReadOnly.
 	ErrReadOnly = pgkv.ErrReadOnly
 )
@@ -49,7 +51,7 @@ type Options struct {
 	// Owner and Address are what others find in the partition's row: the name of the instance, and where it
 	// answers requests.
 	Owner, Address string
-	// ReadOnly opens the partition without claiming it: for Views, beside the owner. Update fails.
+	// ReadOnly opens the partition without claiming it: for Views, beside the owner. Update fails. See also [Connect].
 	ReadOnly bool
 	// TakeOver claims the partition although another one owns it, without looking for signs of life.
 	TakeOver bool

@@ -23,12 +23,12 @@ import (
 // copying are the flags of a copy.
 type copying struct {
 	*app
-	from, to   string
-	partitions int // of the copy; 0: as many as the database that is made has, or 1
-	trusting   bool
-	leavePods  bool
-
+	from, to      string
+	partitions    int // of the copy; 0: as many as the database that is made has, or 1
+	trusting      bool
+	leavePods     bool
 	leaveSessions bool
+	dry           bool    // nothing is written
 	lease         float64 // seconds; 0: an owner is not waited for
 	tmp           string
 }
@@ -43,6 +43,11 @@ type copyReport struct {
 	Journal    bool               `json:"journal"`
 	Partitions int                `json:"partitions"`
 	Left       []repartition.Left `json:"left,omitempty"`
+	// DryRun says that nothing was written: what is told would be so. Records are then those of each partition, and Refused is why the copy would
+	// fail.
+	DryRun  bool     `json:"dry_run,omitempty"`
+	Records []uint64 `json:"records,omitempty"`
+	Refused []string `json:"refused,omitempty"`
 }
 
 func (a *app) copyCommand() *cobra.Command {
@@ -73,9 +78,14 @@ the daemon knows how long it may be silent. After a crash name its cluster.lease
 with --lease: the copy begins if the daemon gives no sign of life for that long. While the copy
 goes on, no daemon can work on the source. How far it is is told on the standard error.
 
+With --dry-run nothing is written: the source is read and verified, and it is told how many
+records each partition would have, what would stay behind, and why the copy would fail. It
+fails as the copy would. A source whose daemon has crashed, of which --lease tells, is read as it
+is.
+
 Do not start a daemon on the source afterwards: what is under way in it is under way in the
 copy, too.`,
-		Example: "  orreryd copy --from orrery.db --to postgres://orrery@db.example/orrery\n  orreryd copy --from postgres://orrery@db.example/orrery --to orrery.db\n  orreryd copy --from orrery.db --to postgres://orrery@db.example/orrery --partitions 16",
+		Example: "  orreryd copy --from orrery.db --to postgres://orrery@db.example/orrery\n  orreryd copy --from postgres://orrery@db.example/orrery --to orrery.db\n  orreryd copy --from orrery.db --to postgres://orrery@db.example/orrery --partitions 16 --dry-run",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.run(cmd.Context())
@@ -86,6 +96,7 @@ copy, too.`,
 	cmd.Flags().IntVar(&c.partitions, "partitions", 0, "`number` of partitions of the database that is made (default what it was divided into, or 1)")
 	cmd.Flags().BoolVar(&c.leavePods, "leave-pods", false, "copy into another number of partitions also if runs have pods, which nobody watches or deletes then")
 	cmd.Flags().BoolVar(&c.leaveSessions, "leave-sessions", false, "copy into another number of partitions also if tasks have terminal sessions, which nobody watches or ends then")
+	cmd.Flags().BoolVar(&c.dry, "dry-run", false, "tell what would go where, and write nothing")
 	cmd.Flags().BoolVar(&c.trusting, "no-verify", false, "copy also what differs from its journal")
 	cmd.Flags().Float64Var(&c.lease, "lease", 0, "`seconds` without a sign of life after which the daemon of a source on PostgreSQL has crashed: its cluster.lease_seconds")
 	cmd.Flags().StringVar(&c.tmp, "tmp", "", "`folder` of temporary files (default the system's)")
@@ -136,6 +147,9 @@ func (c *copying) run(ctx context.Context) (err error) {
 	if _, err := os.Lstat(c.to); err == nil && !config.IsDatabaseURL(c.to) {
 		return c.existsHint(os.ErrExist)
 	}
+	if c.dry {
+		return c.dryRun(ctx)
+	}
 	if !config.IsDatabaseURL(c.from) {
 		if _, err := os.Stat(c.from); errors.Is(err, os.ErrNotExist) {
 			return &exitError{code: exitNotFound, err: fmt.Errorf("--from: there is no file %s", c.from)}
@@ -164,16 +178,8 @@ func (c *copying) copy(ctx context.Context, sources []source) error {
 	if err != nil {
 		return err
 	}
-	for k, source := range sources {
-		if source == nil {
-			continue
-		}
-		if err := c.verify(ctx, source); err != nil {
-			if len(sources) > 1 {
-				err = fmt.Errorf("partition %d: %w", k, err)
-			}
-			return err
-		}
+	if err := c.verifyAll(ctx, sources); err != nil {
+		return err
 	}
 	p := newProgress(c.err)
 	defer p.end()
@@ -198,6 +204,22 @@ func (c *copying) existsHint(err error) error {
 		return fmt.Errorf("--to: %s is there already: it is not overwritten: choose another name", c.to)
 	}
 	return err
+}
+
+// verifyAll verifies each partition of the source.
+func (c *copying) verifyAll(ctx context.Context, sources []source) error {
+	for k, source := range sources {
+		if source == nil {
+			continue
+		}
+		if err := c.verify(ctx, source); err != nil {
+			if len(sources) > 1 {
+				err = fmt.Errorf("partition %d: %w", k, err)
+			}
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *copying) verify(ctx context.Context, from store.Store) error {

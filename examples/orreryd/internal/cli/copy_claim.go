@@ -56,15 +56,15 @@ func (c *copying) claim(ctx context.Context) (all []*postgres.Store, err error) 
 
 func (c *copying) claimOne(ctx context.Context, seen postgres.Partition) (*postgres.Store, error) {
 	name := storeName(c.from)
+	if err := c.isOwned(seen); err != nil {
+		return nil, err
+	}
 	o := postgres.Options{Owner: copyOwner, Address: copyAddress(), Partition: seen.Number}
 	switch {
 	case !seen.Owned():
 		o.Seen = &seen
 	case c.lease != 0:
 		o.Lease = config.Seconds(c.lease)
-	case seen.Owner != copyOwner: // a copy gives signs of life far within the lease that is taken by itself
-		return nil, fmt.Errorf("--from: %s: %q at %q owns it: stop the daemon first; if it has crashed, name its cluster.lease_seconds with --lease",
-			name, seen.Owner, seen.Address)
 	}
 	st, err := postgres.Open(ctx, c.from, o)
 	if errors.Is(err, store.ErrClaimed) {
@@ -74,6 +74,15 @@ func (c *copying) claimOne(ctx context.Context, seen postgres.Partition) (*postg
 		return nil, fmt.Errorf("--from: %s: %w", name, err)
 	}
 	return st, nil
+}
+
+// isOwned refuses a partition that a daemon owns, unless it has crashed. A copy gives signs of life far within the lease that is taken by itself.
+func (c *copying) isOwned(seen postgres.Partition) error {
+	if !seen.Owned() || c.lease != 0 || seen.Owner == copyOwner {
+		return nil
+	}
+	return fmt.Errorf("--from: %s: %q at %q owns it: stop the daemon first; if it has crashed, name its cluster.lease_seconds with --lease",
+		storeName(c.from), seen.Owner, seen.Address)
 }
 
 // look says who owns the partitions of the source, and changes nothing. Of one on which nobody has ever worked it says the number alone.
@@ -86,14 +95,15 @@ func (c *copying) look(ctx context.Context) ([]postgres.Partition, error) {
 	if err != nil {
 		return nil, err
 	}
-	layout, err := layoutOf(ctx, "--from", c.from)
+	o := postgres.Options{ReadOnly: c.dry}
+	layout, err := layoutBy(ctx, "--from", c.from, o)
 	if err != nil {
 		return nil, err
 	}
 	if layout.Partitions > 1 && layout.Rule != core.PartitionRule {
 		return nil, fmt.Errorf("--from: %s has %s, and this program knows rule %d: copy it with a newer one", name, layout, core.PartitionRule)
 	}
-	cluster, err := postgres.Connect(ctx, c.from, postgres.Options{})
+	cluster, err := postgres.Connect(ctx, c.from, o)
 	if err != nil {
 		return nil, fmt.Errorf("--from: %s: %w", name, err)
 	}

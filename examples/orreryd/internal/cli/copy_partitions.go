@@ -23,9 +23,15 @@ func (c *copying) partitionsOfCopy(ctx context.Context) (int, error) {
 		return 1, nil
 	}
 	layout, err := layoutOf(ctx, "--to", c.to)
-	switch {
-	case err != nil:
+	if err != nil {
 		return 0, err
+	}
+	return c.partitionsIn(layout)
+}
+
+// partitionsIn gives the number of partitions of a copy into a database that is divided so.
+func (c *copying) partitionsIn(layout store.Layout) (int, error) {
+	switch {
 	case layout.Partitions > 1 && layout.Rule != core.PartitionRule:
 		return 0, fmt.Errorf("--to: %s has %s, and this program knows rule %d: copy into it with a newer one", storeName(c.to), layout, core.PartitionRule)
 	case c.partitions == 0 || c.partitions == layout.Partitions:
@@ -55,25 +61,23 @@ func (c *copying) divideTarget(ctx context.Context, partitions int) error {
 // repartition copies where the source, or the copy, has several partitions.
 func (c *copying) repartition(ctx context.Context, sources []source, to int, p *progress) error {
 	told := &summed{tell: p.tell}
-	from := make([]repartition.Source, len(sources))
-	var streams []*streamed
-	for k, source := range sources {
-		if source != nil {
-			s := &streamed{from: source, tell: told.of()}
-			from[k], streams = told.source(source, s), append(streams, s)
-		}
-	}
+	from, streams := told.sources(sources)
 	report, err := c.into(ctx, from, to)
 	p.end()
 	if err != nil {
 		return err
 	}
-	if report.Journal { // what could not be read is known to the streams
-		for _, s := range streams {
-			report.Omitted, report.Damaged = append(report.Omitted, s.sum.Omitted...), report.Damaged+s.sum.Left
-		}
+	if report.Journal {
+		lacks(&report, streams)
 	}
 	return c.doneWith(len(sources), report)
+}
+
+// lacks adds what could not be read, which the streams know where the journal is copied.
+func lacks(report *repartition.Report, streams []*streamed) {
+	for _, s := range streams {
+		report.Omitted, report.Damaged = append(report.Omitted, s.sum.Omitted...), report.Damaged+s.sum.Left
+	}
 }
 
 // summed sums the progress of several streams.
@@ -102,7 +106,17 @@ type streamedSource struct {
 	*streamed
 }
 
-func (*summed) source(st store.Store, s *streamed) repartition.Source { return streamedSource{st, s} }
+// sources has all be copied through streams. Nil ones stay nil.
+func (s *summed) sources(all []source) (from []repartition.Source, streams []*streamed) {
+	from = make([]repartition.Source, len(all))
+	for k, source := range all {
+		if source != nil {
+			one := &streamed{from: source, tell: s.of()}
+			from[k], streams = streamedSource{source, one}, append(streams, one)
+		}
+	}
+	return from, streams
+}
 
 // into fills the database that is made, and verifies it.
 func (c *copying) into(ctx context.Context, from []repartition.Source, to int) (report repartition.Report, err error) {

@@ -157,7 +157,11 @@ func withBeside(ctx context.Context, url string, partition int, do func(store.St
 
 // layoutOf says how a database is divided whose tables exist.
 func layoutOf(ctx context.Context, flag, url string) (store.Layout, error) {
-	cluster, err := postgres.Connect(ctx, url, postgres.Options{})
+	return layoutBy(ctx, flag, url, postgres.Options{})
+}
+
+func layoutBy(ctx context.Context, flag, url string, o postgres.Options) (store.Layout, error) {
+	cluster, err := postgres.Connect(ctx, url, o)
 	if err != nil {
 		return store.Layout{}, fmt.Errorf("%s: %s: %w", flag, config.DatabaseName(url), err)
 	}

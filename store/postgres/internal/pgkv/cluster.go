@@ -20,7 +20,7 @@ type Cluster struct {
 	s     *statements
 }
 
-// Connect gives one, and makes the tables where they are not there.
+// Connect gives one, and makes the tables where they are not there, unless it is to read only.
 func Connect(ctx context.Context, url string, o Options) (*Cluster, error) {
 	o = o.withDefaults()
 	pools, err := OpenPools(ctx, url, o)
@@ -28,7 +28,11 @@ func Connect(ctx context.Context, url string, o Options) (*Cluster, error) {
 		return nil, err
 	}
 	writes, _ := pools.lanes()
-	if err := Migrate(ctx, writes, o.Schema); err != nil {
+	ready := Migrate
+	if o.ReadOnly {
+		ready = readable
+	}
+	if err := ready(ctx, writes, o.Schema); err != nil {
 		pools.Close()
 		return nil, err
 	}

@@ -19,9 +19,12 @@ var (
 )
 
 // canFill reports whether the claimed row is of a partition that is empty, or was not filled to the end.
-func canFill(r Row) error {
-	if r.Last > 0 && r.Halted != filling {
-		return fmt.Errorf("partition %d: %w", r.Part, ErrFull)
+func canFill(r Row) error { return CanFill(r.Part, r.Last, r.Halted) }
+
+// CanFill refuses to fill a partition of that number, last commit and mark that has content.
+func CanFill(part int, last uint64, halted string) error {
+	if last > 0 && halted != filling {
+		return fmt.Errorf("partition %d: %w", part, ErrFull)
 	}
 	return nil
 }

@@ -26,6 +26,8 @@ var (
 	ErrNewer = errors.New("the tables were made by a newer Orrery")
 	// ErrLost: the database does not have commits that were acknowledged.
 	ErrLost = errors.New("the database has lost commits that were acknowledged")
+	// ErrOlder: the tables have an earlier format, and nothing may be changed.
+	ErrOlder = errors.New("the tables are those of an earlier version")
 	// ErrReadOnly: the partition is open for reading only.
 	ErrReadOnly = errors.New("read-only")
 )
@@ -158,6 +160,20 @@ func Migrate(ctx context.Context, p *lane, schema string) error {
 		return fmt.Errorf("make the tables of schema %s: %w", schema, err)
 	}
 	return tx.Commit(ctx)
+}
+
+// readable refuses a schema whose tables this program would first have to make, or to bring to its format.
+func readable(ctx context.Context, p *lane, schema string) error {
+	found, err := formatOf(ctx, p, schema)
+	switch {
+	case err != nil:
+		return fmt.Errorf("the format of schema %s: %w", schema, err)
+	case found == 0:
+		return fmt.Errorf("%w: there are no tables in schema %s", store.ErrNotFound, schema)
+	case found < format:
+		return fmt.Errorf("%w: the tables of schema %s have format %d, and who only reads needs %d: a program that may write brings them there as it starts", ErrOlder, schema, found, format)
+	}
+	return nil
 }
 
 func migrateFrom(ctx context.Context, tx pgx.Tx, schema string, found int) error {
