@@ -106,7 +106,7 @@ func (p *process) enrol(ctx context.Context, registered bool) {
 	for late, watches := false, false; ; {
 		err := p.renew(ctx, &registered)
 		if late = !late && errors.Is(err, context.DeadlineExceeded); late {
-			continue // as of who was frozen: it is tried again at once
+			continue // the time for it was over before it was asked, as in a process that was frozen: it is tried again at once
 		}
 		p.roster.mu.Lock()
 		p.roster.wrong = err

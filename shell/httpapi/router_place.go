@@ -248,7 +248,7 @@ func (rt *Router) placeEntries(d *decision, of map[string]json.RawMessage) {
 	}
 }
 
-// ofOne says what is to be in one partition, and what may be done about a request of tenants of several.
+// ofOne tells the caller of a request that has to be carried out in one partition, and whose tenants live in several, what to send instead.
 func ofOne(d *decision) string {
 	if d.of.of != nil {
 		return "what one set declares lives in one: send one for each tenant"

@@ -55,7 +55,7 @@ func (r *run) done() bool {
 	return len(r.unended()) == 0 && r.settled() && len(r.owing()) == 0
 }
 
-// owing lists who waits for an answer of a process that lives.
+// owing lists the callers that wait for an answer of an engine whose process lives.
 func (r *run) owing() (list []string) {
 	for _, q := range r.requests {
 		for _, try := range slices.Sorted(maps.Keys(q.out)) {

@@ -272,24 +272,51 @@ func Verify(ctx context.Context, from io.Reader, progress func(Progress)) (Summa
 		return Summary{}, err
 	}
 	r.Progress = progress
-	err = r.Export(ctx, nothing{})
+	err = r.Export(ctx, Nothing{})
 	return r.Summary(), err
 }
 
-// nothing is a [store.Sink] that keeps nothing.
-type nothing struct{}
+// Nothing is a [store.Sink] that takes all and keeps nothing, to have an export read through. It is safe for concurrent use.
+type Nothing struct{}
 
-func (nothing) Begin(store.Head) error                         { return nil }
-func (nothing) Record(store.Record) error                      { return nil }
-func (nothing) Due(store.DueEntry) error                       { return nil }
-func (nothing) Term(effects.Kind, uuid.UUID, store.Term) error { return nil }
-func (nothing) Outbox(store.OutboxEntry) error                 { return nil }
-func (nothing) Webhook(store.Webhook) error                    { return nil }
-func (nothing) RunLog(uuid.UUID, uint32, []byte) error         { return nil }
-func (nothing) Claim(store.Claim) error                        { return nil }
-func (nothing) Quarantined(store.Quarantined) error            { return nil }
-func (nothing) Meta(string, []byte) error                      { return nil }
-func (nothing) Base(uint64, uint64, store.Record) error        { return nil }
-func (nothing) Batch(effects.Time, store.Batch) error          { return nil }
-func (nothing) Epoch(store.Epoch) error                        { return nil }
-func (nothing) Omitted(store.Omission) error                   { return nil }
+// Begin implements [store.Sink].
+func (Nothing) Begin(store.Head) error { return nil }
+
+// Record implements [store.Sink].
+func (Nothing) Record(store.Record) error { return nil }
+
+// Due implements [store.Sink].
+func (Nothing) Due(store.DueEntry) error { return nil }
+
+// Term implements [store.Sink].
+func (Nothing) Term(effects.Kind, uuid.UUID, store.Term) error { return nil }
+
+// Outbox implements [store.Sink].
+func (Nothing) Outbox(store.OutboxEntry) error { return nil }
+
+// Webhook implements [store.Sink].
+func (Nothing) Webhook(store.Webhook) error { return nil }
+
+// RunLog implements [store.Sink].
+func (Nothing) RunLog(uuid.UUID, uint32, []byte) error { return nil }
+
+// Claim implements [store.Sink].
+func (Nothing) Claim(store.Claim) error { return nil }
+
+// Quarantined implements [store.Sink].
+func (Nothing) Quarantined(store.Quarantined) error { return nil }
+
+// Meta implements [store.Sink].
+func (Nothing) Meta(string, []byte) error { return nil }
+
+// Base implements [store.Sink].
+func (Nothing) Base(uint64, uint64, store.Record) error { return nil }
+
+// Batch implements [store.Sink].
+func (Nothing) Batch(effects.Time, store.Batch) error { return nil }
+
+// Epoch implements [store.Sink].
+func (Nothing) Epoch(store.Epoch) error { return nil }
+
+// Omitted implements [store.Sink].
+func (Nothing) Omitted(store.Omission) error { return nil }

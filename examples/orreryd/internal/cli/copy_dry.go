@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
@@ -18,6 +16,7 @@ import (
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/bolt"
 	"github.com/orrery-go/orrery/store/postgres"
+	"github.com/orrery-go/orrery/store/stream"
 )
 
 // dryRun tells what a copy would do, and why it would be refused.
@@ -116,7 +115,7 @@ func (c *copying) plan(ctx context.Context, sources []source, to int) error {
 	from, streams := told.sources(sources)
 	targets := make([]repartition.Target, to)
 	for k := range targets {
-		targets[k] = func(ctx context.Context, from store.Exporter) error { return from.Export(ctx, nothing{}) }
+		targets[k] = func(ctx context.Context, from store.Exporter) error { return from.Export(ctx, stream.Nothing{}) }
 	}
 	o := repartition.Options{Place: core.Partition, At: effects.TimeOf(time.Now()), LeavePods: c.leavePods, LeaveSessions: c.leaveSessions}
 	report, err := repartition.Copy(ctx, from, targets, o)
@@ -176,21 +175,3 @@ func (c *copying) planned(partitions int, r repartition.Report, refused []error)
 	}
 	return nil
 }
-
-// nothing is a sink that keeps nothing.
-type nothing struct{}
-
-func (nothing) Begin(store.Head) error                         { return nil }
-func (nothing) Record(store.Record) error                      { return nil }
-func (nothing) Due(store.DueEntry) error                       { return nil }
-func (nothing) Term(effects.Kind, uuid.UUID, store.Term) error { return nil }
-func (nothing) Outbox(store.OutboxEntry) error                 { return nil }
-func (nothing) Webhook(store.Webhook) error                    { return nil }
-func (nothing) RunLog(uuid.UUID, uint32, []byte) error         { return nil }
-func (nothing) Claim(store.Claim) error                        { return nil }
-func (nothing) Quarantined(store.Quarantined) error            { return nil }
-func (nothing) Meta(string, []byte) error                      { return nil }
-func (nothing) Base(uint64, uint64, store.Record) error        { return nil }
-func (nothing) Batch(effects.Time, store.Batch) error          { return nil }
-func (nothing) Epoch(store.Epoch) error                        { return nil }
-func (nothing) Omitted(store.Omission) error                   { return nil }

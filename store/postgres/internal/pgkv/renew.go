@@ -48,7 +48,7 @@ func (c *Cluster) Renew(ctx context.Context, name, session string, dbs []*DB) (r
 	return renewed, found, err
 }
 
-// renewInstance moves an instance's beat, if it is there in that session, and waits for who has it locked.
+// renewInstance moves an instance's beat, if it is there in that session, and waits for the transaction that has its row locked.
 func (c *Cluster) renewInstance(ctx context.Context, name, session string) (found bool, err error) {
 	tag, err := c.pool.Exec(ctx, c.s.renewed, name, session)
 	return tag.RowsAffected() > 0, err
