@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/orrery-go/orrery/shell/internal/coreversion"
 	"github.com/orrery-go/orrery/store"
 )
 
@@ -182,7 +182,7 @@ func (g *Group) sees(list []Instance, now time.Time) (registered bool) {
 		g.tell(EventRebalances, nil)
 	}
 	g.able = able
-	g.tellOfSelf(draining, registered && coreNumber(g.o.Core) != counts && len(live) > 0, counts)
+	g.tellOfSelf(draining, registered && coreversion.Number(g.o.Core) != counts && len(live) > 0, counts)
 	return registered
 }
 
@@ -212,34 +212,16 @@ func (g *Group) hear(told uint64) {
 // ableOf gives those of the instances that are alive, and do not drain, that can have partitions.
 func ableOf(live []Instance) []Instance {
 	counts := coreThatCounts(live)
-	return slices.DeleteFunc(slices.Clone(live), func(i Instance) bool { return coreNumber(i.Core) != counts })
+	return slices.DeleteFunc(slices.Clone(live), func(i Instance) bool { return coreversion.Number(i.Core) != counts })
 }
 
-// coreThatCounts gives the greatest version of the core that half of the instances or more have reached: they have it, or a greater one. An instance
-// with another version claims nothing. What a newer core has decided, too few of the others could take over; an older core would decide by rules that
-// the others follow no longer.
-func coreThatCounts(live []Instance) (counts int) {
-	for _, i := range live {
-		n, have := coreNumber(i.Core), 0
-		for _, o := range live {
-			if coreNumber(o.Core) >= n {
-				have++
-			}
-		}
-		if 2*have >= len(live) {
-			counts = max(counts, n)
-		}
+// coreThatCounts gives the version of the core that the instances go by: see [coreversion.Counts].
+func coreThatCounts(live []Instance) int {
+	versions := make([]string, len(live))
+	for n, i := range live {
+		versions[n] = i.Core
 	}
-	return counts
-}
-
-// coreNumber gives the number of a version; 0: it is none.
-func coreNumber(version string) int {
-	n, err := strconv.Atoi(version)
-	if err != nil {
-		return 0
-	}
-	return n
+	return coreversion.Counts(versions)
 }
 
 // tellOfSelf tells of what has changed for this process.

@@ -37,11 +37,19 @@ func (s *Server) rebalanceCluster(w http.ResponseWriter, r *http.Request, _ *cal
 	case s.o.Rebalance == nil:
 		return failf(http.StatusNotImplemented, "cluster: the database has one partition: there is nothing to place")
 	}
-	all, err := s.o.Rebalance(r.Context())
+	all, err := s.placings(r)
 	if err != nil {
 		return err
 	}
 	return writeJSON(w, http.StatusOK, wire.ClusterPlacing{Partitions: all})
+}
+
+// placings has partitions be where they should be, and tells where they are. One that is asked for a partition of its own only tells: whoever asks has had the others told.
+func (s *Server) placings(r *http.Request) ([]wire.ClusterPlace, error) {
+	if r.Header.Get(HeaderPartition) != "" && s.o.Placings != nil {
+		return s.o.Placings(r.Context())
+	}
+	return s.o.Rebalance(r.Context())
 }
 
 // drainInstance has an instance give its partitions away, or take part again.

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/shell/httpapi"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
@@ -55,4 +57,40 @@ func TestAnInstanceIsDrainedByItsName(t *testing.T) {
 	r = a.do("POST", "/v1/cluster/drain", `{}`)
 	assert.Equal(t, http.StatusBadRequest, r.status)
 	assert.Contains(t, r.body, "instance: is missing")
+}
+
+// What keeps a partition where it is only the daemon knows that owns it.
+func TestARebalanceAsksTheOwnerOfEachPartitionWhatKeepsItThere(t *testing.T) {
+	var told []string
+	place := func(n int, owner, keeps string) wire.ClusterPlace {
+		return wire.ClusterPlace{Number: n, Owner: owner, Should: "third", Keeps: keeps}
+	}
+	as := func(name string, all ...wire.ClusterPlace) func(context.Context) ([]wire.ClusterPlace, error) {
+		return func(context.Context) ([]wire.ClusterPlace, error) {
+			told = append(told, name)
+			return slices.Clone(all), nil
+		}
+	}
+	a := divided(t, func(o *httpapi.Options) {
+		o.Cluster = func(context.Context) (wire.Cluster, error) { return wire.Cluster{}, nil }
+		o.Rebalance = as("told", place(0, "mine", "mine says so"), place(1, "other", "guessed"), place(2, "mine", ""))
+		o.Placings = as("asked", place(0, "mine", "guessed"), place(1, "other", "sessions on the machine of other"), place(2, "mine", ""))
+	})
+	want := `{"partitions":[{"number":0,"owner":"mine","should":"third","keeps":"mine says so"},{"number":1,"owner":"other","should":"third","keeps":%q},{"number":2,"owner":"mine","should":"third","keeps":""}]}`
+	got := a.do("POST", "/v1/cluster/rebalance", "")
+	assert.JSONEq(t, fmt.Sprintf(want, "sessions on the machine of other"), got.body)
+	assert.Equal(t, []string{"told", "asked"}, told, "the other one tells no instance a second time")
+	for text, of := range map[string]http.Handler{ // order-free: each is a case by itself
+		"other, which knows, does not tell: not now":                   laterBy(503, "1"),
+		"other, which knows, does not tell: its answer has broken off": breaksOff(200),
+	} {
+		o := a.routerOptions
+		o.Remote = func(int) http.Handler { return of }
+		rt, err := httpapi.NewRouter(o)
+		require.NoError(t, err)
+		a.router = rt
+		got = a.do("POST", "/v1/cluster/rebalance", "")
+		assert.Equal(t, http.StatusOK, got.status)
+		assert.JSONEq(t, fmt.Sprintf(want, text), got.body)
+	}
 }

@@ -142,6 +142,8 @@ type Options struct {
 	Drain func(ctx context.Context, instance string, on bool) error
 	// Rebalance has partitions be where they should be, and tells where they are (default: there is one, and it is answered with 501).
 	Rebalance func(context.Context) ([]wire.ClusterPlace, error)
+	// Placings tells where partitions are, and has none move: what keeps a partition only its owner knows, whom the [Router] of another process asks (default: it is not asked).
+	Placings func(context.Context) ([]wire.ClusterPlace, error)
 	// Metrics are the program's own, which are served with those of the API and the engine. Names that collide are an error.
 	Metrics []prometheus.Collector
 	// PageKey gives the key, of 32 bytes, that seals page tokens, and the sessions of the page. Servers and routers of several processes need the same, so that

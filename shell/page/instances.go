@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
+	"github.com/orrery-go/orrery/shell/internal/coreversion"
 )
 
 // instancesEvery is after how many seconds the pages of the cluster are loaded again: no machine announces that a daemon has gone silent.
@@ -26,6 +27,7 @@ type roster struct {
 	wire.Cluster
 	owns map[string]int // the number of partitions by their owners
 	able string         // what the instance that answers is able to do
+	core int            // the version of the core that an instance must have to take partitions
 }
 
 func (q *visit) loadRoster() (roster, error) {
@@ -38,12 +40,22 @@ func (q *visit) loadRoster() (roster, error) {
 			r.owns[p.Owner]++
 		}
 	}
+	var versions []string
 	for _, i := range r.Instances {
 		if i.Name == r.Instance {
 			r.able = i.Able
 		}
+		if i.Alive && !i.Draining {
+			versions = append(versions, i.Core)
+		}
 	}
+	r.core = coreversion.Counts(versions)
 	return r, nil
+}
+
+// takes reports whether an instance takes partitions: it is alive, does not drain, and its core is the one that counts.
+func (r roster) takes(i wire.ClusterInstance) bool {
+	return i.Alive && !i.Draining && coreversion.Number(i.Core) == r.core
 }
 
 // instances shows the daemons on one database, and which of them works on which partition.
@@ -108,6 +120,10 @@ func (r roster) stateOf(i wire.ClusterInstance) cell {
 		return state("drained", toneOff)
 	case owns > 0:
 		return badge("works")
+	case !r.takes(i):
+		c := state("takes no partition", toneWait)
+		c.Hint = "The rules of its core are " + i.Core + ", and half of the daemons or more have " + strconv.Itoa(r.core) + "."
+		return c
 	}
 	return state("stands by", toneOff)
 }
@@ -236,7 +252,7 @@ func (q *visit) drainNotes() ([]block, error) {
 	if err != nil {
 		return nil, err
 	}
-	others := slices.ContainsFunc(r.Instances, func(o wire.ClusterInstance) bool { return o.Name != i.Name && o.Alive && !o.Draining })
+	others := slices.ContainsFunc(r.Instances, func(o wire.ClusterInstance) bool { return o.Name != i.Name && r.takes(o) })
 	if !others {
 		return whyNotice("No other daemon takes partitions now: this one keeps those that it has until there is one.", toneBad), nil
 	}

@@ -151,3 +151,15 @@ func TestThePageOfInstancesTellsOfAPartitionWhoseOwnerIsSilent(t *testing.T) {
 	assert.Contains(t, text, "0 works ada ")
 	assert.Contains(t, text, "1 its owner is silent bo ")
 }
+
+func TestADaemonWhoseCoreIsNotTheOneThatCountsTakesNoPartitions(t *testing.T) {
+	k := newKitWith(t, func(o *httpapi.Options) {
+		c := fourDaemons()
+		c.Instances[0].Draining, c.Instances[1].Core, c.Instances[2].Core = true, "41", "40" // bo and cy/2 are counted
+		o.Cluster = func(context.Context) (wire.Cluster, error) { return c, nil }
+		o.Drain = func(context.Context, string, bool) error { return nil }
+	})
+	assert.Contains(t, k.text("/instances"), "cy/2 takes no partition The rules of its core are 40, and half of the daemons or more have 41.")
+	assert.Contains(t, k.text("/instances/bo/drain"), "No other daemon takes partitions now", "cy/2 would not")
+	assert.NotContains(t, k.text("/instances/cy%2F2/drain"), "No other daemon takes partitions now", "bo would")
+}

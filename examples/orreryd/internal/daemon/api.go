@@ -28,7 +28,7 @@ func (d *daemon) addServers() error {
 	}
 	if d.hosted() {
 		o.Drain, o.Partitions, o.Shared = d.term.roster.drain, d.term.host.layout.Partitions, &d.term.host.shared
-		o.PageKey, o.Rebalance = d.term.host.pageKey, d.term.host.rebalance
+		o.PageKey, o.Rebalance, o.Placings = d.term.host.pageKey, d.term.host.rebalance, d.term.host.placings
 	}
 	if d.server, err = httpapi.New(o); err != nil || d.hosted() {
 		return err

@@ -27,11 +27,21 @@ func (r roster) drain(ctx context.Context, instance string, on bool) error {
 // rebalance has partitions be where they should be, and tells where they are.
 func (h *host) rebalance(ctx context.Context) ([]wire.ClusterPlace, error) {
 	all, err := h.group.Rebalance(ctx)
+	return shownPlacings(all), err
+}
+
+// placings tells where the partitions are, as this daemon sees the cluster.
+func (h *host) placings(ctx context.Context) ([]wire.ClusterPlace, error) {
+	all, err := h.group.Placings(ctx)
+	return shownPlacings(all), err
+}
+
+func shownPlacings(all []fleet.Placing) []wire.ClusterPlace {
 	out := []wire.ClusterPlace{}
 	for _, p := range all {
 		out = append(out, wire.ClusterPlace{Number: p.Partition, Owner: p.Owner, Should: p.Should, Keeps: p.Keeps})
 	}
-	return out, err
+	return out
 }
 
 // tell gives what GET /v1/cluster answers.
