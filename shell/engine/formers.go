@@ -257,18 +257,26 @@ func (f *formers) toDecide() bool {
 	return false
 }
 
-// end waits for what the database is asked.
+// end waits for what the database is asked, and has results deleted that are decided: who copies a database that was given back refuses one that has any.
 func (f *formers) end() {
-	if !f.asking {
+	if f.asking {
+		f.cancel()
+		f.l.e.activity.rest(ofFormers)
+		a := <-f.told
+		f.l.e.activity.work()
+		f.l.e.activity.message(ofFormers, -1)
+		f.asking = false
+		f.taken = append(f.taken, a.taken...)
+	}
+	if len(f.taken) == 0 || f.l.lost != nil {
 		return
 	}
-	f.cancel()
-	f.l.e.activity.rest(ofFormers)
-	a := <-f.told
-	f.l.e.activity.work()
-	f.l.e.activity.message(ofFormers, -1)
-	f.asking = false
-	f.taken = append(f.taken, a.taken...)
+	h := f.l.e.o.Handover
+	ctx, cancel := f.l.briefly(h)
+	defer cancel()
+	if err := h.Through.Taken(ctx, h.Partition, f.l.e.store.Session(), f.taken); err != nil {
+		f.l.e.log.Warn("what former owners of the store have reported is decided, and could not be deleted; the next owner deletes it", "error", err)
+	}
 }
 
 // stop has a former owner end an effect, if one carries it out.

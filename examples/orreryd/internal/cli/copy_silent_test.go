@@ -208,7 +208,7 @@ func TestACopyWaitsForTheOwnersOfAllPartitionsTogether(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, living.Close()) }()
 	require.NoError(t, held(t.Context(), living, func(ctx context.Context) error {
-		copyRefused(t, url, `partition 1: already claimed: "living" at "" owns it and gives signs of life: stop the daemon first`, "--lease", "1")
+		copyRefused(t, url, `partition 1: claimed by another holder: "living" at "" owns it and gives signs of life: stop the daemon first`, "--lease", "1")
 		return nil
 	}))
 	beside, err := postgres.Open(t.Context(), url, postgres.Options{Lease: time.Second})
