@@ -97,7 +97,12 @@ func (l *loop) handsOver() bool {
 	f.count()
 	ctx, cancel := l.briefly(h)
 	defer cancel()
-	if err := h.Through.Remain(ctx, f.is); err != nil {
+	err := h.Through.Remain(ctx, f.is)
+	if errors.Is(err, store.ErrFenced) {
+		l.lose(fmt.Errorf("the store was taken over: %w", err))
+		return false
+	}
+	if err != nil {
 		if l.giveAgain.IsZero() {
 			l.e.log.Warn("the store cannot be handed over; waiting for what runs", "error", err, "running", len(l.running))
 		}
@@ -287,7 +292,7 @@ func (f *former) depart() {
 	}
 	ctx, cancel := l.briefly(f.h)
 	defer cancel()
-	if err := f.h.Through.Depart(ctx, f.is.Partition, f.is.Session); err != nil {
+	if err := f.h.Through.Depart(ctx, f.is.Partition, f.is.Session, f.is.Session); err != nil {
 		l.e.log.Warn("could not say that nothing runs here any more; the owner of the store finds out after a while", "error", err)
 	}
 }

@@ -105,12 +105,12 @@ func (c *cluster) Report(_ context.Context, f store.Former, results []store.Form
 }
 
 // Depart implements [store.Handover].
-func (c *cluster) Depart(_ context.Context, partition int, session string) error {
+func (c *cluster) Depart(_ context.Context, partition int, by, session string) error {
 	return c.does(partition, "takes out a former owner", func(ctx context.Context) error {
-		if f := c.lives(partition, session); f.by == c.of {
+		if f := c.lives(partition, session); by == session {
 			f.departed = true
 		}
-		return c.formers.Depart(ctx, partition, session)
+		return c.formers.Depart(ctx, partition, by, session)
 	})
 }
 
@@ -124,11 +124,11 @@ func (c *cluster) Formers(_ context.Context, partition, most int) (all []store.F
 }
 
 // Stop implements [store.Handover].
-func (c *cluster) Stop(_ context.Context, partition int, session string, stops []store.FormerStop) error {
-	return c.does(partition, "stops what a former owner runs", func(ctx context.Context) error { return c.formers.Stop(ctx, partition, session, stops) })
+func (c *cluster) Stop(_ context.Context, partition int, by, session string, stops []store.FormerStop) error {
+	return c.does(partition, "stops what a former owner runs", func(ctx context.Context) error { return c.formers.Stop(ctx, partition, by, session, stops) })
 }
 
 // Taken implements [store.Handover].
-func (c *cluster) Taken(_ context.Context, partition int, results []store.FormerResult) error {
-	return c.does(partition, "deletes what was reported", func(ctx context.Context) error { return c.formers.Taken(ctx, partition, results) })
+func (c *cluster) Taken(_ context.Context, partition int, by string, results []store.FormerResult) error {
+	return c.does(partition, "deletes what was reported", func(ctx context.Context) error { return c.formers.Taken(ctx, partition, by, results) })
 }

@@ -122,7 +122,7 @@ type run struct {
 	away       time.Time                 // until then nobody reaches the store
 	meeting    []Fault                   // what the next commits meet
 	listed     map[string]store.Instance // what a cluster has beside the data
-	formers    *memory.Process           // likewise, of former owners
+	formers    *memory.Formers           // likewise, of former owners
 	conflicts  []string                  // what the store has refused although nobody else writes
 	calm       time.Time                 // since when all has ended and nothing comes late; zero: it does
 	taken      []string                  // leases that have lapsed since
@@ -194,7 +194,8 @@ func Run(seed uint64, o Options) (*Report, error) {
 }
 
 func newRun(seed uint64, o Options) *run {
-	r := &run{world: newWorld(seed), o: o, counts: map[string]int{}, listed: map[string]store.Instance{}, formers: memory.NewCluster().Process(), carried: map[formerKey]*carried{}}
+	r := &run{world: newWorld(seed), o: o, counts: map[string]int{}, listed: map[string]store.Instance{}, carried: map[formerKey]*carried{}}
+	r.formers = memory.NewFormers(func(partition int) string { return r.dbs[partition].row.Session })
 	draw := rand.New(rand.NewPCG(seed, 1<<63)) //nolint:gosec // a seed is a run
 	n := 1 + draw.IntN(3)
 	r.places = []int{1, 2, 64}[draw.IntN(3)]
