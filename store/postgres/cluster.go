@@ -26,7 +26,7 @@ type Instance = store.Instance
 
 // Cluster looks at a database without opening a partition: for those who stand by. Its methods are safe for
 // concurrent use, and none of them waits for an owner. While the database does not answer, those that callers of the API wait for
-// (Look, Partitions, Instances, Drain, Rebalance, Layout) return [store.ErrUnreachable].
+// (Look, Partitions, Instances, FormerOwners, Drain, Rebalance, Layout) return [store.ErrUnreachable].
 type Cluster struct {
 	kv  *pgkv.Cluster
 	url string

@@ -47,10 +47,21 @@ func (r roster) tell(ctx context.Context) (wire.Cluster, error) {
 		})
 	}
 	rows, err := r.cluster.Partitions(ctx)
+	if err != nil {
+		return out, err
+	}
+	formers, err := r.cluster.FormerOwners(ctx)
 	for _, p := range rows {
-		out.Partitions = append(out.Partitions, wire.ClusterPartition{
+		of := wire.ClusterPartition{
 			Number: p.Number, Owner: p.Owner, Address: p.Address, Token: p.Token, Commit: p.Last, Behind: p.Lag, Stopped: p.Halted,
-		})
+			FormerOwners: []wire.ClusterFormerOwner{},
+		}
+		for _, f := range formers {
+			if f.Partition == p.Number {
+				of.FormerOwners = append(of.FormerOwners, wire.ClusterFormerOwner{Instance: f.Owner, Running: len(f.Running)})
+			}
+		}
+		out.Partitions = append(out.Partitions, of)
 	}
 	return out, err
 }

@@ -163,6 +163,7 @@ func (d *daemon) handover(h *shell.Handover) *shell.Handover {
 	mine := *h
 	mine.GiveBack = func() error {
 		d.endJobs()
+		defer d.gaveBack.Store(true)
 		return h.GiveBack()
 	}
 	return &mine

@@ -45,7 +45,7 @@ type statements struct {
 
 	layout, setLayout, lockMeta, lockParts, dropParts string
 
-	remain, report, depart, formers, reported, stopFormer, taken string
+	remain, report, depart, formers, allFormers, reported, stopFormer, taken string
 
 	emptyEntries, emptyLog, emptyTables, emptied, filled string
 }
@@ -141,7 +141,8 @@ func newStatements(schema string) *statements {
 				FROM is_there, unnest($4::bytea[], $5::bigint[], $6::bytea[]) AS x (id, n, data) ON CONFLICT (part, session, id, n) DO NOTHING)
 			SELECT stops FROM is_there`,
 		depart:     `DELETE FROM @.formers WHERE part = $1 AND session = $2`,
-		formers:    `SELECT session, owner, beat, running FROM @.formers WHERE part = $1`,
+		formers:    `SELECT part, session, owner, beat, running FROM @.formers WHERE part = $1`,
+		allFormers: `SELECT part, session, owner, beat, running FROM @.formers`,
 		reported:   `SELECT session, id, n, data FROM @.reported WHERE part = $1 LIMIT $2`,
 		stopFormer: `UPDATE @.formers SET stops = $3 WHERE part = $1 AND session = $2`,
 		taken: `DELETE FROM @.reported r USING unnest($2::text[], $3::bytea[], $4::bigint[]) AS x (session, id, n)
@@ -163,6 +164,6 @@ func (s *statements) all() []*string {
 		&s.emptyEntries, &s.emptyLog, &s.emptyTables, &s.emptied, &s.filled,
 		&s.instance, &s.renewed, &s.together, &s.instances, &s.leave, &s.partitions,
 		&s.drain, &s.part, &s.rebalance, &s.layout, &s.setLayout, &s.lockMeta, &s.lockParts, &s.dropParts,
-		&s.remain, &s.report, &s.depart, &s.formers, &s.reported, &s.stopFormer, &s.taken,
+		&s.remain, &s.report, &s.depart, &s.formers, &s.allFormers, &s.reported, &s.stopFormer, &s.taken,
 	}
 }
