@@ -1,3 +1,5 @@
+//go:build unix
+
 package cli
 
 import (
@@ -13,6 +15,16 @@ import (
 
 	"github.com/orrery-go/orrery/store/postgres/postgrestest"
 )
+
+// execSQL carries out statements on a database.
+func execSQL(t *testing.T, database, sql string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), database)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, conn.Close(t.Context())) }()
+	_, err = conn.Exec(t.Context(), sql)
+	require.NoError(t, err)
+}
 
 // The grants are those of docs/postgres.md, which a test of package postgres carries out.
 func TestARoleThatMayOnlyReadIsEnoughForTheCommandsThatLookBesideADaemon(t *testing.T) {
@@ -31,12 +43,7 @@ func TestARoleThatMayOnlyReadIsEnoughForTheCommandsThatLookBesideADaemon(t *test
 	conn, err := pgx.Connect(t.Context(), database)
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, conn.Close(t.Context())) }()
-	exec := func(sql string) {
-		t.Helper()
-		_, err := conn.Exec(t.Context(), sql)
-		require.NoError(t, err)
-	}
-	exec(`CREATE ROLE looks LOGIN; GRANT USAGE ON SCHEMA orrery TO looks; GRANT SELECT ON ALL TABLES IN SCHEMA orrery TO looks`)
+	execSQL(t, database, `CREATE ROLE looks LOGIN; GRANT USAGE ON SCHEMA orrery TO looks; GRANT SELECT ON ALL TABLES IN SCHEMA orrery TO looks`)
 	as, err := url.Parse(database)
 	require.NoError(t, err)
 	as.User = url.User("looks")
@@ -63,7 +70,7 @@ func TestARoleThatMayOnlyReadIsEnoughForTheCommandsThatLookBesideADaemon(t *test
 		return n
 	}
 	now := format()
-	exec(`UPDATE orrery.meta SET format = format - 1`)
+	execSQL(t, database, `UPDATE orrery.meta SET format = format - 1`)
 	for _, args := range looks {
 		r := cli(t, nil, "", append(args, "--database", database)...) // which might change all
 		assert.Equal(t, exitFailed, r.code, "%v: %s", args, r.out)

@@ -223,7 +223,7 @@ func (h *host) run(ctx context.Context) error {
 	end()
 	beside.Wait()
 	if errors.Is(err, store.ErrUnusable) || errors.Is(err, store.ErrCorrupt) {
-		err = fmt.Errorf("%s: %w", h.roster.database, err)
+		err = h.began.OfDatabase(err)
 	}
 	return errors.Join(err, served)
 }
