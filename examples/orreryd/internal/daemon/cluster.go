@@ -94,7 +94,7 @@ func logMove(log *slog.Logger, database, name string, e fleet.Event) {
 	case fleet.EventUnfit:
 		of.Error("the partition cannot be worked on here, and was given back: another daemon may take it", "error", e.Err)
 	case fleet.EventUnusable:
-		of.Error("nobody can open the partition; this daemon works on those that can be opened", "error", e.Err)
+		of.Error("nobody can open the partition; this daemon works on those that can be opened", "error", hintUnfilled(e.Err))
 	default:
 		logEvent(log, database, name, e)
 	}

@@ -67,6 +67,9 @@ func orchestrateShared(ctx context.Context, c config.Config, t Terminal, log *sl
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return c.OfDatabase(err)
 	}
+	if err := refuseUnfilled(ctx, cluster); err != nil {
+		return c.OfDatabase(err)
+	}
 	m.left = newLeft(ctx, c, name, log)
 	defer m.left.close()
 	if layout.Partitions > 1 {
@@ -108,7 +111,7 @@ func orchestrateShared(ctx context.Context, c config.Config, t Terminal, log *sl
 		return ended
 	})
 	if !errors.Is(err, ended) && (errors.Is(err, store.ErrUnusable) || errors.Is(err, store.ErrCorrupt)) {
-		err = c.OfDatabase(err)
+		err = c.OfDatabase(hintUnfilled(err))
 	}
 	return err
 }

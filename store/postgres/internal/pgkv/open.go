@@ -284,8 +284,8 @@ func (db *DB) claim(ctx context.Context) error {
 
 // isHalted says why nobody opens the partition.
 func (db *DB) isHalted(r Row) error {
-	if r.Halted == filling {
-		return fmt.Errorf("partition %d: %w", r.Part, ErrUnfilled)
+	if err := IsFilled(r.Part, r.Halted); err != nil {
+		return err
 	}
 	return fmt.Errorf("partition %d: %w: %s; what is there is whole, but older: open it with the loss accepted", r.Part, ErrLost, r.Halted)
 }
