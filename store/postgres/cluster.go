@@ -26,7 +26,7 @@ type Instance = store.Instance
 
 // Cluster looks at a database without opening a partition: for those who stand by. Its methods are safe for
 // concurrent use, and none of them waits for an owner. While the database does not answer, those that callers of the API wait for
-// (Look, Partitions, Instances, Drain, Rebalance, Layout) return [store.ErrUnreachable].
+// (Look, Partitions, Instances, FormerOwners, Drain, Rebalance, Layout) return [store.ErrUnreachable].
 type Cluster struct {
 	kv  *pgkv.Cluster
 	url string
@@ -73,6 +73,10 @@ func (c *Cluster) Partitions(ctx context.Context) (all []Partition, err error) {
 
 // CanFill tells whether a partition can be opened with Options.Fill; [ErrFull]: it has content already.
 func CanFill(p Partition) error { return pgkv.CanFill(p.Number, p.Last, p.Halted) }
+
+// IsFilled tells whether a partition has all that it was to be filled with; [ErrUnfilled]: it is being filled, or that was cut off, and nobody else opens it. A
+// database of which that is true of one partition is half of a copy, whatever the others have.
+func IsFilled(p Partition) error { return pgkv.IsFilled(p.Number, p.Halted) }
 
 // Claim implements [store.Cluster]: it opens a partition with the options that Connect was given.
 func (c *Cluster) Claim(ctx context.Context, claim store.PartitionClaim) (store.Owned, error) {

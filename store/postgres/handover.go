@@ -43,6 +43,16 @@ func (c *Cluster) Formers(ctx context.Context, partition, most int) ([]store.For
 	return all, results, nil
 }
 
+// FormerOwners gives the former owners of all partitions that go on with what they carry out, by partition and session, in one round trip. While the
+// database does not answer it is [store.ErrUnreachable].
+func (c *Cluster) FormerOwners(ctx context.Context) ([]store.Former, error) {
+	all, err := c.kv.AllFormers(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list former owners: %w", err)
+	}
+	return all, nil
+}
+
 // Stop implements [store.Handover].
 func (c *Cluster) Stop(ctx context.Context, partition int, by, session string, stops []store.FormerStop) error {
 	if err := c.kv.Stop(ctx, partition, by, session, stops); err != nil {

@@ -149,7 +149,8 @@ func (a *app) clusterStatus() *cobra.Command {
 		Use:   "status",
 		Short: "Show which daemons there are, which ones work, and on what",
 		Long: `Show the daemons on the database, for how long each has given no sign of life, and which
-ones work, and on what. It takes a token that is bound to nothing.`,
+ones work, and on what; and those that go on with runs of tools that they had begun in what
+they have given back since. It takes a token that is bound to nothing.`,
 		Example: "  orreryd cluster status",
 		Args:    noArgs,
 	}
@@ -165,7 +166,8 @@ ones work, and on what. It takes a token that is bound to nothing.`,
 }
 
 func clusterView(s wire.Cluster) view {
-	owns := map[string]int{}
+	const idle = "stands by"
+	owns, runs := map[string]int{}, map[string]int{}
 	v := view{fields: [][2]string{{"database", s.Database}}}
 	for _, p := range s.Partitions {
 		who := "nobody works on it"
@@ -176,10 +178,15 @@ func clusterView(s wire.Cluster) view {
 		if p.Stopped != "" {
 			who = "stopped: " + p.Stopped
 		}
-		v.fields = append(v.fields, [2]string{"partition " + strconv.Itoa(p.Number), who + "; commit " + strconv.FormatUint(p.Commit, 10)})
+		says := who + "; commit " + strconv.FormatUint(p.Commit, 10)
+		for _, f := range p.FormerOwners {
+			says += "; " + f.Instance + " has given it back, and goes on with " + counted(f.Running, "run")
+			runs[f.Instance] += f.Running
+		}
+		v.fields = append(v.fields, [2]string{"partition " + strconv.Itoa(p.Number), says})
 	}
 	for _, i := range s.Instances {
-		state := "stands by"
+		state := idle
 		switch n := owns[i.Name]; {
 		case !i.Alive:
 			state = "silent for " + strconv.FormatFloat(i.SilentSeconds, 'f', 0, 64) + " s"
@@ -191,6 +198,14 @@ func clusterView(s wire.Cluster) view {
 			state = "works on " + counted(n, "partition")
 		case n > 0:
 			state = "works"
+		}
+		if n := runs[i.Name]; n > 0 {
+			goesOn := "goes on with " + counted(n, "run") + " of what it has given back"
+			if state == idle {
+				state = goesOn
+			} else {
+				state += ", " + goesOn
+			}
 		}
 		v.fields = append(v.fields, [2]string{i.Name, state + ", at " + i.Address + ", version " + i.Version})
 	}

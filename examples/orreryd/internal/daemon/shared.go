@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -61,12 +60,15 @@ func orchestrateShared(ctx context.Context, c config.Config, t Terminal, log *sl
 	}
 	cluster, err := postgres.Connect(ctx, c.Database, postgres.Options{Lease: c.Lease(), Logger: log})
 	if err != nil {
-		return fmt.Errorf("%s: %w", c.StoreName(), err)
+		return c.OfDatabase(err)
 	}
 	defer cluster.Close()
 	layout, err := cluster.Layout(ctx)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return fmt.Errorf("%s: %w", c.StoreName(), err)
+		return c.OfDatabase(err)
+	}
+	if err := refuseUnfilled(ctx, cluster); err != nil {
+		return c.OfDatabase(err)
 	}
 	m.left = newLeft(ctx, c, name, log)
 	defer m.left.close()
@@ -109,7 +111,7 @@ func orchestrateShared(ctx context.Context, c config.Config, t Terminal, log *sl
 		return ended
 	})
 	if !errors.Is(err, ended) && (errors.Is(err, store.ErrUnusable) || errors.Is(err, store.ErrCorrupt)) {
-		err = fmt.Errorf("%s: %w", c.StoreName(), err)
+		err = c.OfDatabase(hintUnfilled(err))
 	}
 	return err
 }
@@ -163,6 +165,7 @@ func (d *daemon) handover(h *shell.Handover) *shell.Handover {
 	mine := *h
 	mine.GiveBack = func() error {
 		d.endJobs()
+		defer d.gaveBack.Store(true)
 		return h.GiveBack()
 	}
 	return &mine

@@ -23,6 +23,14 @@ var (
 // canFill reports whether the claimed row is of a partition that is empty, or was not filled to the end.
 func canFill(r Row) error { return CanFill(r.Part, r.Last, r.Halted) }
 
+// IsFilled refuses a partition of that number and mark that was not filled to the end.
+func IsFilled(part int, halted string) error {
+	if halted == filling {
+		return fmt.Errorf("partition %d: %w", part, ErrUnfilled)
+	}
+	return nil
+}
+
 // CanFill refuses to fill a partition of that number, last commit and mark that has content.
 func CanFill(part int, last uint64, halted string) error {
 	if last > 0 && halted != filling {

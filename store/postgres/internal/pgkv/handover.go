@@ -114,20 +114,9 @@ func (c *Cluster) Depart(ctx context.Context, part int, by, session string) erro
 
 // Formers gives the former owners of a partition, and after that what they have reported.
 func (c *Cluster) Formers(ctx context.Context, part, most int) (all []store.Former, results []store.FormerResult, err error) {
-	err = each(ctx, c.pool, func(rows pgx.Rows) error {
-		f := store.Former{Partition: part}
-		var running []byte
-		err := rows.Scan(&f.Session, &f.Owner, &f.Beat, &running)
-		if err == nil {
-			f.Running, err = keysOf(running)
-		}
-		all = append(all, f)
-		return err
-	}, c.s.formers, part)
-	if err != nil {
+	if all, err = c.formersBy(ctx, c.s.formers, part); err != nil {
 		return nil, nil, err
 	}
-	slices.SortFunc(all, func(a, b store.Former) int { return cmp.Compare(a.Session, b.Session) })
 	err = each(ctx, c.pool, func(rows pgx.Rows) error {
 		var r store.FormerResult
 		var id []byte
@@ -139,6 +128,30 @@ func (c *Cluster) Formers(ctx context.Context, part, most int) (all []store.Form
 		return err
 	}, c.s.reported, part, most)
 	return all, results, err
+}
+
+// AllFormers gives the former owners of all partitions, by partition and session.
+func (c *Cluster) AllFormers(ctx context.Context) ([]store.Former, error) {
+	all, err := c.formersBy(ctx, c.s.allFormers)
+	return all, unreachable(ctx, err)
+}
+
+// formersBy gives the former owners that a statement selects, by partition and session.
+func (c *Cluster) formersBy(ctx context.Context, sql string, args ...any) (all []store.Former, err error) {
+	err = each(ctx, c.pool, func(rows pgx.Rows) error {
+		var f store.Former
+		var running []byte
+		err := rows.Scan(&f.Partition, &f.Session, &f.Owner, &f.Beat, &running)
+		if err == nil {
+			f.Running, err = keysOf(running)
+		}
+		all = append(all, f)
+		return err
+	}, sql, args...)
+	slices.SortFunc(all, func(a, b store.Former) int {
+		return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Session, b.Session))
+	})
+	return all, err
 }
 
 // Stop says what a former owner is to end, if by owns the partition.

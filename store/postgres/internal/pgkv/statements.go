@@ -45,7 +45,7 @@ type statements struct {
 
 	layout, setLayout, lockMeta, lockParts, dropParts string
 
-	remain, report, depart, dismiss, formers, reported, stopFormer, taken string
+	remain, report, depart, dismiss, formers, allFormers, reported, stopFormer, taken string
 
 	emptyEntries, emptyLog, emptyTables, emptied, filled string
 }
@@ -145,10 +145,11 @@ func newStatements(schema string) *statements {
 			put AS (INSERT INTO @.reported (part, session, id, n, data) SELECT $1, $2, x.id, x.n, x.data
 				FROM is_there, unnest($4::bytea[], $5::bigint[], $6::bytea[]) AS x (id, n, data) ON CONFLICT (part, session, id, n) DO NOTHING)
 			SELECT stops FROM is_there`,
-		depart:   `DELETE FROM @.formers WHERE part = $1 AND session = $2`,
-		dismiss:  owns + `, gone AS (DELETE FROM @.formers f USING own WHERE f.part = own.part AND f.session = $3) SELECT part FROM own`,
-		formers:  `SELECT session, owner, beat, running FROM @.formers WHERE part = $1`,
-		reported: `SELECT session, id, n, data FROM @.reported WHERE part = $1 LIMIT $2`,
+		depart:     `DELETE FROM @.formers WHERE part = $1 AND session = $2`,
+		dismiss:    owns + `, gone AS (DELETE FROM @.formers f USING own WHERE f.part = own.part AND f.session = $3) SELECT part FROM own`,
+		formers:    `SELECT part, session, owner, beat, running FROM @.formers WHERE part = $1`,
+		allFormers: `SELECT part, session, owner, beat, running FROM @.formers`,
+		reported:   `SELECT session, id, n, data FROM @.reported WHERE part = $1 LIMIT $2`,
 		stopFormer: owns + `, said AS (UPDATE @.formers f SET stops = $4 FROM own WHERE f.part = own.part AND f.session = $3)
 			SELECT part FROM own`,
 		taken: owns + `, gone AS (DELETE FROM @.reported r USING own, unnest($3::text[], $4::bytea[], $5::bigint[]) AS x (session, id, n)
@@ -171,6 +172,6 @@ func (s *statements) all() []*string {
 		&s.emptyEntries, &s.emptyLog, &s.emptyTables, &s.emptied, &s.filled,
 		&s.instance, &s.renewed, &s.together, &s.instances, &s.leave, &s.partitions,
 		&s.drain, &s.part, &s.rebalance, &s.layout, &s.setLayout, &s.lockMeta, &s.lockParts, &s.dropParts,
-		&s.remain, &s.report, &s.depart, &s.dismiss, &s.formers, &s.reported, &s.stopFormer, &s.taken,
+		&s.remain, &s.report, &s.depart, &s.dismiss, &s.formers, &s.allFormers, &s.reported, &s.stopFormer, &s.taken,
 	}
 }
