@@ -292,7 +292,7 @@ func (m *Member) term(ctx context.Context, st store.Owned, work Work, is around)
 		case <-owning.Done():
 		}
 	})
-	if err := m.followClock(living); err != nil {
+	if err := m.followClock(living); err != nil && living.Err() == nil {
 		m.tell(EventUntimed, err)
 	}
 	lost := error(nil)

@@ -206,3 +206,25 @@ func TestAMemberTellsOfWhatGoesWrongOnce(t *testing.T) {
 		require.NoError(t, b.end())
 	})
 }
+
+// timeless is a database that does not tell its time for as long as it is asked.
+type timeless struct{ *memory.Process }
+
+func (timeless) Ahead(ctx context.Context) (by, within time.Duration, err error) {
+	<-ctx.Done()
+	return 0, 0, ctx.Err()
+}
+
+func TestAProcessThatIsStoppedAsItsTermBeginsDoesNotSayThatTheDatabaseTellsNoTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var events told
+		c := memory.NewCluster()
+		p := start(c, "a", &ledger{}, func(o *fleet.Options) {
+			o.Cluster, o.Events = timeless{c.Process()}, events.tell
+		})
+		pass(0)
+		require.Equal(t, 1, events.count(fleet.EventOwns))
+		require.NoError(t, p.end())
+		assert.Zero(t, events.count(fleet.EventUntimed))
+	})
+}

@@ -139,7 +139,7 @@ func (g *Group) place(list []Instance, now time.Time, hold func(*seat, store.Par
 			continue
 		}
 		rank := slices.Index(ranked(n, g.able), g.o.Name)
-		if rank >= 0 && now.Before(s.unfit) {
+		if rank >= 0 && s.isUnfit(now) {
 			rank = len(g.able)
 		}
 		if rank < 0 || !s.left() && s.overdue() < time.Duration(rank)*g.o.Lease {

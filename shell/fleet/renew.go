@@ -106,7 +106,7 @@ func (l *life) renewAlone() {
 		}
 		l.heard(err)
 		l.mu.Lock()
-		l.asked = false
+		l.asked = l.ctx.Err() != nil // after its end nothing is begun any more
 		l.mu.Unlock()
 	})
 }

@@ -141,7 +141,7 @@ func (rt *Router) handler(partition int) http.Handler {
 	return rt.o.Remote(partition)
 }
 
-// reply is what a partition answers, as it comes.
+// answered is what a partition answers, as it comes.
 type answered struct {
 	status int
 	header http.Header
@@ -216,7 +216,7 @@ func (w *pipeWriter) Write(b []byte) (int, error) {
 // Flush lets streams go on: there is nothing that is held back.
 func (w *pipeWriter) Flush() { w.WriteHeader(http.StatusOK) }
 
-// most of the body of an answer that is no success.
+// maxRefusal bounds what is read of an answer that is no success.
 const maxRefusal = 64 << 10
 
 // refusal reads an answer that is no success, as the error that the client gets.
@@ -406,7 +406,7 @@ func (rt *Router) passRecalled(w http.ResponseWriter, d *decision) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readTimeout)) // whoever did not read the body has shortened it
 	rt.found.forget(d.kind + d.id)
 	d.recalled, d.known = false, false
-	rt.findMachine(d, d.of.kind, d.id, d.namespace, d.tenant)
+	rt.findMachine(d, d.kind, d.id, d.namespace, d.tenant)
 	body, again := kept.again()
 	if d.err == nil && (!d.known || d.to == was || !again) {
 		u.release()

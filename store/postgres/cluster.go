@@ -38,6 +38,9 @@ type Cluster struct {
 // Configure and Views, too; the others are for what [Cluster.Claim] opens. The partitions of a Cluster share its connections: each has two that write and one that reads for itself, four more that write and
 // Options.Views that read are for all.
 func Connect(ctx context.Context, url string, o Options) (*Cluster, error) {
+	if err := o.validate(); err != nil {
+		return nil, fmt.Errorf("connect to the database: %w", err)
+	}
 	kv, err := pgkv.Connect(ctx, url, o.kv())
 	if err != nil {
 		return nil, fmt.Errorf("connect to the database: %w", err)

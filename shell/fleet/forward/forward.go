@@ -95,8 +95,8 @@ func ofTheAPI(r *http.Request) bool {
 	return strings.HasPrefix(r.URL.Path, "/v1/") && !strings.HasPrefix(r.URL.Path, "/v1/webhooks/")
 }
 
-// Transport is what sends requests to the one that works: it goes through no proxy, and keeps connections. c says which certificates it trusts and shows; nil: as
-// the system does, none.
+// Transport is what sends requests to the one that works: it goes through no proxy, and keeps connections. With an https address it speaks HTTP/2, else HTTP/1.1. c says which
+// certificates it trusts and shows; nil: as the system does, none.
 func Transport(c *tls.Config) *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // the package says what it is
 	t.Proxy, t.MaxIdleConnsPerHost, t.DisableCompression, t.TLSClientConfig = nil, 64, true, c

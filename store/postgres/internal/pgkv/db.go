@@ -41,9 +41,9 @@ type DB struct {
 	cache   *cache
 	numbers names.Numbers
 	row     Row        // as it was claimed
+	working sync.Mutex // held while a checkpoint is made; before writer
 	writer  sync.Mutex // held by the one that writes, or freezes what was written
-	syncing sync.Mutex // held by the one that commits; after writer
-	working sync.Mutex // held while a checkpoint is made
+	syncing sync.Mutex // held by the one that commits; after writer, before mu
 	token   uint64     // guarded by syncing
 	place   place      // of the partition's row
 	rest    []byte     // room in memory that the last frame has left; the writer's
