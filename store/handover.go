@@ -29,6 +29,7 @@ type FormerStop struct {
 // and none of it in a commit. Its methods are safe for concurrent use.
 type Handover interface {
 	// Remain notes a former owner, which does so before it gives the partition back: whoever opens the partition then finds it.
+	// One that is noted already gives a sign of life so, and what it was to end is forgotten.
 	Remain(ctx context.Context, f Former) error
 	// Report gives a sign of life of a former owner, says what it carries out from now on, and stores what came of the rest, in one step. A result that is there
 	// already is left as it is. It gives what is to be ended. [ErrFenced]: the former owner is noted no more, and nothing was stored.

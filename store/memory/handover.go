@@ -29,8 +29,12 @@ type formerKey struct {
 // Remain implements [store.Handover].
 func (p *Process) Remain(ctx context.Context, f store.Former) error {
 	err := p.ask(ctx, func() error {
+		k := formerKey{partition: f.Partition, session: f.Session}
 		f.Beat, f.Running = 1, slices.Clone(f.Running)
-		p.c.formers[formerKey{partition: f.Partition, session: f.Session}] = &former{Former: f}
+		if was := p.c.formers[k]; was != nil {
+			f.Beat = was.Beat + 1
+		}
+		p.c.formers[k] = &former{Former: f}
 		return nil
 	})
 	if err != nil {

@@ -102,4 +102,46 @@ func RunHandover(t *testing.T, open func(t *testing.T) (former, owner store.Hand
 		}
 		assert.ElementsMatch(t, all, seen)
 	})
+	t.Run("what is said of one former owner is said of no other, in its partition or in another one", func(t *testing.T) {
+		a, b := open(t)
+		here := store.Former{Partition: 1, Session: "s", Owner: "a", Running: []store.EffectKey{key(1, 1)}}
+		beside, there := here, here
+		beside.Session = "other"
+		there.Partition = 2
+		for _, f := range []store.Former{here, beside, there} {
+			require.NoError(t, a.Remain(ctx, f))
+			_, err := a.Report(ctx, f, []store.FormerResult{{Session: f.Session, Key: key(1, 1), Data: []byte("d")}})
+			require.NoError(t, err)
+		}
+		require.NoError(t, b.Stop(ctx, 1, "s", []store.FormerStop{{Key: key(1, 1)}}))
+		for _, f := range []store.Former{beside, there} {
+			stops, err := a.Report(ctx, f, nil)
+			require.NoError(t, err)
+			assert.Empty(t, stops, "%s in partition %d", f.Session, f.Partition)
+		}
+		require.NoError(t, b.Taken(ctx, 1, []store.FormerResult{{Session: "s", Key: key(1, 1)}}))
+		require.NoError(t, b.Depart(ctx, 1, "s"))
+		for _, f := range []store.Former{beside, there} {
+			all, results := formers(t, b, f.Partition)
+			require.Len(t, all, 1, "partition %d", f.Partition)
+			assert.Equal(t, f.Session, all[0].Session)
+			assert.Equal(t, []store.FormerResult{{Session: f.Session, Key: key(1, 1), Data: []byte("d")}}, results, "partition %d", f.Partition)
+		}
+	})
+	t.Run("who remains once more gives a sign of life, and nothing is said to it yet", func(t *testing.T) {
+		a, b := open(t)
+		is := store.Former{Partition: 0, Session: "s", Owner: "a", Running: []store.EffectKey{key(1, 1)}}
+		require.NoError(t, a.Remain(ctx, is))
+		before, _ := formers(t, b, 0)
+		require.NoError(t, b.Stop(ctx, 0, "s", []store.FormerStop{{Key: key(1, 1)}}))
+		is.Running = []store.EffectKey{key(2, 1)}
+		require.NoError(t, a.Remain(ctx, is))
+		after, _ := formers(t, b, 0)
+		require.Len(t, after, 1)
+		assert.Greater(t, after[0].Beat, before[0].Beat)
+		assert.Equal(t, is.Running, after[0].Running)
+		stops, err := a.Report(ctx, is, nil)
+		require.NoError(t, err)
+		assert.Empty(t, stops)
+	})
 }
