@@ -32,7 +32,7 @@ type FormerStop struct {
 // and fails with [ErrFenced]. An owner that was frozen, and was replaced meanwhile, would else undo what its successor has said.
 type Handover interface {
 	// Remain notes a former owner, which does so before it gives the partition back: whoever opens the partition then finds it. [ErrFenced]: the
-	// session owns the partition no more.
+	// session owns the partition no more. One that is noted already gives a sign of life so, and what it was to end is forgotten.
 	Remain(ctx context.Context, f Former) error
 	// Report gives a sign of life of a former owner, says what it carries out from now on, and stores what came of the rest, in one step. A result that is there
 	// already is left as it is. It gives what is to be ended. [ErrFenced]: the former owner is noted no more, and nothing was stored.

@@ -61,8 +61,12 @@ func (d *Formers) Remain(_ context.Context, f store.Former) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	k := formerKey{partition: f.Partition, session: f.Session}
 	f.Beat, f.Running = 1, slices.Clone(f.Running)
-	d.formers[formerKey{partition: f.Partition, session: f.Session}] = &former{Former: f}
+	if was := d.formers[k]; was != nil {
+		f.Beat = was.Beat + 1
+	}
+	d.formers[k] = &former{Former: f}
 	return nil
 }
 

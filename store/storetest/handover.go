@@ -165,4 +165,44 @@ func RunHandover(t *testing.T, open func(t *testing.T) (former, owner Process)) 
 		refused(owner, "it has given the partition back")
 		refused("", "nobody owns the partition")
 	})
+	t.Run("what is said of one former owner is said of no other, in its partition or in another one", func(t *testing.T) {
+		a, b := open(t)
+		here, beside, there := remain(t, a, 1, key(1, 1)), remain(t, a, 1, key(1, 1)), remain(t, a, 2, key(1, 1))
+		for _, f := range []store.Former{here, beside, there} {
+			_, err := a.Report(ctx, f, []store.FormerResult{{Session: f.Session, Key: key(1, 1), Data: []byte("d")}})
+			require.NoError(t, err)
+		}
+		owner, _ := claim(t, b, 1)
+		require.NoError(t, b.Stop(ctx, 1, owner, here.Session, []store.FormerStop{{Key: key(1, 1)}}))
+		for _, f := range []store.Former{beside, there} {
+			stops, err := a.Report(ctx, f, nil)
+			require.NoError(t, err)
+			assert.Empty(t, stops, "%s in partition %d", f.Session, f.Partition)
+		}
+		require.NoError(t, b.Taken(ctx, 1, owner, []store.FormerResult{{Session: here.Session, Key: key(1, 1)}}))
+		require.NoError(t, b.Depart(ctx, 1, owner, here.Session))
+		for _, f := range []store.Former{beside, there} {
+			all, results := formers(t, b, f.Partition)
+			require.Len(t, all, 1, "partition %d", f.Partition)
+			assert.Equal(t, f.Session, all[0].Session)
+			assert.Equal(t, []store.FormerResult{{Session: f.Session, Key: key(1, 1), Data: []byte("d")}}, results, "partition %d", f.Partition)
+		}
+	})
+	t.Run("who remains once more gives a sign of life, and nothing is said to it yet", func(t *testing.T) {
+		a, b := open(t)
+		owner, _ := claim(t, a, 0)
+		is := store.Former{Partition: 0, Session: owner, Owner: "a", Running: []store.EffectKey{key(1, 1)}}
+		require.NoError(t, a.Remain(ctx, is))
+		before, _ := formers(t, b, 0)
+		require.NoError(t, b.Stop(ctx, 0, owner, owner, []store.FormerStop{{Key: key(1, 1)}}))
+		is.Running = []store.EffectKey{key(2, 1)}
+		require.NoError(t, a.Remain(ctx, is))
+		after, _ := formers(t, b, 0)
+		require.Len(t, after, 1)
+		assert.Greater(t, after[0].Beat, before[0].Beat)
+		assert.Equal(t, is.Running, after[0].Running)
+		stops, err := a.Report(ctx, is, nil)
+		require.NoError(t, err)
+		assert.Empty(t, stops)
+	})
 }
