@@ -67,6 +67,10 @@ func (e *Engine) defers(ctx context.Context, x *execution, try int, why error) b
 		d.said, d.since = now, 0
 	}
 	d.mu.Unlock()
+	if e.o.Scheduler != nil {
+		x.sleep(wait)
+		return ctx.Err() == nil
+	}
 	timer, stop := e.o.Clock.Timer(wait)
 	defer stop()
 	select {
@@ -75,6 +79,33 @@ func (e *Engine) defers(ctx context.Context, x *execution, try int, why error) b
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// sleep waits for a time, or until the execution is cancelled. A [Scheduler] does not count it meanwhile.
+func (x *execution) sleep(d time.Duration) {
+	x.mu.Lock()
+	if x.ctx.Err() != nil {
+		x.mu.Unlock()
+		return
+	}
+	asleep := make(chan struct{})
+	x.asleep = asleep
+	x.mu.Unlock()
+	defer x.e.o.Scheduler.AfterFunc("start/"+x.key.String(), d, x.wake)()
+	x.e.activity.add(-1)
+	<-asleep
+}
+
+// wake ends a sleep, and has the execution counted again.
+func (x *execution) wake() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.asleep == nil {
+		return
+	}
+	x.e.activity.add(1)
+	close(x.asleep)
+	x.asleep = nil
 }
 
 // undone is the event of an execution that was still waiting for its start when its

@@ -30,6 +30,9 @@ type Handover struct {
 	// Ends is closed once the process is told to end. An engine that is told to stop before that gives the store back since another process should have it: then what
 	// it carries out on goes on until it ends by itself, and Options.StopTimeout begins once Ends is closed. Nil: the process ends as the engine does.
 	Ends <-chan struct{}
+	// Holds reports whether no other process can have taken the store over. It is asked before an outer effect is begun, by several goroutines, and
+	// answers at once; while it says no, the effect waits. Once the store was given back it says yes. Nil: it always says yes.
+	Holds func() bool
 	// GiveBack closes the store, which the engine does not touch after that.
 	GiveBack func() error
 }
