@@ -78,7 +78,9 @@ func (g *Group) watch(ctx context.Context) bool {
 func (g *Group) rows(ctx context.Context) (map[int]store.Partition, error) {
 	limit, cancel := g.limited(ctx, g.o.Lease/2)
 	defer cancel()
+	answered := g.looks.ask(g.o.Clock)
 	list, err := g.o.Cluster.Partitions(limit)
+	answered(ctx, err)
 	all := make(map[int]store.Partition, len(list))
 	for _, row := range list {
 		all[row.Number] = row

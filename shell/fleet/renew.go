@@ -59,9 +59,11 @@ func (l *lives) list() []*life {
 
 // renew gives a sign of life of this process and of all partitions that it owns. One that could not be renewed with the others is
 // asked for alone, and holds up none of them.
-func (p *process) renew(ctx context.Context, registered *bool) error {
+func (p *process) renew(ctx context.Context, registered *bool) (err error) {
 	limit, cancel := p.limited(ctx, p.o.Lease/2)
 	defer cancel()
+	answered := p.signs.ask(p.o.Clock)
+	defer func() { answered(ctx, err) }()
 	all := p.lives.list()
 	if *registered || len(all) > 0 {
 		owned := make([]store.Owned, len(all))
@@ -88,7 +90,7 @@ func (p *process) renew(ctx context.Context, registered *bool) error {
 			p.tell(EventNameTaken, nil)
 		}
 	}
-	err := p.o.Cluster.Register(limit, p.self)
+	err = p.o.Cluster.Register(limit, p.self)
 	*registered = err == nil
 	return err
 }

@@ -29,6 +29,8 @@ type process struct {
 	lives  lives
 	clock  *clock
 	about  func() State // what an event says that is of the process
+	looks  question     // of a group, at all partitions
+	signs  question     // whether a sign of life is taken
 }
 
 func newProcess(o Options) *process {

@@ -361,7 +361,7 @@ func (h *host) local(partition int) (*httpapi.Server, bool) {
 
 // ready gives which of this daemon's partitions cannot be worked on. Anyone may ask, so why that is stands in the log.
 func (h *host) ready() error {
-	if err := h.unfilled(); err != nil {
+	if err := errors.Join(whileAnswered(h.group)(), h.unfilled()); err != nil {
 		return err
 	}
 	h.mu.Lock()

@@ -28,7 +28,8 @@ type front struct {
 type term struct {
 	fleet.Term
 	roster    roster
-	api, page *front // page nil: it has no address of its own
+	ready     func() error // nil with host, which has its own
+	api, page *front       // page nil: it has no address of its own
 	// host answers for it, of several partitions; nil: the daemon has the addresses itself.
 	host *host
 }
@@ -104,7 +105,7 @@ func orchestrateShared(ctx context.Context, c config.Config, t Terminal, log *sl
 	err = s.member.Run(ctx, func(ctx context.Context, own fleet.Term) error {
 		m.left.stop(own.Partition)
 		ended = whileUnreachable(ctx, own.Store, log, func() error {
-			err := runTerm(ctx, m.settings(), t, log, level, &term{Term: own, roster: r, api: m.api, page: m.page})
+			err := runTerm(ctx, m.settings(), t, log, level, &term{Term: own, roster: r, ready: whileAnswered(s.member), api: m.api, page: m.page})
 			m.again = true
 			return err
 		})
