@@ -35,7 +35,7 @@ func TestWorkThatTellsThatItIsNotPossibleOnceItHasGivenThePartitionBackLeavesTha
 					return context.Cause(ctx)
 				}
 				assert.NoError(t, term.Handover.GiveBack())
-				time.Sleep(lease) // its tools run on
+				<-time.After(lease) // its tools run on
 				return fleet.ErrUnfit
 			})
 		}()

@@ -168,6 +168,12 @@ they have given back since. It takes a token that is bound to nothing.`,
 func clusterView(s wire.Cluster) view {
 	const idle = "stands by"
 	owns, runs := map[string]int{}, map[string]int{}
+	var asked wire.ClusterInstance // the one that has answered
+	for _, i := range s.Instances {
+		if i.Name == s.Instance {
+			asked = i
+		}
+	}
 	v := view{fields: [][2]string{{"database", s.Database}}}
 	for _, p := range s.Partitions {
 		who := "nobody works on it"
@@ -207,7 +213,18 @@ func clusterView(s wire.Cluster) view {
 				state += ", " + goesOn
 			}
 		}
-		v.fields = append(v.fields, [2]string{i.Name, state + ", at " + i.Address + ", version " + i.Version})
+		v.fields = append(v.fields, [2]string{i.Name, state + ", at " + i.Address + ", version " + i.Version + differences(asked, i)})
 	}
 	return v
+}
+
+// differences says in what a daemon is not as the one that was asked: whether it would decide by other rules, and carry out other work.
+func differences(asked, is wire.ClusterInstance) (says string) {
+	if is.Core != asked.Core && is.Core != "" && asked.Core != "" {
+		says = "; decides by the rules " + is.Core + ", and " + asked.Name + " by " + asked.Core
+	}
+	if is.Able != asked.Able && is.Able != "" && asked.Able != "" {
+		says += "; its tools, webhook routes, runners or channels are not those of " + asked.Name
+	}
+	return says
 }
