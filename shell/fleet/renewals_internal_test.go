@@ -93,7 +93,7 @@ func TestThatASignOfLifeWasNotTakenIsToldEachTimeThatItBegins(t *testing.T) {
 		wrong := errors.New("the database does not answer")
 		for _, err := range []error{wrong, wrong, nil, wrong} {
 			<-time.After(time.Second)
-			l.heard(err)
+			l.heard(moment{}, err)
 		}
 		assert.Equal(t, 2, told)
 		assert.Equal(t, time.Second, m.State().Silent, "the last one that was taken counts")
