@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -184,12 +185,12 @@ func clusterView(s wire.Cluster) view {
 		if p.Stopped != "" {
 			who = "stopped: " + p.Stopped
 		}
-		says := who + "; commit " + strconv.FormatUint(p.Commit, 10)
+		says := []string{who, "commit " + strconv.FormatUint(p.Commit, 10)}
 		for _, f := range p.FormerOwners {
-			says += "; " + f.Instance + " has given it back, and goes on with " + counted(f.Running, "run")
+			says = append(says, f.Instance+" has given it back, and goes on with "+counted(f.Running, "run"))
 			runs[f.Instance] += f.Running
 		}
-		v.fields = append(v.fields, [2]string{"partition " + strconv.Itoa(p.Number), says})
+		v.fields = append(v.fields, [2]string{"partition " + strconv.Itoa(p.Number), strings.Join(says, "; ")})
 	}
 	for _, i := range s.Instances {
 		state := idle

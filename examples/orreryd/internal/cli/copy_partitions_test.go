@@ -226,7 +226,7 @@ func TestADaemonIsNotReadyWhileAPartitionOfItsIsHalfOfACopy(t *testing.T) {
 	for n := range 2 {
 		st, err := postgres.Open(t.Context(), url, postgres.Options{Partition: n, Owner: "other"})
 		require.NoError(t, err)
-		defer func() { _ = st.Close() }()
+		t.Cleanup(func() { _ = st.Close() })
 	}
 	p := start(t, "--database", url, "--config", member(t, "late"))
 	half, err := postgres.Open(t.Context(), url, postgres.Options{Partition: 1, Owner: "other", TakeOver: true})
