@@ -253,11 +253,11 @@ func explainEntry(err error, reasons map[string]string) error {
 	return err
 }
 
-// charge takes the entries into account, of which the request itself was the first. Of the parts of a request that a router of this process has
-// charged, that holds for one.
+// charge takes the entries into account, of which the request itself was the first. Of the parts of a request that a router has charged, that holds for one of those that are for its own
+// process.
 func (m *many[E]) charge(ctx context.Context, h http.Header) error {
 	n, more := len(m.entries), 0
-	if m.c.part == ownPart && ctx.Value(chargedKey{}) == nil {
+	if m.c.part == ownPart && ctx.Value(chargedKey{}) == nil || chargedBefore(ctx) {
 		more = 1
 	}
 	allowed, limited := m.s.chargeEntries(h, m.c.token, n+more, m.all)

@@ -113,7 +113,12 @@ func (b bulk) serve(s *Server, w http.ResponseWriter, r *http.Request, c *call) 
 	}
 	defer leave()
 	admitted, limited := len(asked.IDs), error(nil)
-	if c.part != ownPart {
+	switch {
+	case c.part == ownPart: // the router of this process has charged them
+	case chargedBefore(r.Context()): // and none of the ids is the request
+		admitted, limited = s.chargeEntries(w.Header(), c.token, len(asked.IDs)+1, false)
+		admitted--
+	default:
 		admitted, limited = s.chargeEntries(w.Header(), c.token, len(asked.IDs), false)
 	}
 	if limited != nil {

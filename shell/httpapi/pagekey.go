@@ -156,6 +156,17 @@ func (p *pageTokens) take(key []byte, kept bool) (cipher.AEAD, error) {
 
 // open gives the position that was sealed; nil if no key of this process opens it.
 func (p *pageTokens) open(sealed, bound []byte) []byte {
+	position, _ := p.opened(sealed, bound)
+	return position
+}
+
+// opens reports whether a key of this process opens what was sealed.
+func (p *pageTokens) opens(sealed, bound []byte) bool {
+	_, err := p.opened(sealed, bound)
+	return err == nil
+}
+
+func (p *pageTokens) opened(sealed, bound []byte) ([]byte, error) {
 	p.mu.Lock()
 	aead, before := p.aead, p.before
 	p.mu.Unlock()
@@ -163,10 +174,7 @@ func (p *pageTokens) open(sealed, bound []byte) []byte {
 	if err != nil && before != nil {
 		position, err = before.Open(nil, nil, sealed, bound)
 	}
-	if err != nil {
-		return nil
-	}
-	return position
+	return position, err
 }
 
 func newKey() []byte {

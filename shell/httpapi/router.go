@@ -185,6 +185,7 @@ func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serve finds out where a request goes.
 func (rt *Router) serve(w http.ResponseWriter, r *http.Request, of *routed) {
+	r = rt.readCharged(r)
 	if of.how == here && r.Header.Get(HeaderPartition) == "" {
 		of.own.ServeHTTP(w, r)
 		return
@@ -284,7 +285,11 @@ func (rt *Router) pass(w http.ResponseWriter, r *http.Request, partition int, bo
 		s.handler.ServeHTTP(w, r)
 		return
 	}
-	rt.o.Remote(partition).ServeHTTP(w, rt.named(r, partition))
+	there := rt.named(r, partition)
+	if chargedBefore(r.Context()) {
+		rt.saysCharged(there)
+	}
+	rt.o.Remote(partition).ServeHTTP(w, there)
 }
 
 // headerSession is the session of a visitor of the page, for whom a request is passed on: see [Server.Serve].
@@ -293,6 +298,7 @@ const headerSession = "Orrery-Session"
 // named gives the request as it is passed on.
 func (rt *Router) named(r *http.Request, partition int) *http.Request {
 	out := r.Clone(r.Context())
+	out.Header.Del(headerCharged)
 	if v, ok := r.Context().Value(visitorKey{}).(*Visitor); ok && v.sealed != "" {
 		out.Header.Del("Authorization")
 		out.Header.Set(headerSession, v.sealed)

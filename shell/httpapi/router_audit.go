@@ -82,6 +82,7 @@ func (rt *Router) toInstance(ctx context.Context, r *http.Request, query url.Val
 	out := rt.part(ctx, r, http.MethodGet, 0, query)
 	out.Header.Del(headerPart)
 	out.Header.Del(HeaderPartition)
+	rt.saysCharged(out)
 	return out
 }
 

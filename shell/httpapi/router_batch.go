@@ -168,8 +168,9 @@ func mergeBatch(rt *Router, w http.ResponseWriter, r *http.Request, c *call) err
 // oneRefusal gives the refusal that is true of the whole batch, as if one server had refused it; nil: there is none, so that each entry has its own status. A status below 500
 // says that nothing was done. Others may say that the part may have been carried out, so they are true of the batch only if all parts were answered with the same.
 func oneRefusal(answers []*batchAnswer) error {
-	first, sure, alike := answers[0], true, true
+	first, sure, alike, retry := answers[0], true, true, 0
 	for _, a := range answers {
+		retry = max(retry, a.retry)
 		if a.refused == nil {
 			return nil
 		}
@@ -178,6 +179,9 @@ func oneRefusal(answers []*batchAnswer) error {
 	}
 	if !sure && !alike {
 		return nil
+	}
+	if first.retry > 0 {
+		first.refused.header.Set("Retry-After", strconv.Itoa(retry))
 	}
 	return first.refused
 }
@@ -234,14 +238,13 @@ func (rt *Router) oneBatch(ctx context.Context, group *sync.WaitGroup, r *http.R
 	if err == nil {
 		err = json.Unmarshal(text, out)
 	}
-	out.retry, _ = strconv.Atoi(got.header.Get("Retry-After")) // 0 if there is none
+	out.retry = retryAfter(got.header)
 	out.repeated = got.header.Get(repeatedHeader) == "true"
 	switch {
 	case err == nil && got.status != http.StatusOK:
 		out.refused = &relayed{status: got.status, header: got.header, body: text}
 	case err != nil || len(out.Results) != len(part.places):
-		out.unreadable, out.Error = true, fmt.Sprintf(
-			"partitions: the answer of partition %d has broken off: this may have been carried out; send the request again with the same %s", part.partition, onceHeader)
+		out.unreadable, out.Error = true, brokenOff(r, part.partition).text
 		out.refused = &relayed{status: http.StatusBadGateway}
 	}
 	return out

@@ -125,7 +125,7 @@ func TestABatchIsNotRefusedWholeWhileAPartOfItMayHaveBeenCarriedOut(t *testing.T
 		"502: actions[%d]: " + perhaps:                      answering(502, perhaps),
 		"503: actions[%d]: the database did not confirm it": answering(503, "the database did not confirm it"),
 		"500: actions[%d]: internal error":                  answering(500, "internal error"),
-		"502: actions[%d]: partitions: the answer of partition %d has broken off: this may have been carried out; send the request again with the same Idempotency-Key": func(w http.ResponseWriter, _ *http.Request) {
+		"502: actions[%d]: partitions: the answer of partition %d has broken off: this may have been carried out; it had no Idempotency-Key, so that what is sent again may be carried out twice": func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write([]byte(`{"results":[`))
 		},
 	}

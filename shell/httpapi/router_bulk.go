@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/orrery-go/orrery/core"
@@ -36,21 +37,18 @@ func mergeBulk(kind string) func(*Router, http.ResponseWriter, *http.Request, *c
 			return err
 		}
 		defer leave()
-		admitted, limited := rt.front.chargeEntries(w.Header(), c.token, len(asked.IDs), false)
-		results := make([]wire.BulkResult, len(asked.IDs))
-		refuse := func(i int, err error) {
+		results, retry := make([]wire.BulkResult, len(asked.IDs)), 0
+		at := rt.sortBulk(w.Header(), r, c, kind, asked.IDs, func(i int, err error) {
 			f := told(c, err)
 			results[i] = wire.BulkResult{ID: asked.IDs[i], Status: f.status, Error: f.text}
-		}
-		for i := admitted; i < len(results); i++ {
-			refuse(i, limited)
-		}
-		if limited != nil {
-			w.Header().Set("Retry-After", told(c, limited).header.Get("Retry-After"))
-		}
-		at := rt.sortBulk(r, c, kind, asked.IDs[:admitted], refuse)
-		if err := rt.actInBulk(r, &asked, at, results); err != nil {
+			retry = max(retry, retryAfter(f.header))
+		})
+		later, err := rt.actInBulk(r, &asked, at, results)
+		if err != nil {
 			return err
+		}
+		if retry = max(retry, later); retry > 0 {
+			w.Header().Set("Retry-After", strconv.Itoa(retry))
 		}
 		out := newPageWriter(w, "results")
 		out.damaged = func() int { return 0 }
@@ -69,41 +67,76 @@ func mergeBulk(kind string) func(*Router, http.ResponseWriter, *http.Request, *c
 	}
 }
 
-// sortBulk gives for each partition the places of the ids that it has. What is refused before is in none.
-func (rt *Router) sortBulk(r *http.Request, c *call, kind string, ids []string, refuse func(int, error)) [][]int {
+// sortBulk gives for each partition the places of the ids that it has, and charges those of this process: what another process has, that charges as it comes. What is refused before
+// is in none. Once the token has no inputs left here, the ids that follow are refused, and nobody looks for them.
+func (rt *Router) sortBulk(h http.Header, r *http.Request, c *call, kind string, ids []string, refuse func(int, error)) [][]int {
 	at := make([][]int, rt.o.Partitions)
-	q := r.URL.Query()
-	decided := make([]*decision, len(ids))
+	more := 0 // than the ids: the first one of this process is the request, which is charged
 	for first := 0; first < len(ids); first += maxLookups / 2 {
-		var all sync.WaitGroup
-		for i := first; i < min(first+maxLookups/2, len(ids)); i++ {
-			all.Go(func() {
-				decided[i] = &decision{r: r, token: c.token}
-				rt.placeMachine(decided[i], kind, ids[i], optional(q, "namespace"), optional(q, "tenant"))
-			})
-		}
-		all.Wait()
-	}
-	for i, d := range decided {
-		switch {
-		case d.err != nil:
-			refuse(i, d.err)
-		case d.known:
-			at[d.to] = append(at[d.to], i)
-		default: // it is nowhere: one says so
-			p := core.Partition(shell.Scope{Namespace: kind, Tenant: ids[i]}, rt.o.Partitions)
+		end := min(first+maxLookups/2, len(ids))
+		var mine []int // the places of this process's
+		in := make(map[int]int)
+		for n, d := range rt.placeBulk(r, c, kind, ids[first:end]) {
+			i := first + n
+			if d.err != nil {
+				refuse(i, d.err)
+				continue
+			}
+			p := d.to
+			if !d.known { // it is nowhere: one says so
+				p = core.Partition(shell.Scope{Namespace: kind, Tenant: ids[i]}, rt.o.Partitions)
+			}
+			if _, local := rt.o.Local(p); local {
+				mine, in[i] = append(mine, i), p
+				continue
+			}
 			at[p] = append(at[p], i)
+		}
+		if len(mine) == 0 {
+			continue
+		}
+		admitted, limited := rt.front.chargeEntries(h, c.token, len(mine)+more, false)
+		admitted -= more
+		more = 1
+		for n, i := range mine {
+			if n >= admitted {
+				refuse(i, limited)
+				continue
+			}
+			at[in[i]] = append(at[in[i]], i)
+		}
+		if limited != nil {
+			for i := end; i < len(ids); i++ {
+				refuse(i, limited)
+			}
+			break
 		}
 	}
 	return at
 }
 
-// actInBulk has each partition act on what it has, and fills in the results.
-func (rt *Router) actInBulk(r *http.Request, asked *wire.BulkRequest, at [][]int, results []wire.BulkResult) error {
+// placeBulk finds out where things are, of all at a time.
+func (rt *Router) placeBulk(r *http.Request, c *call, kind string, ids []string) []*decision {
+	q := r.URL.Query()
+	decided := make([]*decision, len(ids))
+	var all sync.WaitGroup
+	for i, id := range ids {
+		all.Go(func() {
+			decided[i] = &decision{r: r, token: c.token}
+			rt.placeMachine(decided[i], kind, id, optional(q, "namespace"), optional(q, "tenant"))
+		})
+	}
+	all.Wait()
+	return decided
+}
+
+// actInBulk has each partition act on what it has, and fills in the results. retry is after how many seconds what was refused may come again; 0: none of the partitions says so.
+func (rt *Router) actInBulk(r *http.Request, asked *wire.BulkRequest, at [][]int, results []wire.BulkResult) (retry int, err error) {
 	ctx, cancel := context.WithCancel(r.Context())
 	var group, all sync.WaitGroup
 	defer group.Wait()
 	defer cancel()
+	later := make([]int, len(at))
 	for p, places := range at {
 		if len(places) == 0 {
 			continue
@@ -115,10 +148,11 @@ func (rt *Router) actInBulk(r *http.Request, asked *wire.BulkRequest, at [][]int
 		}
 		body, err := json.Marshal(own)
 		if err != nil {
-			return fmt.Errorf("a bulk act for partition %d: %w", p, err)
+			return 0, fmt.Errorf("a bulk act for partition %d: %w", p, err)
 		}
 		all.Go(func() {
-			failed := rt.oneBulk(ctx, &group, r, p, body, places, results)
+			var failed *failure
+			later[p], failed = rt.oneBulk(ctx, &group, r, p, body, places, results)
 			if failed == nil {
 				return
 			}
@@ -128,11 +162,11 @@ func (rt *Router) actInBulk(r *http.Request, asked *wire.BulkRequest, at [][]int
 		})
 	}
 	all.Wait()
-	return context.Cause(r.Context())
+	return slices.Max(later), context.Cause(r.Context())
 }
 
-// oneBulk has one partition act.
-func (rt *Router) oneBulk(ctx context.Context, group *sync.WaitGroup, r *http.Request, partition int, body []byte, places []int, results []wire.BulkResult) *failure {
+// oneBulk has one partition act. retry is as of [Router.actInBulk].
+func (rt *Router) oneBulk(ctx context.Context, group *sync.WaitGroup, r *http.Request, partition int, body []byte, places []int, results []wire.BulkResult) (retry int, failed *failure) {
 	q := rt.part(ctx, r, http.MethodPost, partition, r.URL.Query())
 	q.Body, q.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	q.Header.Set("Content-Type", "application/json")
@@ -146,14 +180,15 @@ func (rt *Router) oneBulk(ctx context.Context, group *sync.WaitGroup, r *http.Re
 		Error   string            `json:"error"`
 	}
 	err := json.NewDecoder(io.LimitReader(got.body, maxGathered)).Decode(&answer)
+	retry = retryAfter(got.header)
 	switch {
 	case got.status != http.StatusOK && err == nil:
-		return failf(got.status, "%s", answer.Error)
+		return retry, failf(got.status, "%s", answer.Error)
 	case err != nil || len(answer.Results) != len(places):
-		return failf(http.StatusBadGateway, "partitions: the answer of partition %d has broken off: this may have been carried out; send the request again with the same Idempotency-Key", partition)
+		return 0, brokenOff(r, partition)
 	}
 	for j, i := range places {
 		results[i] = answer.Results[j]
 	}
-	return nil
+	return retry, nil
 }

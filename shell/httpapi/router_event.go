@@ -3,10 +3,14 @@ package httpapi
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"sync"
+
+	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
 // mergePublish announces an event of no tenant in all partitions, since subscribers of all hear it: in the first one, and once that has taken it in the
@@ -18,25 +22,24 @@ func mergePublish(rt *Router, w http.ResponseWriter, r *http.Request, _ *call) e
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), rt.o.API.RequestTimeout)
 	defer cancel()
-	all := make([]*relayed, rt.o.Partitions)
-	if all[0] = rt.publishIn(ctx, r, 0, data); all[0].status != http.StatusAccepted {
+	all, errs := make([]*relayed, rt.o.Partitions), make([]error, rt.o.Partitions)
+	if all[0], errs[0] = rt.publishIn(ctx, r, 0, data); errs[0] != nil {
+		return errs[0]
+	}
+	if all[0].status != http.StatusAccepted {
 		return all[0]
 	}
 	var others sync.WaitGroup
 	for p := 1; p < len(all); p++ {
-		others.Go(func() { all[p] = rt.publishIn(ctx, r, p, data) })
+		others.Go(func() { all[p], errs[p] = rt.publishIn(ctx, r, p, data) })
 	}
 	others.Wait()
-	var missing []int
 	repeated := true
 	for p, got := range all {
-		if got.status != http.StatusAccepted {
-			missing = append(missing, p)
+		if errs[p] != nil || got.status != http.StatusAccepted {
+			return notEverywhere(r, all, errs)
 		}
 		repeated = repeated && got.header.Get(repeatedHeader) == "true"
-	}
-	if len(missing) > 0 {
-		return notEverywhere(r, missing, len(all))
 	}
 	if repeated {
 		w.Header().Set(repeatedHeader, "true")
@@ -45,17 +48,37 @@ func mergePublish(rt *Router, w http.ResponseWriter, r *http.Request, _ *call) e
 	return nil
 }
 
-// notEverywhere is the answer to a caller whose event some partitions have not announced: it says what the caller can do.
-func notEverywhere(r *http.Request, missing []int, of int) error {
-	todo := "send the same request again, and they announce it"
-	if r.Header.Get(onceHeader) == "" {
-		todo = fmt.Sprintf("with an %s it could be sent again for them alone, and without one the others would announce it twice", onceHeader)
+// notEverywhere is the answer to a caller whose event some partitions have not announced: it says what the caller can do. Only with a key is it one by which clients send a request again.
+func notEverywhere(r *http.Request, all []*relayed, errs []error) error {
+	var missing, refuse []int
+	retry := 1
+	for p, got := range all {
+		switch {
+		case errs[p] != nil:
+			missing = append(missing, p)
+		case got.status == http.StatusAccepted:
+		case got.status < http.StatusInternalServerError && got.status != http.StatusTooManyRequests:
+			refuse = append(refuse, p)
+		default:
+			missing, retry = append(missing, p), max(retry, retryAfter(got.header))
+		}
 	}
-	return failf(http.StatusServiceUnavailable, "partitions: %v of %d may not have announced the event, and the others have: %s", missing, of, todo).with("Retry-After", "1")
+	const others = "partitions: %v of %d %s, and the others have: %s"
+	switch {
+	case len(refuse) > 0:
+		var said wire.Error
+		_ = json.Unmarshal(all[refuse[0]].body, &said) // else there is nothing to quote
+		return failf(http.StatusBadGateway, others, append(refuse, missing...), len(all), "have refused the event, or may not have announced it", said.Error)
+	case r.Header.Get(onceHeader) == "":
+		return failf(http.StatusBadGateway, others, missing, len(all), "may not have announced the event",
+			fmt.Sprintf("it had no %s, so that those announce it twice if it is sent again", onceHeader))
+	}
+	return failf(http.StatusServiceUnavailable, others, missing, len(all), "may not have announced the event",
+		"send the same request again, and they announce it").with("Retry-After", strconv.Itoa(retry))
 }
 
-// publishIn announces an event in one partition.
-func (rt *Router) publishIn(ctx context.Context, r *http.Request, partition int, body []byte) *relayed {
+// publishIn announces an event in one partition. It fails where nobody knows whether that has announced it.
+func (rt *Router) publishIn(ctx context.Context, r *http.Request, partition int, body []byte) (*relayed, error) {
 	var group sync.WaitGroup
 	defer group.Wait()
 	q := rt.part(ctx, r, http.MethodPost, partition, r.URL.Query())
@@ -68,7 +91,7 @@ func (rt *Router) publishIn(ctx context.Context, r *http.Request, partition int,
 	defer func() { _ = got.body.Close() }()
 	text, err := io.ReadAll(io.LimitReader(got.body, maxRefusal+int64(len(body))))
 	if err != nil {
-		return &relayed{status: http.StatusBadGateway, header: http.Header{"Content-Type": {"application/json"}, "Retry-After": {"1"}}, body: []byte(`{"error":"partitions: one did not answer: try again"}` + "\n")}
+		return nil, brokenOff(r, partition)
 	}
-	return &relayed{status: got.status, header: got.header, body: text}
+	return &relayed{status: got.status, header: got.header, body: text}, nil
 }

@@ -71,7 +71,9 @@ func TestAnEventThatReachedSomePartitionsIsFinishedByTheSameRequest(t *testing.T
 	assert.Equal(t, "partitions: [1] of 3 may not have announced the event, and the others have: send the same request again, and they announce it", got.errorText())
 	assert.Equal(t, "1", got.header.Get("Retry-After"))
 	got = a.do("POST", "/v1/events", wantedEvent)
-	assert.Contains(t, got.errorText(), "with an Idempotency-Key it could be sent again")
+	assert.Equal(t, http.StatusBadGateway, got.status, "503 would be sent again by clients, and announced twice")
+	assert.Equal(t, "partitions: [1] of 3 may not have announced the event, and the others have: it had no Idempotency-Key, so that those announce it twice if it is sent again", got.errorText())
+	assert.Empty(t, got.header.Get("Retry-After"))
 	a.router = whole
 	assert.Equal(t, []int{2, 0, 2}, pushed())
 	got = a.do("POST", "/v1/events", wantedEvent, key("k"))
@@ -85,3 +87,85 @@ func TestAnEventThatReachedSomePartitionsIsFinishedByTheSameRequest(t *testing.T
 	got = a.do("POST", "/v1/events", wantedEvent, key("other"))
 	assert.Equal(t, "503 nobody works on the database at the moment", fmt.Sprint(got.status, " ", got.errorText()))
 }
+
+// remotes has all partitions be of other processes, each answered for by its handler.
+func (a *api) remotes(of func(partition int) http.Handler) {
+	a.t.Helper()
+	o := a.routerOptions
+	o.Local, o.Remote = func(int) (*httpapi.Server, bool) { return nil, false }, of
+	var err error
+	a.router, err = httpapi.NewRouter(o)
+	require.NoError(a.t, err)
+}
+
+// breaksOff begins an answer and does not end it.
+func breaksOff(status int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(`{"id":`))
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// later answers that a request may come again after so many seconds.
+func laterBy(status int, seconds string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Retry-After", seconds)
+		answering(status, "not now")(w, r)
+	}
+}
+
+func TestAnEventOfWhichTheFirstPartitionsAnswerBreaksOffMayHaveBeenAnnounced(t *testing.T) {
+	for _, breaking := range []http.Handler{breaksOff(http.StatusAccepted), http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })} {
+		a := divided(t, nil)
+		pushed := a.hearers()
+		whole := a.router
+		inner := a.routerOptions.Local
+		a.remotes(func(p int) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if p == 0 { // it announces it, and its answer is lost
+					s, _ := inner(0)
+					s.Handler().ServeHTTP(nowhere{http.Header{}}, r)
+					breaking.ServeHTTP(w, r)
+				}
+				t.Errorf("partition %d is asked", p)
+			})
+		})
+		got := a.do("POST", "/v1/events", wantedEvent)
+		assert.Equal(t, http.StatusBadGateway, got.status)
+		assert.Equal(t, "partitions: the answer of partition 0 has broken off: this may have been carried out; it had no Idempotency-Key, so that what is sent again may be carried out twice", got.errorText())
+		assert.Empty(t, got.header.Get("Retry-After"), "clients send again what has it")
+		broken := a.router
+		a.router = whole
+		assert.Equal(t, []int{1, 0, 0}, pushed())
+		a.router = broken
+		got = a.do("POST", "/v1/events", wantedEvent, key("k"))
+		assert.Equal(t, http.StatusBadGateway, got.status)
+		assert.Equal(t, "partitions: the answer of partition 0 has broken off: this may have been carried out; send the request again with the same Idempotency-Key", got.errorText())
+		a.router = whole
+		got = a.do("POST", "/v1/events", wantedEvent, key("k"))
+		assert.Equal(t, http.StatusAccepted, got.status, got.body)
+		assert.Equal(t, []int{2, 1, 1}, pushed(), "the first one announces it no second time")
+	}
+}
+
+func TestAnEventThatPartitionsDoNotTakeIsToldWithWhatCanBeDone(t *testing.T) {
+	accepts := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })
+	a := divided(t, nil)
+	a.remotes(func(p int) http.Handler { return []http.Handler{accepts, laterBy(503, "5"), laterBy(429, "30")}[p] })
+	got := a.do("POST", "/v1/events", wantedEvent, key("k"))
+	assert.Equal(t, "503 30", fmt.Sprint(got.status, " ", got.header.Get("Retry-After")))
+	a.remotes(func(p int) http.Handler {
+		return []http.Handler{accepts, laterBy(503, "5"), answering(422, "the key is another's")}[p]
+	})
+	got = a.do("POST", "/v1/events", wantedEvent, key("k"))
+	assert.Equal(t, "502 ", fmt.Sprint(got.status, " ", got.header.Get("Retry-After")), "sent again it is refused again")
+	assert.Equal(t, "partitions: [2 1] of 3 have refused the event, or may not have announced it, and the others have: the key is another's", got.errorText())
+}
+
+// nowhere takes an answer that is lost.
+type nowhere struct{ header http.Header }
+
+func (n nowhere) Header() http.Header         { return n.header }
+func (n nowhere) WriteHeader(int)             {}
+func (n nowhere) Write(b []byte) (int, error) { return len(b), nil }

@@ -225,12 +225,7 @@ func (m *merging) begin() error {
 		})
 	}
 	all.Wait()
-	for _, err := range errs { // the first by number: which that is follows from the request
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return firstOf(errs)
 }
 
 func (m *merging) close() {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -82,9 +81,12 @@ func (p *parts) counts(t *Token, n int) bool {
 	return true
 }
 
-// charges reports whether a request counts against the rates of its token. Of parts that change something each does, since whoever says so of
-// a request would send more than others.
+// charges reports whether a request counts against the rates of its token. Of parts of which no process says that it has charged the whole those that change something each do, since
+// whoever says so of a request would send more than others.
 func (s *Server) charges(r *http.Request, c *call) bool {
+	if chargedBefore(r.Context()) {
+		return false
+	}
 	return c.part == whole || c.part == otherPart && (!reads(r) || s.parts.counts(c.token, s.o.Partitions))
 }
 
@@ -120,7 +122,8 @@ func (c *call) slotsFor(requests, parts *slots) *slots {
 	return requests
 }
 
-// part gives the request that is asked of one partition for a client's.
+// part gives the request that is asked of one partition for a client's, which is charged by itself, or where it is passed to: the owner of the partition charges what it is asked
+// to carry out, and not the request.
 func (rt *Router) part(ctx context.Context, r *http.Request, method string, partition int, query url.Values) *http.Request {
 	out := r.Clone(context.WithValue(ctx, ownPartKey{}, true))
 	out.Method, out.Body, out.ContentLength, out.TransferEncoding = method, http.NoBody, 0, nil
@@ -130,7 +133,11 @@ func (rt *Router) part(ctx context.Context, r *http.Request, method string, part
 		out.Header.Del(name)
 	}
 	out.Header.Set(headerPart, "1")
-	return rt.named(out, partition)
+	out = rt.named(out, partition)
+	if _, ok := rt.o.Local(partition); !ok {
+		rt.saysCharged(out)
+	}
+	return out
 }
 
 // handler gives who answers for a partition.
@@ -216,39 +223,6 @@ func (w *pipeWriter) Write(b []byte) (int, error) {
 // Flush lets streams go on: there is nothing that is held back.
 func (w *pipeWriter) Flush() { w.WriteHeader(http.StatusOK) }
 
-// maxRefusal bounds what is read of an answer that is no success.
-const maxRefusal = 64 << 10
-
-// refusal reads an answer that is no success, as the error that the client gets.
-func (a *answered) refusal() error {
-	text, err := io.ReadAll(io.LimitReader(a.body, maxRefusal))
-	_ = a.body.Close()
-	if err != nil && len(text) == 0 {
-		return failf(http.StatusBadGateway, "partitions: one did not answer: try again").with("Retry-After", "1")
-	}
-	return &relayed{status: a.status, header: a.header, body: text}
-}
-
-// relayed is the answer of a partition with which the router answers.
-type relayed struct {
-	status int
-	header http.Header
-	body   []byte
-}
-
-func (a *relayed) Error() string { return fmt.Sprintf("a partition has answered with %d", a.status) }
-
-// relay answers with it.
-func (a *relayed) relay(w http.ResponseWriter) {
-	for _, name := range []string{"Content-Type", "Retry-After", "Www-Authenticate", "Allow", headerStandsBy} {
-		if v := a.header.Values(name); len(v) > 0 {
-			w.Header()[http.CanonicalHeaderKey(name)] = v
-		}
-	}
-	w.WriteHeader(a.status)
-	_, _ = w.Write(a.body) //nolint:gosec // what a server of the API has answered, with its type and nosniff
-}
-
 // changesPath begins the paths of the changes of machines of all kinds.
 const changesPath = "/v1/changes/"
 
@@ -288,7 +262,7 @@ func (rt *Router) findMachine(d *decision, kind, id string, namespace, tenant *s
 		return
 	}
 	defer slots.leave()
-	statuses := rt.whoHas(d.r, kind+id, namespace, tenant)
+	statuses, retry := rt.whoHas(d.r, kind+id, namespace, tenant)
 	var has, absent, odd []int
 	for p, status := range statuses {
 		switch {
@@ -313,10 +287,10 @@ func (rt *Router) findMachine(d *decision, kind, id string, namespace, tenant *s
 	default:
 		unknown := slices.IndexFunc(statuses, func(s int) bool { return s != http.StatusNotFound })
 		if statuses[unknown] == http.StatusTooManyRequests {
-			d.refuse(tooMany(1, "id: partition %d answers no more requests of the token at the moment: try again", unknown))
+			d.refuse(tooMany(retry, "id: partition %d answers no more requests of the token at the moment: try again", unknown))
 			return
 		}
-		d.refuse(failf(http.StatusServiceUnavailable, "id: no partition that answers has %s, and partition %d does not answer: nothing was done", clip(id), unknown).with("Retry-After", "1"))
+		d.refuse(failf(http.StatusServiceUnavailable, "id: no partition that answers has %s, and partition %d does not answer: nothing was done", clip(id), unknown).with("Retry-After", strconv.Itoa(retry)))
 	}
 }
 
@@ -325,8 +299,8 @@ func (rt *Router) nowhere(d *decision) {
 	d.anywhere, d.everywhere = true, d.r.Header.Get(onceHeader) != ""
 }
 
-// whoHas asks each partition whether a machine exists there for the token: the statuses of a HEAD.
-func (rt *Router) whoHas(r *http.Request, path string, namespace, tenant *string) []int {
+// whoHas asks each partition whether a machine exists there for the token: the statuses of a HEAD. Those that do not tell may be asked again after so many seconds.
+func (rt *Router) whoHas(r *http.Request, path string, namespace, tenant *string) (statuses []int, retry int) {
 	query := url.Values{}
 	if namespace != nil {
 		query.Set("namespace", *namespace)
@@ -339,21 +313,24 @@ func (rt *Router) whoHas(r *http.Request, path string, namespace, tenant *string
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), rt.o.API.RequestTimeout)
 	defer cancel()
-	statuses := make([]int, rt.o.Partitions)
+	asked := r.WithContext(ctx)
+	u := *r.URL
+	u.Path, u.RawPath = path, ""
+	asked.URL = &u
+	statuses = make([]int, rt.o.Partitions)
+	later := make([]int, rt.o.Partitions)
 	var all sync.WaitGroup
 	for p := range statuses {
 		all.Go(func() {
-			q := rt.part(ctx, r, http.MethodHead, p, query)
-			q.URL.Path, q.URL.RawPath = path, ""
-			statuses[p] = rt.statusOf(q, p)
+			statuses[p], later[p] = rt.statusOf(rt.part(ctx, asked, http.MethodHead, p, query), p)
 		})
 	}
 	all.Wait()
-	return statuses
+	return statuses, max(1, slices.Max(later))
 }
 
-// statusOf gives the status with which a partition answers.
-func (rt *Router) statusOf(r *http.Request, partition int) (status int) {
+// statusOf gives the status with which a partition answers, and after how many seconds it says that it may be asked again.
+func (rt *Router) statusOf(r *http.Request, partition int) (status, retry int) {
 	defer func() {
 		if p := recover(); p != nil {
 			status = http.StatusBadGateway
@@ -365,9 +342,9 @@ func (rt *Router) statusOf(r *http.Request, partition int) (status int) {
 	w := statusOnly{header: make(http.Header)}
 	rt.handler(partition).ServeHTTP(&w, r)
 	if w.status == 0 {
-		return http.StatusOK
+		return http.StatusOK, 0
 	}
-	return w.status
+	return w.status, retryAfter(w.header)
 }
 
 // statusOnly takes an answer of which only the status is wanted.
@@ -403,6 +380,7 @@ func (rt *Router) passRecalled(w http.ResponseWriter, d *decision) {
 		return
 	}
 	was := d.to
+	d.r = withCharged(d.r)                                                         // where it was looked for
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readTimeout)) // whoever did not read the body has shortened it
 	rt.found.forget(d.kind + d.id)
 	d.recalled, d.known = false, false
@@ -423,6 +401,9 @@ func (rt *Router) passEverywhere(w http.ResponseWriter, d *decision) {
 	kept := &keptBody{ReadCloser: d.r.Body, most: rt.o.API.MaxBodyBytes}
 	for p := range rt.o.Partitions {
 		r := d.r.Clone(d.r.Context())
+		if p > 0 { // the first one has charged it
+			r = withCharged(r)
+		}
 		body, again := kept.again()
 		if !again {
 			p = rt.o.Partitions - 1

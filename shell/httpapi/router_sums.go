@@ -60,12 +60,25 @@ func gatherOf[T any](rt *Router, r *http.Request, method string, query url.Value
 		})
 	}
 	all.Wait()
+	return out, firstOf(errs)
+}
+
+// firstOf gives the first of the partitions' errors, by number, so that it follows from the request which that is. What may come again comes after what the last of them
+// asks for.
+func firstOf(errs []error) (first error) {
+	retry := 0
 	for _, err := range errs {
-		if err != nil {
-			return nil, err
+		if first == nil {
+			first = err
+		}
+		if of, ok := errors.AsType[*relayed](err); ok {
+			retry = max(retry, retryAfter(of.header))
 		}
 	}
-	return out, nil
+	if of, ok := errors.AsType[*relayed](first); ok && retryAfter(of.header) > 0 {
+		of.header.Set("Retry-After", strconv.Itoa(retry))
+	}
+	return first
 }
 
 // number reads a number of a query that the partitions have found good.
@@ -473,8 +486,12 @@ func (rt *Router) programs(r *http.Request, c *call) ([]string, error) {
 	return all[0].Program, nil
 }
 
-// relayedOr answers with what a partition has answered, if the error is that.
+// relayedOr answers with what a partition has answered, if the error is that. An answer that has begun is broken off.
 func relayedOr(w http.ResponseWriter, err error) error {
+	sw, ok := w.(*statusWriter)
+	if begun := ok && sw.status != 0; begun {
+		return err
+	}
 	if of, ok := errors.AsType[*relayed](err); ok {
 		of.relay(w)
 		return nil
