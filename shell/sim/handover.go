@@ -2,10 +2,12 @@ package sim
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/engine"
 	"github.com/orrery-go/orrery/store"
 )
 
@@ -14,10 +16,11 @@ var _ store.Handover = (*cluster)(nil)
 // carried is what is known of a former owner for the check.
 type carried struct {
 	by       *incarnation
-	keys     []store.EffectKey // what it has carried out, all in all
+	keys     []store.EffectKey // what it had in hand as it gave the partition back
 	last     time.Time         // of its last sign of life
 	silent   time.Duration     // the longest time without one
 	departed bool              // by itself, with all reported
+	told     []store.EffectKey // of what it has reported, while it was never silent for a lease
 }
 
 // formerKey names a former owner.
@@ -37,15 +40,21 @@ func (c *cluster) lives(partition int, session string) *carried {
 		c.carried[key] = f
 	}
 	if f.by == c.of {
-		f.silent, f.last = max(f.silent, c.now.Sub(f.last)), c.now
+		f.silent, f.last = max(f.silent, c.silence(f.last)), c.now
 	}
 	return f
 }
 
-// checkFormers checks that nothing was taken from a former owner that lived: it was never silent for a lease, and has reported all.
+// checkFormers checks that nothing was taken from a former owner that lived, and that what it has reported counts: it was never silent for a lease before that.
 func (r *run) checkFormers(bad func(rule, format string, args ...any)) {
+	for _, what := range r.gone {
+		bad(RuleLives, "%s", what)
+	}
 	of := map[store.EffectKey]*carried{}
-	for _, f := range r.carried {
+	for _, f := range r.carried { // order-free: what one has in hand no other one has
+		for _, key := range f.told {
+			of[key] = f
+		}
 		if f.departed && f.silent < lease {
 			for _, key := range f.keys {
 				of[key] = f
@@ -81,11 +90,31 @@ func (c *cluster) does(partition int, what string, do func(ctx context.Context) 
 	return c.ask(what + ", and is answered")
 }
 
+// inHand gives what a former owner has in hand by the store, which is more than it says if it has forgotten something.
+func (c *cluster) inHand(f store.Former) (keys []store.EffectKey) {
+	keys = slices.Clone(f.Running)
+	if err := c.dbs[f.Partition].live.View(context.Background(), func(tx store.ReadTx) error {
+		claims, err := tx.Claims(engine.ClaimPrefix)
+		if err != nil {
+			return err
+		}
+		return tx.Outbox(func(o store.OutboxEntry) error {
+			if slices.ContainsFunc(claims, func(c store.Claim) bool { return c.Session == f.Session && c.Name == o.Holder && c.Token == o.Token }) {
+				keys = append(keys, o.Key)
+			}
+			return nil
+		})
+	}); err != nil {
+		c.broken = err
+	}
+	return keys
+}
+
 // Remain implements [store.Handover].
 func (c *cluster) Remain(_ context.Context, f store.Former) error {
 	return c.does(f.Partition, "goes on with what runs", func(ctx context.Context) error {
 		c.count(CountHandedOver)
-		c.lives(f.Partition, f.Session).keys = slices.Clone(f.Running)
+		c.lives(f.Partition, f.Session).keys = c.inHand(f)
 		return c.formers.Remain(ctx, f)
 	})
 }
@@ -94,9 +123,12 @@ func (c *cluster) Remain(_ context.Context, f store.Former) error {
 func (c *cluster) Report(_ context.Context, f store.Former, results []store.FormerResult) (stops []store.FormerStop, err error) {
 	err = c.does(f.Partition, "reports what ran", func(ctx context.Context) (err error) {
 		if stops, err = c.formers.Report(ctx, f, results); err == nil {
-			c.lives(f.Partition, f.Session)
-			for range results {
+			is := c.lives(f.Partition, f.Session)
+			for _, r := range results {
 				c.count(CountReported)
+				if is.silent < lease {
+					is.told = append(is.told, r.Key)
+				}
 			}
 		}
 		return err
@@ -107,8 +139,13 @@ func (c *cluster) Report(_ context.Context, f store.Former, results []store.Form
 // Depart implements [store.Handover].
 func (c *cluster) Depart(_ context.Context, partition int, by, session string) error {
 	return c.does(partition, "takes out a former owner", func(ctx context.Context) error {
-		if f := c.lives(partition, session); by == session {
+		switch f := c.lives(partition, session); {
+		case by == session:
 			f.departed = true
+		case !f.departed && max(f.silent, c.silence(f.last)) < lease:
+			c.mu.Lock()
+			c.gone = append(c.gone, fmt.Sprintf("%s takes %s for gone in %s, which was never silent for longer than %s", c.of.name, f.by.name, c.partition(partition), max(f.silent, c.silence(f.last))))
+			c.mu.Unlock()
 		}
 		return c.formers.Depart(ctx, partition, by, session)
 	})

@@ -137,7 +137,7 @@ func (r *run) apply(f Fault) {
 	case RefuseCommit, LoseAnswer, LoseCommit, LoseBoth, Unconfirm, SlowCommit:
 		r.meeting = append(r.meeting, f)
 	case Outage:
-		r.away = r.now.Add(f.For)
+		r.cutOff(f.For)
 	case Lag:
 		for _, db := range r.dbs {
 			db.lag()
