@@ -77,7 +77,7 @@ func TestWhoeverGaveAPartitionBackInOrderIsSureOfWhatItCarriesOutOnAndWhoeverLos
 		pass(4 * lease)
 		assert.True(t, surely(), "what it carries out on is its own")
 		h.end()
-		<-h.done
+		require.NoError(t, <-h.done)
 
 		h = holds(t, c.Process())
 		seen, err := c.Process().Look(t.Context(), 0)
@@ -92,7 +92,7 @@ func TestWhoeverGaveAPartitionBackInOrderIsSureOfWhatItCarriesOutOnAndWhoeverLos
 		assert.True(t, h.terms[1].Holds())
 		assert.False(t, h.terms[0].Holds(), "the claim before is lost for good")
 		h.end()
-		<-h.done
+		require.NoError(t, <-h.done)
 	})
 }
 
@@ -111,7 +111,7 @@ func TestASignOfLifeTogetherWithOthersCountsFromWhenTheOneBeforeItWasSent(t *tes
 		assert.LessOrEqual(t, time.Since(last), lease-lease/10-lease/5+10*time.Millisecond)
 		c.SetAway(nil)
 		h.end()
-		<-h.done
+		require.NoError(t, <-h.done)
 	})
 }
 
@@ -133,6 +133,6 @@ func TestAMachineThatWasSuspendedIsNotSureOfItsPartitions(t *testing.T) {
 		pass(lease)
 		assert.True(t, h.terms[0].Holds())
 		h.end()
-		<-h.done
+		require.NoError(t, <-h.done)
 	})
 }
