@@ -91,7 +91,7 @@ func (db *DB) view(ctx context.Context) (tx *Tx, err error) {
 		} else {
 			err = db.own(ctx, tx)
 		}
-		if err == nil || !passes(err) || ctx.Err() != nil {
+		if err == nil || !passes(err) || ctx.Err() != nil || noConnection(err) {
 			break
 		}
 	}
@@ -99,6 +99,12 @@ func (db *DB) view(ctx context.Context) (tx *Tx, err error) {
 		return nil, fmt.Errorf("begin a view of partition %d: %w", db.o.Partition, err)
 	}
 	return tx, nil
+}
+
+// noConnection reports whether the database has refused a new connection: it would refuse the next one, too, and whoever reads is told.
+func noConnection(err error) bool {
+	_, is := errors.AsType[*pgconn.ConnectError](err)
+	return is
 }
 
 var errPassed = errors.New("a checkpoint passes by")
