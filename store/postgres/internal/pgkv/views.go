@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -143,7 +142,7 @@ func (db *DB) reads(ctx context.Context, tx *Tx, s *snapshot) {
 
 // followed is what a DB that only reads has of the log.
 type followed struct {
-	mu         sync.Mutex
+	mu         lock
 	active     *overlay
 	session    string // of who owned it, with the token
 	token      uint64
@@ -174,7 +173,10 @@ func (db *DB) followOn(ctx context.Context, tx *Tx) error {
 		return db.isHalted(s.row)
 	}
 	f := &db.follow
-	f.mu.Lock()
+	if err := f.mu.lockWithin(ctx); err != nil { // who has it may wait for a database that has gone silent
+		s.end()
+		return err
+	}
 	defer f.mu.Unlock()
 	if err := db.catchUp(ctx, f, s); err != nil {
 		s.end()
