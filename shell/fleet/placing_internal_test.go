@@ -19,6 +19,9 @@ func placingGroup(t *testing.T) *Group {
 	t.Helper()
 	g, err := NewGroup(Options{Cluster: renewals{}, Name: "a", Lease: aLease, Events: func(Event) {}}, store.Layout{Partitions: 2, Rule: core.PartitionRule})
 	require.NoError(t, err)
+	for _, s := range g.seats { // as who has claimed its partition
+		s.Member.held = &held{clock: s.o.Clock, lease: s.o.Lease}
+	}
 	return g
 }
 

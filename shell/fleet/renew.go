@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/orrery-go/orrery/store"
 )
@@ -83,16 +84,35 @@ func (p *process) renew(ctx context.Context, registered *bool) (err error) {
 		switch {
 		case err == nil:
 			*registered = true // though the answer may have been lost
+			p.rival.isAway(p.o.Clock.Steady(), p.o.Lease)
 			return nil
 		case !errors.Is(err, store.ErrFenced):
 			return err
-		case *registered:
+		case *registered && p.rival.isThere(p.o.Clock.Steady()):
 			p.tell(EventNameTaken, nil)
 		}
 	}
 	err = p.o.Cluster.Register(limit, p.self)
 	*registered = err == nil
 	return err
+}
+
+// rival is another process of the name of this one, as who renews knows of it.
+type rival struct {
+	is   bool
+	last time.Time // when it was found to have registered, on the steady clock
+}
+
+// isThere notes that it has registered, and reports whether that is news: two of a name find each other at each renewal.
+func (r *rival) isThere(now time.Time) (news bool) {
+	news = !r.is
+	r.is, r.last = true, now
+	return news
+}
+
+// isAway notes that it has not registered since the last renewal. After a lease of that it has gone; before, it may only have been slower.
+func (r *rival) isAway(now time.Time, lease time.Duration) {
+	r.is = r.is && now.Sub(r.last) < lease
 }
 
 // together notes when a sign of life was sent together with others, and gives when the one before that was: if it counts as given, a commit since then may have been it.

@@ -57,3 +57,50 @@ func TestAPartitionThatIsGivenBackWhileARenewalEndsIsNotRenewedAgain(t *testing.
 		require.NoError(t, st.Close())
 	})
 }
+
+// Each registers anew at each renewal, as the other one has done, and takes a few signs of life alone in between.
+func TestTwoProcessesOfANameAreToldOfOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := memory.NewCluster()
+		type one struct {
+			*Member
+			registered bool
+			told       int
+		}
+		begin := func() *one {
+			o := &one{}
+			m, err := New(Options{Cluster: c.Process(), Name: "a", Lease: aLease, Events: func(e Event) {
+				if e.Kind == EventNameTaken {
+					o.told++
+				}
+			}})
+			require.NoError(t, err)
+			o.Member = m
+			return o
+		}
+		renew := func(all ...*one) {
+			t.Helper()
+			<-time.After(aLease / 5)
+			for _, o := range all {
+				require.NoError(t, o.renew(t.Context(), &o.registered))
+			}
+		}
+		a, b := begin(), begin()
+		renew(a)
+		renew(a, b)
+		assert.Zero(t, a.told+b.told, "nobody has found another one yet")
+		for n := range 20 {
+			renew(a, b)
+			if n%4 == 3 {
+				renew(a) // the other one is late
+			}
+		}
+		assert.Equal(t, []int{1, 1}, []int{a.told, b.told})
+		for range 6 { // a lease, and the renewal that finds what the other one has left
+			renew(a)
+		}
+		renew(b)
+		renew(a, b)
+		assert.Equal(t, []int{2, 1}, []int{a.told, b.told}, "it was away for a lease, and is back; it has asked nobody meanwhile")
+	})
+}

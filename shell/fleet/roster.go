@@ -31,6 +31,7 @@ type process struct {
 	about  func() State // what an event says that is of the process
 	looks  question     // of a group, at all partitions
 	signs  question     // whether a sign of life is taken
+	rival  rival        // of who renews
 }
 
 func newProcess(o Options) *process {

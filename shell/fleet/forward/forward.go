@@ -58,7 +58,8 @@ type Options struct {
 	TrustedProxies []netip.Prefix
 	// MaxBody is how many bytes of a body are kept, to be sent again. Zero: 1 MiB.
 	MaxBody int64
-	// Wait bounds how long a request waits for a process that works. Zero: 15 seconds, in which a lease of 10, and what follows, fit.
+	// Wait bounds how long a request waits for a process that works. Zero: 15 seconds, in which a lease of 10, and what follows, fit: a longer lease needs a longer wait, within the
+	// time that the server gives an answer ([http.Server.WriteTimeout]).
 	Wait time.Duration
 	// Keyed tells of a request that changes something whether its receiver knows an Idempotency-Key, so that it can be sent again. Nil: those of
 	// the API (package shell/httpapi) at its own paths, but for webhooks.

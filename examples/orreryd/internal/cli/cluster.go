@@ -58,14 +58,19 @@ type divided struct {
 	Partitions int    `json:"partitions"`
 }
 
+// badPartitions refuses a number of partitions.
+func badPartitions(n int) error {
+	return usagef("--partitions: %d is not between 1 and %d: the page token of a list over all tenants has a place in each partition, and has to fit into a request", n, store.MaxDivided)
+}
+
 func (a *app) divide(ctx context.Context, database string, partitions int) error {
 	switch {
 	case database == "":
 		return usagef("--database: missing: name the URL of a PostgreSQL database")
 	case !config.IsDatabaseURL(database):
 		return usagef("--database: is no URL of PostgreSQL: want one such as postgres://orrery@db.example/orrery")
-	case partitions < 1 || partitions > core.MaxPartitions:
-		return usagef("--partitions: %d is not between 1 and %d", partitions, core.MaxPartitions)
+	case partitions < 1 || partitions > store.MaxDivided:
+		return badPartitions(partitions)
 	}
 	name := config.DatabaseName(database)
 	cluster, err := postgres.Connect(ctx, database, postgres.Options{})

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 	"github.com/orrery-go/orrery/shell/repartition"
@@ -127,8 +126,8 @@ func (c *copying) check() error {
 		return usagef("--to: missing: name a file to make, or the URL of a database on PostgreSQL")
 	case c.from == c.to:
 		return usagef("--to: is the source itself")
-	case c.partitions < 0 || c.partitions > core.MaxPartitions:
-		return usagef("--partitions: %d is not between 1 and %d", c.partitions, core.MaxPartitions)
+	case c.partitions < 0 || c.partitions > store.MaxDivided:
+		return badPartitions(c.partitions)
 	case c.partitions > 1 && !config.IsDatabaseURL(c.to):
 		return usagef("--partitions: a file has one partition: leave it out, or name a database on PostgreSQL with --to")
 	case c.lease != 0 && !(c.lease >= 1 && c.lease <= maxLease):
