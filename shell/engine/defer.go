@@ -81,19 +81,36 @@ func (e *Engine) defers(ctx context.Context, x *execution, try int, why error) b
 	}
 }
 
-// sleep waits for a time, or until the execution is cancelled. A [Scheduler] does not count it meanwhile.
+// sleep waits for a time, or until the execution is cancelled, which a [Scheduler] tells it, as it tells the end of the time: who is cancelled says so beside the loop,
+// which would else hear it now, or only the next time. It does not count meanwhile.
 func (x *execution) sleep(d time.Duration) {
 	x.mu.Lock()
-	if x.ctx.Err() != nil {
-		x.mu.Unlock()
-		return
-	}
 	asleep := make(chan struct{})
 	x.asleep = asleep
+	x.sleepFor(d)
+	if x.ctx.Err() != nil {
+		x.sleepFor(0)
+	}
 	x.mu.Unlock()
-	defer x.e.o.Scheduler.AfterFunc("start/"+x.key.String(), d, x.wake)()
 	x.e.activity.add(-1)
 	<-asleep
+}
+
+// sleepFor has a sleep end after d. Its mu is held.
+func (x *execution) sleepFor(d time.Duration) {
+	if x.unsleep != nil {
+		x.unsleep()
+	}
+	x.unsleep = x.e.o.Scheduler.AfterFunc("start/"+x.key.String(), d, x.wake)
+}
+
+// hurry ends a sleep as soon as may be.
+func (x *execution) hurry() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.asleep != nil {
+		x.sleepFor(0)
+	}
 }
 
 // wake ends a sleep, and has the execution counted again.
@@ -103,6 +120,8 @@ func (x *execution) wake() {
 	if x.asleep == nil {
 		return
 	}
+	x.unsleep()
+	x.unsleep = nil
 	x.e.activity.add(1)
 	close(x.asleep)
 	x.asleep = nil

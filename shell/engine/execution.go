@@ -36,6 +36,7 @@ type execution struct {
 	killed   chan struct{} // closed once it is to end at once; made when somebody asks for it
 	kill     bool          // it is to end at once
 	asleep   chan struct{} // closed when it is to go on; nil: it does not wait for a start, or nobody counts what runs
+	unsleep  func()        // takes back what ends that
 }
 
 type executionKey struct{}
@@ -88,7 +89,7 @@ func (x *execution) cancel(why error) {
 		x.endAtOnce()
 	}
 	x.end(why)
-	x.wake()
+	x.hurry()
 	if x.p.Limit <= 0 || x.e.o.Scheduler != nil { // else the attempt watches its own context
 		x.watch(x.ctx, 0)
 	}

@@ -33,7 +33,7 @@ var wrongWithFormers = map[string][]edit{
 	"what was reported is never deleted":                 {{engineFormers, "f.taken = append(f.taken, b.arrived...)", "_ = b.arrived"}},
 	"a deletion of reports that fails is forgotten":      {{engineFormers, "f.taken = append(a.taken, f.taken...)", "_ = a.taken"}},
 	"the note of who is gone stays":                      {{engineFormers, "q.departs = append(q.departs, session)", "_ = session"}},
-	"the note of who has told all stays":                 {{engineHandover, "if err := f.h.Through.Depart(ctx, f.is.Partition, f.is.Session); err != nil {", "if err := error(nil); err != nil {"}},
+	"the note of who has told all stays":                 {{engineHandover, "if err := f.h.Through.Depart(ctx, f.is.Partition, f.is.Session, f.is.Session); err != nil {", "if err := error(nil); err != nil {"}},
 	"a former owner has nothing in hand":                 {{engineHandover, "\tf.count()\n\tctx, cancel := l.briefly(h)", "\tctx, cancel := l.briefly(h)"}},
 	"results that wait are lost by a handover":           {{engineHandover, "len(l.running) == 0 || len(l.outcomes) > 0 || len(l.requests) > 0", "len(l.running) == 0 || len(l.requests) > 0"}},
 	"a batch is under way at a handover":                 {{engineHandover, "l.lastErr != nil || l.flight != nil || len(l.running)", "l.lastErr != nil || len(l.running)"}, {engineStop, "\tif l.gives && len(l.requests) == 0 && len(l.outcomes) == 0 {\n\t\tl.settle()", "\tif l.gives && len(l.requests) == 0 && len(l.outcomes) == 0 {"}},
