@@ -38,7 +38,7 @@ func (t *tool) Run(ctx context.Context, c shell.Call) (json.RawMessage, error) {
 	}
 	t.mu.Unlock()
 	t.log("%s is called", name)
-	defer t.of.begins(name, ctx)()
+	defer t.of.begins(ctx, name)()
 	d, early := time.Duration(0), true
 	if s, ok := t.inner.(Script); ok {
 		d, early = s.Takes(c)
@@ -56,7 +56,7 @@ func (t *tool) Run(ctx context.Context, c shell.Call) (json.RawMessage, error) {
 }
 
 // begins notes that a tool of an engine runs, until who calls what it returns. Those that were told to end may have been left behind, with their slots given back.
-func (u *unit) begins(name string, ctx context.Context) (ends func()) {
+func (u *unit) begins(ctx context.Context, name string) (ends func()) {
 	r := u.handle.db.run
 	r.mu.Lock()
 	defer r.mu.Unlock()
