@@ -286,6 +286,9 @@ func (r *run) checkBegun(bad func(rule, format string, args ...any)) {
 	r.views(func(_ int, tx store.ReadTx) error {
 		clear(back)
 		if err := tx.Journal(1, func(_ uint64, raw []byte) error {
+			if !bytes.Contains(raw, []byte(core.ActionHandBack{}.EventType())) {
+				return nil
+			}
 			entry, err := core.DecodeEntry(raw)
 			for _, in := range entry.Inputs {
 				if _, ok := in.Event.(core.ActionHandBack); ok {

@@ -78,16 +78,46 @@ func (r *run) checkFormers(bad func(rule, format string, args ...any)) {
 	})
 }
 
-// does has the database do something for a former owner, or for the owner about one. Its answer may be lost.
-func (c *cluster) does(partition int, what string, do func(ctx context.Context) error) error {
+// does has the database do something for a former owner, or for the owner about one. It may be lost, and so may its answer; by a fault, if it tells something.
+func (c *cluster) does(partition int, what string, tells bool, do func(ctx context.Context) error) error {
 	what += " of " + c.partition(partition)
 	if err := c.ask(what); err != nil {
 		return err
 	}
+	lost, answer := false, false
+	if tells {
+		lost, answer = c.loseNext()
+	}
+	if lost && !answer {
+		c.of.log("%s %s, which is lost", c.of.name, what)
+		return errAway
+	}
 	if err := do(context.Background()); err != nil {
 		return err
 	}
-	return c.ask(what + ", and is answered")
+	if err := c.ask(what + ", and is answered"); err != nil {
+		return err
+	}
+	if lost {
+		return errAway
+	}
+	return nil
+}
+
+// loseNext reports whether the next message about a handover is lost, or the answer to it.
+func (r *run) loseNext() (lost, answer bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.loses) == 0 || !r.calm.IsZero() {
+		return false, false
+	}
+	if r.loses[0] >= 16 { // of up to four one, so that whatever is told meets it now and then
+		r.loses[0] -= 16
+		return false, false
+	}
+	answer = r.loses[0]%2 == 1
+	r.loses = r.loses[1:]
+	return true, answer
 }
 
 // inHand gives what a former owner has in hand by the store, which is more than it says if it has forgotten something.
@@ -112,7 +142,7 @@ func (c *cluster) inHand(f store.Former) (keys []store.EffectKey) {
 
 // Remain implements [store.Handover].
 func (c *cluster) Remain(_ context.Context, f store.Former) error {
-	return c.does(f.Partition, "goes on with what runs", func(ctx context.Context) error {
+	return c.does(f.Partition, "goes on with what runs", true, func(ctx context.Context) error {
 		c.count(CountHandedOver)
 		c.lives(f.Partition, f.Session).keys = c.inHand(f)
 		return c.formers.Remain(ctx, f)
@@ -121,7 +151,7 @@ func (c *cluster) Remain(_ context.Context, f store.Former) error {
 
 // Report implements [store.Handover].
 func (c *cluster) Report(_ context.Context, f store.Former, results []store.FormerResult) (stops []store.FormerStop, err error) {
-	err = c.does(f.Partition, "reports what ran", func(ctx context.Context) (err error) {
+	err = c.does(f.Partition, "reports what ran", len(results) > 0, func(ctx context.Context) (err error) {
 		if stops, err = c.formers.Report(ctx, f, results); err == nil {
 			is := c.lives(f.Partition, f.Session)
 			for _, r := range results {
@@ -138,7 +168,7 @@ func (c *cluster) Report(_ context.Context, f store.Former, results []store.Form
 
 // Depart implements [store.Handover].
 func (c *cluster) Depart(_ context.Context, partition int, by, session string) error {
-	return c.does(partition, "takes out a former owner", func(ctx context.Context) error {
+	return c.does(partition, "takes out a former owner", true, func(ctx context.Context) error {
 		switch f := c.lives(partition, session); {
 		case by == session:
 			f.departed = true
@@ -153,7 +183,7 @@ func (c *cluster) Depart(_ context.Context, partition int, by, session string) e
 
 // Formers implements [store.Handover].
 func (c *cluster) Formers(_ context.Context, partition, most int) (all []store.Former, results []store.FormerResult, err error) {
-	err = c.does(partition, "lists former owners", func(ctx context.Context) (err error) {
+	err = c.does(partition, "lists former owners", false, func(ctx context.Context) (err error) {
 		all, results, err = c.formers.Formers(ctx, partition, most)
 		return err
 	})
@@ -162,10 +192,10 @@ func (c *cluster) Formers(_ context.Context, partition, most int) (all []store.F
 
 // Stop implements [store.Handover].
 func (c *cluster) Stop(_ context.Context, partition int, by, session string, stops []store.FormerStop) error {
-	return c.does(partition, "stops what a former owner runs", func(ctx context.Context) error { return c.formers.Stop(ctx, partition, by, session, stops) })
+	return c.does(partition, "stops what a former owner runs", true, func(ctx context.Context) error { return c.formers.Stop(ctx, partition, by, session, stops) })
 }
 
 // Taken implements [store.Handover].
 func (c *cluster) Taken(_ context.Context, partition int, by string, results []store.FormerResult) error {
-	return c.does(partition, "deletes what was reported", func(ctx context.Context) error { return c.formers.Taken(ctx, partition, by, results) })
+	return c.does(partition, "deletes what was reported", true, func(ctx context.Context) error { return c.formers.Taken(ctx, partition, by, results) })
 }

@@ -112,12 +112,12 @@ func rootOf(t *testing.T) string {
 	}
 }
 
-// Few gives the names of the defects that are tried: all of them in a soak, else those that always are, since each is a build.
+// Few gives the names of the defects that are tried: all of them in a soak, else those that always are, since one takes some seconds.
 func Few[D any](t *testing.T, all map[string]D, always ...string) []string {
 	t.Helper()
 	raced.Skip(t)
 	if testing.Short() {
-		t.Skip("each is a build")
+		t.Skip("it is a build")
 	}
 	if os.Getenv("RAPID_CHECKS") != "" {
 		return slices.Sorted(maps.Keys(all))

@@ -171,13 +171,12 @@ func (f *brokenFile) chooser(fn *brokenFunc) string {
 		}
 		return one
 	}
-	var copies strings.Builder
-	copies.WriteString(f.renamed(d, d.Name.Name+"Whole"))
+	copies := []string{f.renamed(d, d.Name.Name+"Whole")}
 	for _, n := range sortedKeys(fn.copies) {
 		fmt.Fprintf(&head, "\tcase %d:\n\t\t%s\n", n, does(fmt.Sprintf("%sBroken%d", d.Name.Name, n)))
-		copies.WriteString("\n\n" + fn.copies[n])
+		copies = append(copies, fn.copies[n])
 	}
-	fmt.Fprintf(&head, "\tdefault:\n\t\t%s\n\t}\n}\n\n%s", does(d.Name.Name+"Whole"), copies.String())
+	fmt.Fprintf(&head, "\tdefault:\n\t\t%s\n\t}\n}\n\n%s", does(d.Name.Name+"Whole"), strings.Join(copies, "\n\n"))
 	return head.String()
 }
 
