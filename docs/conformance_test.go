@@ -23,7 +23,7 @@ func requirements() []string {
 		first, last int
 	}{
 		{"A", 1, 10}, {"B", 1, 8}, {"C", 1, 13}, {"D", 1, 20}, {"E", 1, 17}, {"F", 1, 6},
-		{"R", 1, 20},
+		{"R", 1, 21},
 	} {
 		for n := span.first; n <= span.last; n++ {
 			ids = append(ids, fmt.Sprint(span.letter, n))

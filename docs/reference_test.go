@@ -187,6 +187,9 @@ func tomlKeys(files []*ast.File, top string) (map[string]string, error) {
 			return fmt.Errorf("no struct %s", name)
 		}
 		for _, field := range structs[name].Fields.List {
+			if len(field.Names) == 1 && !field.Names[0].IsExported() { // no file can set it
+				continue
+			}
 			typ := strings.TrimPrefix(types.ExprString(field.Type), "*")
 			if field.Tag == nil || tag.FindStringSubmatch(field.Tag.Value) == nil {
 				return fmt.Errorf("%s has a field of type %s without a toml tag: it would be a key by its Go name", name, typ)

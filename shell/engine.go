@@ -100,6 +100,11 @@ func (e *Engine) Instance() string { return e.loop.Instance() }
 // Store gives the store that the engine works on.
 func (e *Engine) Store() store.Store { return e.o.Store }
 
+// Confirm is asked right before something is done outside that the engine's store says to do, by who does more than one such thing for one effect, or does it
+// late: each outer effect is preceded by it. An error says that another process may have taken the store over since the last sign of life of this one ([Handover]), and that nothing has begun ([NotStarted]): it is to be
+// tried again later.
+func (e *Engine) Confirm() error { return e.loop.Confirm() }
+
 // WithActor names who causes what is done under the context: it is journaled
 // with each input.
 func WithActor(ctx context.Context, actor string) context.Context {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -98,6 +99,68 @@ func createCount(t *testing.T, e *shell.Engine, on core.OnInterrupt) core.Action
 	require.NoError(t, err)
 	synctest.Wait()
 	return a
+}
+
+// behind is a clock that is not the machine's.
+type behind struct {
+	engine.SystemClock
+	by atomic.Int64
+}
+
+func (c *behind) Now() time.Time { return c.SystemClock.Now().Add(-time.Duration(c.by.Load())) }
+
+// times are those of the batches that a store has, oldest first.
+func times(t *testing.T, st store.Store) (all []time.Time) {
+	t.Helper()
+	require.NoError(t, st.View(bg(), func(tx store.ReadTx) error {
+		return tx.Journal(1, func(_ uint64, raw []byte) error {
+			var e struct{ At effects.Time }
+			all = append(all, time.Time{})
+			if err := json.Unmarshal(raw, &e); err != nil {
+				return err
+			}
+			all[len(all)-1] = e.At.Std()
+			return nil
+		})
+	}))
+	return all
+}
+
+func TestTheTimeOfAStoreThatProcessesHaveInTurnDoesNotGoBackUnlessItsClockWasSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, clock := memory.NewCluster(), &behind{}
+		tool := shell.ToolFunc(func(context.Context, shell.Call) (json.RawMessage, error) { return nil, nil })
+		a := inherit(t, c, "a", tool, nil)
+		created := createCount(t, a.Engine, core.InterruptFail)
+		last := len(times(t, a.st))
+		a.over(t)
+		by := func(o *shell.Options) { o.Clock = clock }
+
+		// The next one's clock is 40 seconds behind: time stands still, and goes on once that has caught up.
+		clock.by.Store(int64(40 * time.Second))
+		b := inherit(t, c, "b", tool, by)
+		soon, err := b.Actions().Create(bg(), core.ActionSpec{ToolName: "count", Trigger: core.Scheduled(created.CreatedAt.Add(5 * time.Second))})
+		require.NoError(t, err)
+		assert.Equal(t, created.CreatedAt, soon.CreatedAt)
+		elapse(44 * time.Second)
+		assert.Equal(t, core.StatusPending, actionOf(t, b.Engine, soon.ID).Status.Type)
+		elapse(2 * time.Second)
+		assert.Equal(t, core.StatusCompleted, actionOf(t, b.Engine, soon.ID).Status.Type)
+
+		// A little step back within its time is none, either.
+		createCount(t, b.Engine, core.InterruptFail)
+		clock.by.Add(int64(300 * time.Millisecond))
+		createCount(t, b.Engine, core.InterruptFail)
+		all := times(t, b.st)
+		assert.Greater(t, len(all), last)
+		assert.True(t, slices.IsSortedFunc(all, time.Time.Compare), "%v", all)
+
+		// A clock that is set back further is followed.
+		clock.by.Add(int64(time.Hour))
+		now := createCount(t, b.Engine, core.InterruptFail).CreatedAt.Std()
+		assert.WithinDuration(t, clock.Now(), now, time.Millisecond)
+		b.over(t)
+	})
 }
 
 func TestAStoreIsHandedOverWhileAToolRunsOnAndItsResultCounts(t *testing.T) {

@@ -14,6 +14,10 @@ import (
 	"github.com/orrery-go/orrery/store"
 )
 
+// Running is how many runs of tools and other outer effects are under way in this process, also those that go on after the store was given back
+// ([Options].Handover).
+func (e *Engine) Running() int64 { return e.loop.Running() }
+
 // Stats is what the engine has counted since it was made, and the present
 // totals of the store.
 type Stats struct {

@@ -45,7 +45,7 @@ type Instance struct {
 
 // Layout is how a database is divided.
 type Layout struct {
-	// Partitions is their number, from 1 to [MaxPartitions].
+	// Partitions is their number, from 1 to [MaxDivided].
 	Partitions int
 	// Rule is the version of the rule by which a tenant has its partition, from 1 on: core.PartitionRule of who has set it.
 	Rule int
@@ -54,11 +54,17 @@ type Layout struct {
 // MaxPartitions bounds the number of partitions: ids have room for their numbers.
 const MaxPartitions = 1 << 12
 
+// MaxDivided bounds the number of partitions that a database is divided into: the page token of a list over all tenants has a place in each of them, and has to fit into the head of
+// a request, of which a server takes 32 KiB.
+const MaxDivided = 256
+
 // Validate refuses what no database can be divided by.
 func (l Layout) Validate() error {
 	switch {
-	case l.Partitions < 1 || l.Partitions > MaxPartitions:
-		return fmt.Errorf("partitions: %d: want 1 to %d", l.Partitions, MaxPartitions)
+	case l.Partitions < 1:
+		return fmt.Errorf("partitions: %d: want 1 to %d", l.Partitions, MaxDivided)
+	case l.Partitions > MaxDivided:
+		return fmt.Errorf("partitions: %d: want 1 to %d, since the page token of a list over all tenants has a place in each, and has to fit into a request", l.Partitions, MaxDivided)
 	case l.Rule < 1:
 		return fmt.Errorf("rule: %d: want 1 or more", l.Rule)
 	}

@@ -22,20 +22,45 @@ const aheadEnv = "ORRERY_CLUSTERTEST_AHEAD"
 type edit struct {
 	file, is, becomes string
 	more              string // is added at the file's end
+	imports           string // of what is added
 }
 
 // clocks are where the wall clock is read for the engine, and where it is compared with the database's.
 var clocks = []edit{
-	{"../engine/clock.go", "func (SystemClock) Now() time.Time { return time.Now() }", "func (SystemClock) Now() time.Time { return time.Now().Add(ahead) }", aheadSource},
-	{"../../store/postgres/cluster.go", "return at.Sub(asked.Add(within)), within, nil", "return at.Sub(asked.Add(within).Add(ahead)), within, nil", aheadSource},
+	{"../engine/clock.go", "func (SystemClock) Now() time.Time { return time.Now() }", "func (SystemClock) Now() time.Time { return time.Now().Add(ahead) }", aheadSource, osAlone},
+	{"../../store/postgres/cluster.go", "return at.Sub(asked.Add(within)), within, nil", "return at.Sub(asked.Add(within).Add(ahead)), within, nil", aheadSource, osAlone},
 }
+
+// stops is where a daemon freezes itself if it finds a file, which the first one that does takes away: between the commit that says to create a Job, and the call.
+var stops = edit{
+	"../kube/kube.go", "	if run.Confirm != nil {\n", "	stopsHere(job.Name)\n	if run.Confirm != nil {\n", `
+func stopsHere(job string) {
+	file := os.Getenv("` + stopEnv + `")
+	if file == "" || os.Remove(file) != nil {
+		return
+	}
+	_ = os.WriteFile(file+".new", []byte(fmt.Sprint(job, " ", os.Getpid())), 0o600)
+	_ = os.Rename(file+".new", file+".caught")
+	self, _ := os.FindProcess(os.Getpid())
+	_ = self.Signal(syscall.SIGSTOP)
+	// The signal is for the whole process; this thread may go on for a moment.
+	for began := time.Now(); time.Since(began) < time.Millisecond; {
+	}
+}
+`, osAlone + "; import \"syscall\"",
+}
+
+// stopEnv names the file.
+const stopEnv = "ORRERY_CLUSTERTEST_STOP"
+
+const osAlone = `import "os"`
 
 const aheadSource = `
 var ahead, _ = time.ParseDuration(os.Getenv("` + aheadEnv + `"))
 `
 
 // nextCore is the number of the core that decides: one more than there is.
-var nextCore = edit{"../../core/core.go", "const Version = " + strconv.Quote(core.Version), "const Version = " + strconv.Quote(nextVersion()), ""}
+var nextCore = edit{"../../core/core.go", "const Version = " + strconv.Quote(core.Version), "const Version = " + strconv.Quote(nextVersion()), "", ""}
 
 func nextVersion() string {
 	n, err := strconv.Atoi(core.Version)
@@ -58,7 +83,7 @@ func overlay(t *testing.T, dir string, edits []edit) string {
 		require.Contains(t, string(b), e.is, "%s has changed: change this test with it", e.file)
 		text := strings.Replace(string(b), e.is, e.becomes, 1) + e.more
 		if e.more != "" {
-			text = strings.Replace(text, "\nimport ", "\nimport \"os\"\nimport ", 1)
+			text = strings.Replace(text, "\nimport ", "\n"+e.imports+"\nimport ", 1)
 		}
 		edited := filepath.Join(dir, filepath.Base(source))
 		require.NoError(t, os.WriteFile(edited, []byte(text), 0o600))

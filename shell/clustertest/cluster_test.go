@@ -86,6 +86,7 @@ type member struct {
 	program    string
 	config     string
 	log        string
+	stopFile   string        // what it freezes by, see [cluster.stopFile]
 	address    string        // where it listens
 	ahead      time.Duration // its clock
 	apart      atomic.Bool   // it takes no part now: nobody starts it or asks it
@@ -159,6 +160,7 @@ func newCluster(t *testing.T, ahead [daemons]time.Duration, partitions int, pods
 			m.ahead = ahead[n]
 		}
 		m.apart.Store(n >= daemons)
+		m.stopFile = c.stopFile()
 		m.config, m.log = filepath.Join(dir, m.name+".toml"), filepath.Join(dir, m.name+".log")
 		m.toDatabase, m.fromOthers = proxy(m.name+"-database", c.server.Address()), proxy(m.name, address)
 		text := fmt.Sprintf(daemonConfig, postgrestest.TCPURL(m.toDatabase.Listen, c.database), filepath.Join(dir, m.name+".db"), address,
@@ -200,7 +202,7 @@ func (m *member) start() {
 	log, err := os.OpenFile(m.log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	require.NoError(m.t, err)
 	m.cmd = exec.CommandContext(context.Background(), m.program, "orchestrate", "--config", m.config)
-	m.cmd.Env = cleanEnv(aheadEnv + "=" + m.ahead.String())
+	m.cmd.Env = cleanEnv(aheadEnv+"="+m.ahead.String(), stopEnv+"="+m.stopFile)
 	m.cmd.Stderr = log
 	require.NoError(m.t, m.cmd.Start())
 	cmd, gone := m.cmd, make(chan struct{})

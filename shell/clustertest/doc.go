@@ -6,7 +6,7 @@
 // one has four partitions and daemons that run pods: each of its faults freezes one of them
 // within a call to an API server of Kubernetes, which is the test's own. The call is held up before it is carried out, or before
 // it is answered, until another daemon has taken over and is done with the pod: then it goes on, while the
-// daemon is still frozen, once it is awake, or after its death.
+// daemon is still frozen, once it is awake, or after its death. Or the daemon is frozen right before the call, which it must not make any more then.
 //
 // Each daemon is a process, and reaches the database through a proxy of its own; the others
 // reach it through another one. So it can be cut off from the database or from the others, and

@@ -40,8 +40,8 @@ type program struct {
 
 // The daemon, and the same one with the next version of the core: it decides by the same rules under another name.
 var (
-	present = program{edits: clocks}
-	coming  = program{edits: append([]edit{nextCore}, clocks...)}
+	present = program{edits: append([]edit{stops}, clocks...)}
+	coming  = program{edits: append([]edit{nextCore, stops}, clocks...)}
 )
 
 // build builds the program, and gives its path.

@@ -53,6 +53,7 @@ type podAPI struct {
 	log       []podChange
 	news      chan struct{} // closed at the next change
 	holds     []*hold
+	unsent    []unsentCall
 	made      []*madePod
 	deleted   []string          // "caller resource/name" of each call that was carried out
 	strangers map[string]string // names and versions of what is of somebody else
@@ -380,6 +381,13 @@ func (a *podAPI) names() map[string]string {
 		all[key] = o.(metav1.Object).GetResourceVersion()
 	}
 	return all
+}
+
+// notBy notes that a daemon must not create a Job any more.
+func (a *podAPI) notBy(job, daemon string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.unsent = append(a.unsent, unsentCall{job, daemon})
 }
 
 // goneElsewhere reports whether another one than the daemon has had a Job of that name, which is gone.

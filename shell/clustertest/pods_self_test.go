@@ -78,3 +78,12 @@ func TestTheCheckerKnowsWhetherADaemonWasHeldUp(t *testing.T) {
 	c.stalls[0].who = nil
 	assert.True(t, c.stalled("daemon-2", at.Add(time.Second)), "all were")
 }
+
+func TestTheCheckerKnowsWhatADaemonMustNotSendAnyMore(t *testing.T) {
+	unsent := []unsentCall{{"job", "daemon-1"}}
+	for made, want := range map[madePod]int{{job: "job", by: "daemon-1"}: 1, {job: "job", by: "daemon-2"}: 0, {job: "another", by: "daemon-1"}: 0} {
+		f := &findings{}
+		checkUnsent(f, unsent, []*madePod{&made})
+		assert.Len(t, f.list, want, "%s by %s", made.job, made.by)
+	}
+}

@@ -8,7 +8,10 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,12 +26,13 @@ import (
 )
 
 func TestWhatClientsSeeOfRunsWhileDaemonsAreFrozenWithinCallsToKubernetesIsWhatOneDaemonThatNeverFailsCouldShow(t *testing.T) {
-	histories(t, run{partitions: partitions, steps: stepsAsked(t, 1, 5), tenants: tenantsOf(partitions), pods: true})
+	histories(t, run{partitions: partitions, steps: stepsAsked(t, 1, 6), tenants: tenantsOf(partitions), pods: true})
 }
 
 // lateCall says within which call a daemon is frozen, and how the call goes on.
 type lateCall struct {
 	verb   string // create, delete
+	before bool   // it is frozen right before it, and wakes when another daemon is done with what it was about
 	answer bool   // it arrives, and its answer is late
 	comes  moment
 }
@@ -48,12 +52,15 @@ func (l lateCall) String() string {
 	if l.answer {
 		what = "is answered"
 	}
+	if l.before {
+		return fmt.Sprintf("a call to %s is not made yet", l.verb)
+	}
 	return fmt.Sprintf("a call to %s %s %s", l.verb, what, when)
 }
 
 // planCalls draws a schedule in which each step has a daemon frozen within a call; while some of them last another fault happens.
 func planCalls(rng *rand.Rand, n int) (all []step) {
-	calls := []lateCall{{verb: "create"}, {verb: "create", comes: whenAwake}, {verb: "create", comes: afterDeath}, {verb: "create", answer: true}, {verb: "delete"}}
+	calls := []lateCall{{verb: "create", before: true}, {verb: "create"}, {verb: "create", comes: whenAwake}, {verb: "create", comes: afterDeath}, {verb: "create", answer: true}, {verb: "delete"}}
 	others := []kind{killedBriefly, connectionsLost, frozen, cutFromDatabase, crashed}
 	for len(all) < n {
 		for _, k := range rng.Perm(len(calls)) {
@@ -77,6 +84,9 @@ const doneLimit = 20 * time.Second
 // beginInCall freezes the daemon that is the next to call Kubernetes, within that call, and gives what lets both go on.
 func (c *cluster) beginInCall(t *testing.T, call lateCall) (heal func(), m *member) {
 	t.Helper()
+	if call.before {
+		return c.beginBeforeCall(t)
+	}
 	h := c.pods.hold(call.verb, call.answer)
 	limit := time.NewTimer(patience)
 	defer limit.Stop()
@@ -116,6 +126,37 @@ func (c *cluster) beginInCall(t *testing.T, call lateCall) (heal func(), m *memb
 		}
 	}, m
 }
+
+// beginBeforeCall freezes the daemon that is the next to create a Job, right before it makes sure that it may, and gives what lets it go on.
+func (c *cluster) beginBeforeCall(t *testing.T) (heal func(), m *member) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(c.stopFile(), nil, 0o600))
+	var caught []byte
+	require.NoError(t, poll(patience, func() (err error) {
+		caught, err = os.ReadFile(c.stopFile() + ".caught")
+		return err
+	}), "no daemon creates a Job")
+	require.NoError(t, os.Remove(c.stopFile()+".caught"))
+	job, pid, _ := strings.Cut(string(caught), " ")
+	m = c.members[slices.IndexFunc(c.members, func(m *member) bool { return m.cmd != nil && strconv.Itoa(m.cmd.Process.Pid) == pid })]
+	t.Logf("%s: frozen before it creates %s", m.name, job)
+	return func() {
+		err := poll(doneLimit, func() error {
+			if !c.pods.goneElsewhere(job, m.name) {
+				return errLater
+			}
+			return nil
+		})
+		t.Logf("  another daemon is done with it: %t", err == nil)
+		if err == nil {
+			c.pods.notBy(job, m.name)
+		}
+		m.signal(syscall.SIGCONT)
+	}, m
+}
+
+// stopFile is what the next daemon that is about to create a Job finds, and freezes by.
+func (c *cluster) stopFile() string { return filepath.Join(c.dir, "stop") }
 
 // testJob is a job of each tenant: how its pods go on, and so how its runs end.
 type testJob struct {
@@ -266,6 +307,7 @@ func (c *cluster) checkPods(ctx context.Context, t *testing.T, f *findings, h *h
 	checkStrangers(f, c.pods)
 	c.pods.mu.Lock()
 	defer c.pods.mu.Unlock()
+	checkUnsent(f, c.pods.unsent, c.pods.made)
 	late := checkRuns(f, h.runs, runs, c.pods.made, c.stalled)
 	t.Logf("%d runs, %d pods, of which %d are of attempts that had one before", len(runs), len(c.pods.made), late)
 	if late == 0 && slices.ContainsFunc(c.pods.holds, func(h *hold) bool { return h.late }) {
@@ -295,6 +337,18 @@ func checkStrangers(f *findings, a *podAPI) {
 	for _, call := range a.deleted {
 		if strings.Contains(call, "/stranger-") {
 			f.add("what is of somebody else was to be deleted: %s", call)
+		}
+	}
+}
+
+// unsentCall is a creation that a daemon must not send any more: it was frozen before the call until another one was done with the Job.
+type unsentCall struct{ job, by string }
+
+// checkUnsent: a daemon that was frozen before its call has not made it once it went on.
+func checkUnsent(f *findings, unsent []unsentCall, made []*madePod) {
+	for _, is := range made {
+		if slices.Contains(unsent, unsentCall{is.job, is.by}) {
+			f.add("%s has created %s when it went on, which another daemon was done with", is.by, is.job)
 		}
 	}
 }

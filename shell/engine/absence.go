@@ -117,6 +117,12 @@ func (l *loop) lastSign(tx store.Tx, p presence, now effects.Time) (at effects.T
 	if err != nil || seq == 0 {
 		return 0, "", err
 	}
+	last, err := timeOf(tx, seq)
+	return max(at, last), cause, err
+}
+
+// timeOf is the time of a batch; zero: it cannot be read.
+func timeOf(tx store.Tx, seq uint64) (at effects.Time, err error) {
 	err = tx.Journal(seq, func(_ uint64, raw []byte) error {
 		var entry struct {
 			At effects.Time `json:"at"`
@@ -127,7 +133,7 @@ func (l *loop) lastSign(tx store.Tx, p presence, now effects.Time) (at effects.T
 		return nil
 	})
 	_, err = store.Unreadable(err) // what cannot be read says nothing
-	return at, cause, err
+	return at, err
 }
 
 // presence gives what the store is to keep.

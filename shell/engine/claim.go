@@ -16,6 +16,9 @@ func (l *loop) register(ctx context.Context) error {
 		if err := noteIndexes(tx); err != nil {
 			return err
 		}
+		if err := l.goOnFrom(tx); err != nil {
+			return err
+		}
 		now := l.now()
 		if err := l.cameBack(tx, l.wall()); err != nil {
 			return err
@@ -42,6 +45,16 @@ func (l *loop) register(ctx context.Context) error {
 			return err
 		}
 	})
+}
+
+// goOnFrom notes when the last batch was, which may have been another process's.
+func (l *loop) goOnFrom(tx store.Tx) error {
+	seq, err := tx.Seq()
+	if err != nil || seq == 0 {
+		return err
+	}
+	l.last, err = timeOf(tx, seq)
+	return err
 }
 
 // renewEvery is how often the instance gives a sign of life.

@@ -67,6 +67,10 @@ func (e *Engine) defers(ctx context.Context, x *execution, try int, why error) b
 		d.said, d.since = now, 0
 	}
 	d.mu.Unlock()
+	if e.o.Scheduler != nil {
+		x.sleep(wait)
+		return ctx.Err() == nil
+	}
 	timer, stop := e.o.Clock.Timer(wait)
 	defer stop()
 	select {
@@ -75,6 +79,52 @@ func (e *Engine) defers(ctx context.Context, x *execution, try int, why error) b
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// sleep waits for a time, or until the execution is cancelled, which a [Scheduler] tells it, as it tells the end of the time: who is cancelled says so beside the loop,
+// which would else hear it now, or only the next time. It does not count meanwhile.
+func (x *execution) sleep(d time.Duration) {
+	x.mu.Lock()
+	asleep := make(chan struct{})
+	x.asleep = asleep
+	x.sleepFor(d)
+	if x.ctx.Err() != nil {
+		x.sleepFor(0)
+	}
+	x.mu.Unlock()
+	x.e.activity.add(-1)
+	<-asleep
+}
+
+// sleepFor has a sleep end after d. Its mu is held.
+func (x *execution) sleepFor(d time.Duration) {
+	if x.unsleep != nil {
+		x.unsleep()
+	}
+	x.unsleep = x.e.o.Scheduler.AfterFunc("start/"+x.key.String(), d, x.wake)
+}
+
+// hurry ends a sleep as soon as may be.
+func (x *execution) hurry() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.asleep != nil {
+		x.sleepFor(0)
+	}
+}
+
+// wake ends a sleep, and has the execution counted again.
+func (x *execution) wake() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.asleep == nil {
+		return
+	}
+	x.unsleep()
+	x.unsleep = nil
+	x.e.activity.add(1)
+	close(x.asleep)
+	x.asleep = nil
 }
 
 // undone is the event of an execution that was still waiting for its start when its

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -34,6 +35,8 @@ type execution struct {
 	answered bool          // what came of that call is delivered, or is about to be: once
 	killed   chan struct{} // closed once it is to end at once; made when somebody asks for it
 	kill     bool          // it is to end at once
+	asleep   chan struct{} // closed when it is to go on; nil: it does not wait for a start, or nobody counts what runs
+	unsleep  func()        // takes back what ends that
 }
 
 type executionKey struct{}
@@ -86,6 +89,7 @@ func (x *execution) cancel(why error) {
 		x.endAtOnce()
 	}
 	x.end(why)
+	x.hurry()
 	if x.p.Limit <= 0 || x.e.o.Scheduler != nil { // else the attempt watches its own context
 		x.watch(x.ctx, 0)
 	}
@@ -152,7 +156,7 @@ func (x *execution) attempt() error {
 		}
 		x.watch(ctx, n) // who has ended it may have done so before it was being called
 	}
-	result, err := x.p.Call(ctx)
+	result, err := x.call(ctx)
 	x.returned()
 	if err != nil && IsNotStarted(err) && ctx.Err() == nil {
 		if x.claim() {
@@ -162,6 +166,15 @@ func (x *execution) attempt() error {
 	}
 	x.answer(answer(ctx, x, result, err))
 	return nil
+}
+
+// call begins the procedure, unless another process may be the one that decides by now what becomes of the effect: this one may have been frozen since the commit
+// that says to begin it.
+func (x *execution) call(ctx context.Context) (json.RawMessage, error) {
+	if err := x.e.Confirm(); err != nil {
+		return nil, err
+	}
+	return x.p.Call(ctx)
 }
 
 // begin notes that the procedure is about to be called, and numbers the attempt, from 1.

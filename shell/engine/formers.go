@@ -54,6 +54,7 @@ type formerSeen struct {
 
 // formersAsked is what the database is asked in one go, and formersTold the answer.
 type formersAsked struct {
+	by      string // session of the owner that asks
 	taken   []store.FormerResult
 	stops   map[string][]store.FormerStop
 	departs []string
@@ -88,7 +89,7 @@ func (f *formers) ask() {
 	if f.asking || f.next.IsZero() || f.l.stopping || f.l.lost != nil || f.l.now().Before(f.next) {
 		return
 	}
-	q := formersAsked{taken: f.taken, stops: make(map[string][]store.FormerStop)}
+	q := formersAsked{by: f.l.e.store.Session(), taken: f.taken, stops: make(map[string][]store.FormerStop)}
 	for _, session := range f.sessions() {
 		s := f.seen[session]
 		switch {
@@ -121,18 +122,18 @@ func (f *formers) ask() {
 // from asks the database.
 func (a *formersTold) from(ctx context.Context, h *Handover) (err error) {
 	if len(a.taken) > 0 {
-		if err := h.Through.Taken(ctx, h.Partition, a.taken); err != nil {
+		if err := h.Through.Taken(ctx, h.Partition, a.by, a.taken); err != nil {
 			return err
 		}
 	}
 	for _, session := range slices.Sorted(maps.Keys(a.stops)) {
 		stops := a.stops[session]
-		if err := h.Through.Stop(ctx, h.Partition, session, stops); err != nil {
+		if err := h.Through.Stop(ctx, h.Partition, a.by, session, stops); err != nil {
 			return err
 		}
 	}
 	for _, session := range a.departs {
-		if err := h.Through.Depart(ctx, h.Partition, session); err != nil {
+		if err := h.Through.Depart(ctx, h.Partition, a.by, session); err != nil {
 			return err
 		}
 	}
@@ -198,7 +199,7 @@ func (f *formers) failed(a formersTold) {
 			s.said = false
 		}
 	}
-	if !f.faulty {
+	if !f.faulty && !errors.Is(a.err, store.ErrFenced) { // of which the store tells at the next commit
 		f.faulty = true
 		f.l.e.log.Warn("the database does not tell of the former owners of the store; trying again", "error", a.err)
 	}
@@ -256,18 +257,26 @@ func (f *formers) toDecide() bool {
 	return false
 }
 
-// end waits for what the database is asked.
+// end waits for what the database is asked, and has results deleted that are decided: who copies a database that was given back refuses one that has any.
 func (f *formers) end() {
-	if !f.asking {
+	if f.asking {
+		f.cancel()
+		f.l.e.activity.rest(ofFormers)
+		a := <-f.told
+		f.l.e.activity.work()
+		f.l.e.activity.message(ofFormers, -1)
+		f.asking = false
+		f.taken = append(f.taken, a.taken...)
+	}
+	if len(f.taken) == 0 || f.l.lost != nil {
 		return
 	}
-	f.cancel()
-	f.l.e.activity.rest(ofFormers)
-	a := <-f.told
-	f.l.e.activity.work()
-	f.l.e.activity.message(ofFormers, -1)
-	f.asking = false
-	f.taken = append(f.taken, a.taken...)
+	h := f.l.e.o.Handover
+	ctx, cancel := f.l.briefly(h)
+	defer cancel()
+	if err := h.Through.Taken(ctx, h.Partition, f.l.e.store.Session(), f.taken); err != nil {
+		f.l.e.log.Warn("what former owners of the store have reported is decided, and could not be deleted; the next owner deletes it", "error", err)
+	}
 }
 
 // stop has a former owner end an effect, if one carries it out.

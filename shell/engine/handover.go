@@ -30,6 +30,9 @@ type Handover struct {
 	// Ends is closed once the process is told to end. An engine that is told to stop before that gives the store back since another process should have it: then what
 	// it carries out on goes on until it ends by itself, and Options.StopTimeout begins once Ends is closed. Nil: the process ends as the engine does.
 	Ends <-chan struct{}
+	// Holds reports whether no other process can have taken the store over. It is asked before an outer effect is begun, by several goroutines, and
+	// answers at once; while it says no, the effect waits. Once the store was given back it says yes. Nil: it always says yes.
+	Holds func() bool
 	// GiveBack closes the store, which the engine does not touch after that.
 	GiveBack func() error
 }
@@ -97,7 +100,12 @@ func (l *loop) handsOver() bool {
 	f.count()
 	ctx, cancel := l.briefly(h)
 	defer cancel()
-	if err := h.Through.Remain(ctx, f.is); err != nil {
+	err := h.Through.Remain(ctx, f.is)
+	if errors.Is(err, store.ErrFenced) {
+		l.lose(fmt.Errorf("the store was taken over: %w", err))
+		return false
+	}
+	if err != nil {
 		if l.giveAgain.IsZero() {
 			l.e.log.Warn("the store cannot be handed over; waiting for what runs", "error", err, "running", len(l.running))
 		}
@@ -287,7 +295,7 @@ func (f *former) depart() {
 	}
 	ctx, cancel := l.briefly(f.h)
 	defer cancel()
-	if err := f.h.Through.Depart(ctx, f.is.Partition, f.is.Session); err != nil {
+	if err := f.h.Through.Depart(ctx, f.is.Partition, f.is.Session, f.is.Session); err != nil {
 		l.e.log.Warn("could not say that nothing runs here any more; the owner of the store finds out after a while", "error", err)
 	}
 }

@@ -45,6 +45,7 @@ type loop struct {
 	nextRenew   time.Time
 	nextRecover time.Time    // zero: nobody to recover from
 	nextDue     effects.Time // zero: nothing waits
+	last        effects.Time // of the last batch, see wall
 	own         []time.Time  // when the next of each of [Options.Own] is due; zero: none follows
 	sightings   map[string]sighting
 	sweep       sweep
@@ -146,7 +147,18 @@ func (l *loop) beginOwn() { l.own = slices.Repeat([]time.Time{l.now()}, len(l.e.
 // time that the machines see.
 func (l *loop) now() time.Time { return l.e.o.Clock.Steady() }
 
-func (l *loop) wall() effects.Time { return effects.TimeOf(l.e.o.Clock.Now()) }
+func (l *loop) wall() effects.Time {
+	wall := effects.TimeOf(l.e.o.Clock.Now())
+	if l.e.o.Handover != nil && wall.Before(l.last) && !wall.Before(l.last.Add(-mostBack)) {
+		return l.last
+	}
+	return wall
+}
+
+// mostBack is by how much the clock of a store that processes have in turn may be behind its last batch and count as imprecise: time stands still then until it has
+// caught up. Their measuring of that clock differs, and servers that follow one another have clocks of their own. One that is further behind was set back, which is
+// followed, or a clock that was wrong once would stop all that is due.
+const mostBack = time.Minute
 
 // gather collects what has arrived, and lets go what has become durable. It waits only
 // while there is nothing to do, or nothing may be done before the disk has answered.
@@ -355,6 +367,9 @@ func (l *loop) untilNext(now time.Time) time.Duration {
 		earlier(l.nextPaced)
 	}
 	if !l.e.o.StrictTick && !l.nextDue.IsZero() {
+		if !l.nextDue.After(l.wall()) {
+			return 0
+		}
 		return min(next.Sub(now), l.nextDue.Std().Sub(l.e.o.Clock.Now()))
 	}
 	return next.Sub(now)
@@ -372,7 +387,8 @@ func (l *loop) step() {
 	rest := l.leaveHalf()
 	b := l.newBatch()
 	durable, err := l.commit(func(tx store.Tx) error {
-		b.begin(tx, l.look(time.Time{}), now)
+		l.last = l.look(time.Time{})
+		b.begin(tx, l.last, now)
 		return b.build()
 	})
 	nothing := errors.Is(err, errNothing)

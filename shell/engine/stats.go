@@ -63,6 +63,9 @@ type Stats struct {
 	JournalSeq                                    uint64    // of the store
 }
 
+// Running is how many executions are under way in this process. It reads no store, so it counts also those that go on after the store was given back.
+func (e *Engine) Running() int64 { return e.stats.running.Load() }
+
 // Stats reads the counters. It costs a short read transaction, in which count, if
 // there is one, reads more.
 func (e *Engine) Stats(ctx context.Context, count func(store.ReadTx) error) (Stats, error) {

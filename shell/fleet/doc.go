@@ -37,6 +37,12 @@
 // that, or its store fails in another way, the context of the function ends with the reason as its cause, and once the function has
 // returned the process stands by again. When the context of Run ends, the partition is given back after the function has returned.
 //
+// # What it begins
+//
+// A process that was frozen learns by its next commit or sign of life that it was replaced. Its engine begins what a commit from before says to do outside of the
+// store, such as a tool, only while nobody can have taken the partition over: less than a lease after a sign of life was sent that the database took (Holds of
+// [Term.Handover]).
+//
 // # Handover
 //
 // An engine that is given [Term.Handover] gives the partition back as soon as it is told to stop and nothing but tools runs, if another process is alive. The tools

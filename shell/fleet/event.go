@@ -26,7 +26,7 @@ const (
 	EventUnrenewed EventKind = "unrenewed"
 	// EventUnlisted: the database does not list this process, for the reason in Err; it is tried again.
 	EventUnlisted EventKind = "unlisted"
-	// EventNameTaken: another process was registered under the name of this one.
+	// EventNameTaken: another process was registered under the name of this one. It is told once, and anew if that happens after a lease without.
 	EventNameTaken EventKind = "name_taken"
 	// EventRemains: this process ends, and stays in the list of instances for the reason in Err.
 	EventRemains EventKind = "remains"

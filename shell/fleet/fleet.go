@@ -111,6 +111,7 @@ type Member struct {
 	mu      sync.Mutex
 	state   State
 	sign    time.Time // of the owner, on the steady clock
+	held    *held     // nil: it has claimed nothing yet
 	changed chan struct{}
 }
 
@@ -263,7 +264,21 @@ func (m *Member) claim(ctx context.Context, seen store.Partition, mine string) (
 			return nil, err
 		}
 	}
-	return m.o.Cluster.Claim(ctx, store.PartitionClaim{Seen: seen, Owner: m.o.Name, Address: m.o.Address, AcceptLoss: m.accepts()})
+	h := &held{clock: m.o.Clock, lease: m.o.Lease, sent: momentOf(m.o.Clock)}
+	st, err := m.o.Cluster.Claim(ctx, store.PartitionClaim{Seen: seen, Owner: m.o.Name, Address: m.o.Address, AcceptLoss: m.accepts()})
+	if err == nil {
+		m.mu.Lock()
+		m.held = h
+		m.mu.Unlock()
+	}
+	return st, err
+}
+
+// holds is what is known of the last claim.
+func (m *Member) holds() *held {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.held
 }
 
 // turn is how long this process lets others be faster, at most a twentieth of the lease: another time for each name.
@@ -284,7 +299,7 @@ func (m *Member) term(ctx context.Context, st store.Owned, work Work, is around)
 	living, end := context.WithCancelCause(ctx)
 	owning, stop := context.WithCancel(context.WithoutCancel(ctx)) // work may take a while to return
 	beside := goroutines{to: m.o.Scheduler}
-	die := m.keepAlive(m, st)
+	die, holds := m.keepAlive(m, st), m.holds()
 	beside.watch(func() {
 		select {
 		case <-st.Failed():
@@ -292,7 +307,7 @@ func (m *Member) term(ctx context.Context, st store.Owned, work Work, is around)
 		case <-owning.Done():
 		}
 	})
-	if err := m.followClock(living); err != nil {
+	if err := m.followClock(living); err != nil && living.Err() == nil {
 		m.tell(EventUntimed, err)
 	}
 	lost := error(nil)
@@ -308,11 +323,14 @@ func (m *Member) term(ctx context.Context, st store.Owned, work Work, is around)
 		if lost == nil && errors.Is(closed, store.ErrFenced) { // nobody has noticed before
 			lost = closed
 		}
+		if lost == nil && closed == nil {
+			holds.givenBack()
+		}
 		m.ended(st, lost)
 		is.gave(closed)
 		return closed
 	})
-	err = work(living, Term{Partition: m.partition, Store: st, Clock: m.clock, Handover: m.handover(is.ends, giveBack)})
+	err = work(living, Term{Partition: m.partition, Store: st, Clock: m.clock, Handover: m.handover(is.ends, holds.surely, giveBack)})
 	end(nil)
 	if errors.Is(err, store.ErrFenced) {
 		lost = err

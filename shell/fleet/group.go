@@ -200,7 +200,7 @@ func (g *Group) hold(ctx context.Context, s *seat, t *tenure, row store.Partitio
 		defer s.worked(t)
 		err := work(ctx, term)
 		if errors.Is(err, ErrUnfit) {
-			s.unfit = s.o.Clock.Steady().Add(kept * s.o.Lease)
+			s.leaveToOthers()
 		}
 		return err
 	}, around{ends: ctx.Done(), gave: func(wrong error) {
@@ -248,11 +248,11 @@ type seat struct {
 	mine       string           // session of the last term
 	bad        *store.Partition // as it was when nobody could open it; nil: it can be
 	complained bool             // that it cannot be claimed
-	unfit      time.Time        // until when others go before, since work was not possible here
 
-	hold sync.Mutex
-	last *tenure // nil: there was none yet
-	busy bool    // it goes on: the partition was not given back
+	hold  sync.Mutex // guards what follows, which work may change although it has given the partition back
+	last  *tenure    // nil: there was none yet
+	busy  bool       // it goes on: the partition was not given back
+	unfit time.Time  // until when others go before, since work was not possible here
 }
 
 // tenure is what a process has to do with a partition from when it begins to claim that until work on it has returned. Once it has given the partition back it may
@@ -296,6 +296,20 @@ func (s *seat) leave(t *tenure) {
 	if s.last == t {
 		s.busy = false
 	}
+}
+
+// leaveToOthers has other instances go before for six leases.
+func (s *seat) leaveToOthers() {
+	s.hold.Lock()
+	defer s.hold.Unlock()
+	s.unfit = s.o.Clock.Steady().Add(kept * s.o.Lease)
+}
+
+// isUnfit reports whether other instances go before.
+func (s *seat) isUnfit(now time.Time) bool {
+	s.hold.Lock()
+	defer s.hold.Unlock()
+	return now.Before(s.unfit)
 }
 
 // enter notes that work begins.

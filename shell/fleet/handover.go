@@ -9,14 +9,14 @@ import (
 )
 
 // handover is how the engine of a term gives the partition back while tools run on; nil: the database keeps nothing for that. ends is closed once the process is
-// told to end.
-func (m *Member) handover(ends <-chan struct{}, giveBack func() error) *engine.Handover {
+// told to end, and surely reports whether no other process can have the partition.
+func (m *Member) handover(ends <-chan struct{}, surely func() bool, giveBack func() error) *engine.Handover {
 	through, ok := m.o.Cluster.(store.Handover)
 	if !ok {
 		return nil
 	}
 	return &engine.Handover{
-		Through: through, Partition: m.partition, Owner: m.o.Name, Lease: m.o.Lease, Wanted: m.hasHeirs, Ends: ends, GiveBack: giveBack,
+		Through: through, Partition: m.partition, Owner: m.o.Name, Lease: m.o.Lease, Wanted: m.hasHeirs, Ends: ends, GiveBack: giveBack, Holds: surely,
 	}
 }
 

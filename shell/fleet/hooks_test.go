@@ -77,6 +77,15 @@ func TestAMemberGoesByTheClockOfItsDatabase(t *testing.T) {
 		assert.Equal(t, 4*time.Minute, apart(), "the question took longer than that")
 		measured(-time.Hour, time.Millisecond)
 		assert.Equal(t, -time.Hour, apart())
+		measured(time.Minute, time.Millisecond)
+		measured(0, time.Millisecond)
+		assert.Zero(t, apart())
+		assert.Zero(t, events.last(t, fleet.EventClock).Ahead, "that they agree again is told, too")
+		told := events.count(fleet.EventClock)
+		measured(500*time.Millisecond, time.Millisecond)
+		assert.Equal(t, 500*time.Millisecond, apart())
+		assert.Equal(t, told, events.count(fleet.EventClock), "less than a second is not")
+		measured(-time.Hour, time.Millisecond)
 		p.SetAway(errAway)
 		pass(time.Second)
 		assert.Equal(t, -time.Hour, apart(), "while the database is away the clock goes on")
@@ -204,5 +213,27 @@ func TestAMemberTellsOfWhatGoesWrongOnce(t *testing.T) {
 		}, counts)
 		require.NoError(t, a.end())
 		require.NoError(t, b.end())
+	})
+}
+
+// timeless is a database that does not tell its time for as long as it is asked.
+type timeless struct{ *memory.Process }
+
+func (timeless) Ahead(ctx context.Context) (by, within time.Duration, err error) {
+	<-ctx.Done()
+	return 0, 0, ctx.Err()
+}
+
+func TestAProcessThatIsStoppedAsItsTermBeginsDoesNotSayThatTheDatabaseTellsNoTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var events told
+		c := memory.NewCluster()
+		p := start(c, "a", &ledger{}, func(o *fleet.Options) {
+			o.Cluster, o.Events = timeless{c.Process()}, events.tell
+		})
+		pass(0)
+		require.Equal(t, 1, events.count(fleet.EventOwns))
+		require.NoError(t, p.end())
+		assert.Zero(t, events.count(fleet.EventUntimed))
 	})
 }

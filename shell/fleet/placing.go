@@ -78,7 +78,9 @@ func (g *Group) watch(ctx context.Context) bool {
 func (g *Group) rows(ctx context.Context) (map[int]store.Partition, error) {
 	limit, cancel := g.limited(ctx, g.o.Lease/2)
 	defer cancel()
+	answered := g.looks.ask(g.o.Clock)
 	list, err := g.o.Cluster.Partitions(limit)
+	answered(ctx, err)
 	all := make(map[int]store.Partition, len(list))
 	for _, row := range list {
 		all[row.Number] = row
@@ -139,7 +141,7 @@ func (g *Group) place(list []Instance, now time.Time, hold func(*seat, store.Par
 			continue
 		}
 		rank := slices.Index(ranked(n, g.able), g.o.Name)
-		if rank >= 0 && now.Before(s.unfit) {
+		if rank >= 0 && s.isUnfit(now) {
 			rank = len(g.able)
 		}
 		if rank < 0 || !s.left() && s.overdue() < time.Duration(rank)*g.o.Lease {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/orrery-go/orrery/store"
 )
@@ -19,18 +20,20 @@ type lives struct {
 type life struct {
 	m       *Member
 	st      store.Owned
+	held    *held
 	ctx     context.Context //nolint:containedctx // of what is asked for it alone, which begins and ends with it
 	end     context.CancelFunc
 	beside  goroutines
 	mu      sync.Mutex
-	asked   bool // it is asked for it alone at the moment
-	unheard bool // its last sign of life was not taken
+	asked   bool   // it is asked for it alone at the moment
+	unheard bool   // its last sign of life was not taken
+	before  moment // when the last one together with others was sent; zero: there was none
 }
 
 // keepAlive has the process give signs of life of a partition, until who calls what it returns, which waits for what is asked of the store.
 func (p *process) keepAlive(m *Member, st store.Owned) (stop func()) {
 	ctx, end := context.WithCancel(context.Background())
-	l := &life{m: m, st: st, ctx: ctx, end: end, beside: goroutines{to: p.o.Scheduler}}
+	l := &life{m: m, st: st, held: m.holds(), ctx: ctx, end: end, beside: goroutines{to: p.o.Scheduler}}
 	p.lives.mu.Lock()
 	defer p.lives.mu.Unlock()
 	at, _ := slices.BinarySearchFunc(p.lives.all, m.partition, func(l *life, n int) int { return l.m.partition - n })
@@ -57,36 +60,67 @@ func (l *lives) list() []*life {
 
 // renew gives a sign of life of this process and of all partitions that it owns. One that could not be renewed with the others is
 // asked for alone, and holds up none of them.
-func (p *process) renew(ctx context.Context, registered *bool) error {
+func (p *process) renew(ctx context.Context, registered *bool) (err error) {
 	limit, cancel := p.limited(ctx, p.o.Lease/2)
 	defer cancel()
+	answered := p.signs.ask(p.o.Clock)
+	defer func() { answered(ctx, err) }()
 	all := p.lives.list()
 	if *registered || len(all) > 0 {
 		owned := make([]store.Owned, len(all))
 		for i, l := range all {
 			owned[i] = l.st
 		}
+		sent := momentOf(p.o.Clock)
 		rest, err := p.o.Cluster.Renew(limit, p.self, owned...)
 		for _, l := range all {
+			since := l.together(sent)
 			if slices.Contains(rest, l.st) {
 				l.renewAlone()
 			} else {
-				l.heard(nil)
+				l.heard(since, nil)
 			}
 		}
 		switch {
 		case err == nil:
 			*registered = true // though the answer may have been lost
+			p.rival.isAway(p.o.Clock.Steady(), p.o.Lease)
 			return nil
 		case !errors.Is(err, store.ErrFenced):
 			return err
-		case *registered:
+		case *registered && p.rival.isThere(p.o.Clock.Steady()):
 			p.tell(EventNameTaken, nil)
 		}
 	}
-	err := p.o.Cluster.Register(limit, p.self)
+	err = p.o.Cluster.Register(limit, p.self)
 	*registered = err == nil
 	return err
+}
+
+// rival is another process of the name of this one, as who renews knows of it.
+type rival struct {
+	is   bool
+	last time.Time // when it was found to have registered, on the steady clock
+}
+
+// isThere notes that it has registered, and reports whether that is news: two of a name find each other at each renewal.
+func (r *rival) isThere(now time.Time) (news bool) {
+	news = !r.is
+	r.is, r.last = true, now
+	return news
+}
+
+// isAway notes that it has not registered since the last renewal. After a lease of that it has gone; before, it may only have been slower.
+func (r *rival) isAway(now time.Time, lease time.Duration) {
+	r.is = r.is && now.Sub(r.last) < lease
+}
+
+// together notes when a sign of life was sent together with others, and gives when the one before that was: if it counts as given, a commit since then may have been it.
+func (l *life) together(sent moment) (before moment) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before, l.before = l.before, sent
+	return before
 }
 
 // renewAlone gives a sign of life of one partition, unless it is about to.
@@ -100,21 +134,25 @@ func (l *life) renewAlone() {
 	l.beside.start(func() {
 		limit, cancel := l.m.limited(l.ctx, l.m.o.Lease/2)
 		defer cancel()
+		sent := momentOf(l.m.o.Clock)
 		err := l.st.Renew(limit)
 		if l.ctx.Err() != nil {
 			return
 		}
-		l.heard(err)
+		l.heard(sent, err)
 		l.mu.Lock()
-		l.asked = false
+		l.asked = l.ctx.Err() != nil // after its end nothing is begun any more
 		l.mu.Unlock()
 	})
 }
 
-// heard notes whether the database has taken a sign of life, and tells once if it has not.
-func (l *life) heard(err error) {
+// heard notes whether the database has taken a sign of life, which was sent at that moment or later, and tells once if it has not.
+func (l *life) heard(sent moment, err error) {
 	if err == nil {
 		l.m.renewed()
+		if !sent.steady.IsZero() {
+			l.held.lives(sent)
+		}
 	} else if l.ctx.Err() != nil || l.st.Failure() != nil {
 		return
 	}

@@ -29,6 +29,9 @@ type process struct {
 	lives  lives
 	clock  *clock
 	about  func() State // what an event says that is of the process
+	looks  question     // of a group, at all partitions
+	signs  question     // whether a sign of life is taken
+	rival  rival        // of who renews
 }
 
 func newProcess(o Options) *process {

@@ -31,14 +31,12 @@ const readyTimeout = 5 * time.Second
 // applies, reads and cancels must go on, and a restart would not bring it back. So runners
 // are told beside it, as is that the engine is paused, which takes requests like any other; and so is a file that the log cannot be brought into, as long as the log has room.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request, _ *call) error {
-	if s.o.Ready != nil {
-		if err := s.o.Ready(); err != nil {
-			return &failure{status: http.StatusServiceUnavailable, text: "not ready: " + oneLine(err.Error()), cause: err}
-		}
-	}
 	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 	defer cancel()
-	if err := s.probe(ctx); err != nil {
+	if err := s.whileReady(ctx, s.probe); err != nil {
+		if why, ok := errors.AsType[*failure](err); ok {
+			return why
+		}
 		return &failure{status: http.StatusServiceUnavailable, text: "not ready: " + s.whyNotReady(err), cause: err}
 	}
 	out := wire.Health{Status: "ready", Runners: s.ailing(), Database: s.whyNotInFile(), PausedSince: s.pausedSince(), Store: s.keptIn()}
@@ -46,6 +44,50 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request, _ *call) error {
 		out.Status = "paused"
 	}
 	return writeJSON(w, http.StatusOK, out)
+}
+
+// readyEvery is how often [Options.Ready] is called while the engine is asked.
+const readyEvery = 100 * time.Millisecond
+
+// whileReady asks the engine, and gives that up as soon as [Options.Ready] knows why the server is not ready, which is the error then.
+func (s *Server) whileReady(ctx context.Context, ask func(context.Context) error) error {
+	if s.o.Ready == nil {
+		return ask(ctx)
+	}
+	if err := s.o.Ready(); err != nil {
+		return notReady(err)
+	}
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	said := make(chan error, 1)
+	go func() {
+		defer close(said)
+		pulse := time.NewTicker(readyEvery)
+		defer pulse.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-pulse.C:
+				if err := s.o.Ready(); err != nil {
+					said <- notReady(err)
+					end()
+					return
+				}
+			}
+		}
+	}()
+	err := ask(ctx)
+	end()
+	if why := <-said; why != nil && err != nil {
+		return why
+	}
+	return err
+}
+
+// notReady is the answer of a server that [Options.Ready] says is not.
+func notReady(err error) error {
+	return &failure{status: http.StatusServiceUnavailable, text: "not ready: " + oneLine(err.Error()), cause: err}
 }
 
 // keptIn says what the engine's records are in. Of one partition of several the router tells it.

@@ -155,6 +155,32 @@ func TestReadinessHasItsReason(t *testing.T) {
 	assert.Equal(t, "not ready: the engine is stopped", a.do("GET", "/readyz", nil).errorText())
 }
 
+// mute is a store that does not answer.
+type mute struct{ store.Store }
+
+func (mute) View(ctx context.Context, _ func(store.ReadTx) error) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func TestWhoWatchesAStoreThatDoesNotAnswerEndsTheWaitForIt(t *testing.T) {
+	st := memory.New()
+	t.Cleanup(func() { _ = st.Close() })
+	var asked atomic.Int64
+	a := start(t, setup{store: mute{st}, stopped: true, api: func(o *httpapi.Options) {
+		o.Ready = func() error {
+			if asked.Add(1) < 3 {
+				return nil
+			}
+			return errors.New("the store is away")
+		}
+	}})
+	r := a.do("GET", "/readyz", nil)
+	assert.Equal(t, http.StatusServiceUnavailable, r.status)
+	assert.Equal(t, "not ready: the store is away", r.errorText())
+	assert.EqualValues(t, 3, asked.Load())
+}
+
 func TestAnEngineThatDoesNotAnswerIsNotWaitedForForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := start(t, setup{stopped: true})

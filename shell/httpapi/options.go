@@ -103,7 +103,8 @@ type Options struct {
 	// Version is the program's version, shown by /v1/info and in the metrics.
 	Version string
 	// Ready adds a condition to /readyz: its error is shown as the reason, so it
-	// must not hold secrets. The engine and the store are asked in any case.
+	// must not hold secrets. Without one the engine and the store are asked, and it is called
+	// again meanwhile, by another goroutine: who watches the store may know sooner that it does not answer.
 	Ready func() error
 	// Jobs checks jobs and reads the logs of their runs: a [jobs.Service]. Without it
 	// jobs and runs are only shown, and what takes a runner is answered with 501.

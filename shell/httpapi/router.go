@@ -3,6 +3,8 @@ package httpapi
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -339,6 +341,26 @@ func (rt *Router) serveOne(w http.ResponseWriter, d *decision, named []string) {
 		d.to, d.known, d.recalled = n, true, false
 	}
 	rt.carryOut(w, d)
+}
+
+// remembered is what the router remembers the machine of the request by.
+func (d *decision) remembered() string {
+	return rememberedOf(d.token, d.kind, d.id, d.namespace, d.tenant)
+}
+
+// rememberedOf is what it remembers a machine by: the path of it, and what the caller sees. Of several machines of one id somebody who sees one finds that, and who sees all has
+// to say which is meant.
+func rememberedOf(t *Token, kind, id string, namespace, tenant *string) string {
+	if (t == nil || t.unbound()) && namespace == nil && tenant == nil {
+		return kind + id
+	}
+	sees := []any{namespace, tenant}
+	if t != nil {
+		sees = append(sees, t.Namespaces, t.Tenants, t.Tools)
+	}
+	text, _ := json.Marshal(sees) // texts are
+	sum := sha256.Sum256(text)    // a token may have many
+	return kind + id + string(sum[:])
 }
 
 // found remembers in which partition a machine was found: what was asked for last, so many.

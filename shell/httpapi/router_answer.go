@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// most of the body of an answer that is no success.
+// maxRefusal bounds what is read of an answer that is no success.
 const maxRefusal = 64 << 10
 
 // refusal reads an answer that is no success, as the error that the client gets.

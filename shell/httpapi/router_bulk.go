@@ -57,7 +57,7 @@ func mergeBulk(kind string) func(*Router, http.ResponseWriter, *http.Request, *c
 		}
 		for _, res := range results {
 			if res.Status == http.StatusNotFound { // if it was remembered, it is not there any more
-				rt.found.forget(kind + res.ID)
+				rt.found.forget(rememberedOf(c.token, kind, res.ID, optional(r.URL.Query(), "namespace"), optional(r.URL.Query(), "tenant")))
 			}
 			if err := out.add(res); err != nil {
 				return err

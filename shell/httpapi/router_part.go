@@ -148,7 +148,7 @@ func (rt *Router) handler(partition int) http.Handler {
 	return rt.o.Remote(partition)
 }
 
-// reply is what a partition answers, as it comes.
+// answered is what a partition answers, as it comes.
 type answered struct {
 	status int
 	header http.Header
@@ -250,9 +250,8 @@ func (rt *Router) findMachine(d *decision, kind, id string, namespace, tenant *s
 	if kind == changesPath {
 		kind += d.r.PathValue("kind") + "/"
 	}
-	name := kind + id
 	d.kind, d.id, d.namespace, d.tenant = kind, id, namespace, tenant
-	if p, ok := rt.found.get(name); ok {
+	if p, ok := rt.found.get(d.remembered()); ok {
 		d.to, d.known, d.recalled = p, true, true
 		return
 	}
@@ -279,7 +278,7 @@ func (rt *Router) findMachine(d *decision, kind, id string, namespace, tenant *s
 		d.refuse(failf(http.StatusConflict, "id: %s is there in partitions %s: name namespace and tenant, or a partition with the header %s", clip(id), numbersOf(has), HeaderPartition))
 	case len(has) > 0:
 		d.to, d.known = has[0], true
-		rt.found.put(name, d.to)
+		rt.found.put(d.remembered(), d.to)
 	case len(odd) > 0:
 		d.to, d.known = odd[0], true
 	case len(absent) == len(statuses):
@@ -382,9 +381,9 @@ func (rt *Router) passRecalled(w http.ResponseWriter, d *decision) {
 	was := d.to
 	d.r = withCharged(d.r)                                                         // where it was looked for
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readTimeout)) // whoever did not read the body has shortened it
-	rt.found.forget(d.kind + d.id)
+	rt.found.forget(d.remembered())
 	d.recalled, d.known = false, false
-	rt.findMachine(d, d.of.kind, d.id, d.namespace, d.tenant)
+	rt.findMachine(d, d.kind, d.id, d.namespace, d.tenant)
 	body, again := kept.again()
 	if d.err == nil && (!d.known || d.to == was || !again) {
 		u.release()

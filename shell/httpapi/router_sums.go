@@ -267,11 +267,6 @@ func addCounts(a, b core.AlertCounts) core.AlertCounts {
 // mergeReady says whether the partitions of this process are ready. It does not ask for the others: what is sent here for them is passed on, and
 // a process is not to be taken away since another one is not ready.
 func mergeReady(rt *Router, w http.ResponseWriter, r *http.Request, _ *call) error {
-	if rt.o.API.Ready != nil {
-		if err := rt.o.API.Ready(); err != nil {
-			return &failure{status: http.StatusServiceUnavailable, text: "not ready: " + oneLine(err.Error()), cause: err}
-		}
-	}
 	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 	defer cancel()
 	var mine []int
@@ -280,7 +275,11 @@ func mergeReady(rt *Router, w http.ResponseWriter, r *http.Request, _ *call) err
 			mine = append(mine, p)
 		}
 	}
-	all, err := gatherOf[wire.Health](rt, r.WithContext(ctx), http.MethodGet, nil, mine)
+	var all []wire.Health
+	err := rt.front.whileReady(ctx, func(ctx context.Context) (err error) {
+		all, err = gatherOf[wire.Health](rt, r.WithContext(ctx), http.MethodGet, nil, mine)
+		return err
+	})
 	if err != nil {
 		return err
 	}

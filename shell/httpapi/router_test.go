@@ -229,6 +229,14 @@ func TestARequestGoesToThePartitionThatHasItsMachine(t *testing.T) {
 		a.router.Misremember("/v1/actions/"+id, (p+1)%3)
 		got = a.do("GET", "/v1/changes/action/"+id, nil)
 		assert.Equal(t, http.StatusOK, got.status, got.body)
+
+		got = a.do("POST", "/v1/recurring", fmt.Sprintf(`{"namespace":"ns","tenant":%q,"name":"x","cron_expr":"0 9 * * *","action_type":"x","provider":"echo"}`, tenantIn(p, 0)))
+		require.Equal(t, http.StatusCreated, got.status, got.body)
+		schedule := got.str("recurring_id")
+		a.router.Misremember("/v1/recurring/"+schedule, (p+1)%3)
+		got = a.do("POST", "/v1/backfills", fmt.Sprintf(`{"recurring_id":%q,"from":"2026-01-01T00:00:00Z","to":"2026-01-02T00:00:00Z"}`, schedule))
+		assert.Equal(t, http.StatusCreated, got.status, "the schedule of the body is looked for, too: %s", got.body)
+		assert.Equal(t, tenantIn(p, 0), got.str("tenant"))
 	}
 	gone := uuid.NewString()
 	got := a.do("GET", "/v1/actions/"+gone, nil)

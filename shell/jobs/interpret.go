@@ -158,16 +158,19 @@ func (s *Service) createRun(ctx context.Context, o core.Orchestrator, e effects.
 	if !s.places[name].take(Attempt{Run: o.ID, N: e.Attempt}, scopeOf(o)) {
 		return answered(clusterAnswer{}, s.queue(ctx, name, o))
 	}
-	calls, err := r.Create(ctx, runOf(o))
+	if err := s.e.Confirm(); err != nil { // it may have waited for the lock
+		return nil, err
+	}
+	calls, err := r.Create(ctx, s.runOf(o))
 	return answered(clusterAnswer{APICalls: calls}, err)
 }
 
 // runOf is the run's present attempt as a Runner creates it.
-func runOf(o core.Orchestrator) Run {
+func (s *Service) runOf(o core.Orchestrator) Run {
 	return Run{
 		Attempt: Attempt{Run: o.ID, N: o.RetryAttempt}, RunID: o.RunID, JobID: o.JobID,
 		Namespace: o.Namespace, Tenant: o.Tenant, ScheduledAt: o.ScheduledAt, Occurrence: o.Occurrence,
-		Spec: withEnv(o.Config, o.Env), MaxAllowedRunTimeMS: o.MaxAllowedRunTimeMS,
+		Spec: withEnv(o.Config, o.Env), MaxAllowedRunTimeMS: o.MaxAllowedRunTimeMS, Confirm: s.e.Confirm,
 	}
 }
 

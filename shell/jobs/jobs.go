@@ -72,6 +72,9 @@ type Run struct {
 	// kills it then: a Runner may have the cluster do so a little later, for the case
 	// that Orrery is gone.
 	MaxAllowedRunTimeMS int64
+	// Confirm, unless it is nil, is asked right before each call that creates something, by a Runner that has to wait before it, or repeats it. An error says
+	// that the database may be another process's by now: then nothing is created, and Create returns the error as it is.
+	Confirm func() error `json:"-"`
 }
 
 // EnvVar is a variable of a container's environment.

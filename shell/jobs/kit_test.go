@@ -51,6 +51,7 @@ type rig struct {
 	dead  *mortal       // the store as the present process sees it
 	lease time.Duration // of an engine; 0: 5 seconds
 	stops time.Duration // how long the engine waits when it stops; 0: a second
+	holds func() bool   // whether the database is surely this process's; nil: it is
 
 	e    *shell.Engine
 	s    *jobs.Service
@@ -101,8 +102,12 @@ func (r *rig) start() {
 	tools := map[string]shell.Tool{jobs.ToolName: s.Tool()}
 	maps.Copy(tools, r.tools)
 	r.dead = &mortal{Store: r.store}
+	var over *shell.Handover
+	if r.holds != nil {
+		over = &shell.Handover{Through: memory.NewCluster().Process(), Holds: r.holds, GiveBack: func() error { return nil }}
+	}
 	e, err := shell.New(shell.Options{
-		Clock: r.o.Clock, Store: r.dead, Tools: tools, Interpreters: s.Interpreters(), Logger: quiet, StopTimeout: cmp.Or(r.stops, time.Second),
+		Handover: over, Clock: r.o.Clock, Store: r.dead, Tools: tools, Interpreters: s.Interpreters(), Logger: quiet, StopTimeout: cmp.Or(r.stops, time.Second),
 		RecoverAfter: time.Second, LeaseTTL: cmp.Or(r.lease, 5*time.Second), Concurrency: r.lanes,
 	})
 	require.NoError(r.t, err)

@@ -148,7 +148,7 @@ func (s *Service) createQueued(ctx context.Context, name string, r Runner, a Att
 // rereadAfter is how long an attempt whose run could not be read keeps its place.
 const rereadAfter = time.Second
 
-// takeTurn is one turn of an attempt; false: its run could not be read.
+// takeTurn is one turn of an attempt; false: its run could not be read, or it is not certain that the database is this process's.
 func (s *Service) takeTurn(ctx context.Context, name string, r Runner, a Attempt) bool {
 	p := s.places[name]
 	ctx, done := p.make(ctx, a)
@@ -170,32 +170,38 @@ func (s *Service) takeTurn(ctx context.Context, name string, r Runner, a Attempt
 	case err != nil || !wanted(o, a.N):
 		p.free(a)
 	case o.State != core.OrchestratorRunning:
-		s.createInTurn(ctx, name, r, o)
+		return s.createInTurn(ctx, name, r, o)
 	}
 	return true
 }
 
 // createInTurn creates the present attempt of a run that has a place now, and tells the run
-// how that went.
-func (s *Service) createInTurn(ctx context.Context, name string, r Runner, o core.Orchestrator) {
+// how that went. It reports false if that has to wait, see [shell.Engine.Confirm].
+func (s *Service) createInTurn(ctx context.Context, name string, r Runner, o core.Orchestrator) bool {
 	a := Attempt{Run: o.ID, N: o.RetryAttempt}
 	if err := s.MayRun(o.Config); err != nil { // it has waited from before a restart
 		s.places[name].free(a)
 		s.tellNotCreated(ctx, name, a, shell.Permanent(err))
-		return
+		return true
+	}
+	if s.e.Confirm() != nil {
+		return false
 	}
 	limit, stop := s.withTimeout(ctx, time.Duration(o.CreateTimeoutMS())*time.Millisecond)
-	_, err := r.Create(limit, runOf(o))
+	_, err := r.Create(limit, s.runOf(o))
 	if cause := context.Cause(limit); err != nil && errors.Is(cause, errTooLong) {
 		err = fmt.Errorf("%w: %w", cause, err)
 	}
 	stop()
 	switch {
+	case shell.IsNotStarted(err):
+		return false
 	case err == nil:
 		s.tellRun(ctx, name, Observation{Attempt: a, Phase: PhaseCreated, Pod: core.Pod{Name: a.Name()}})
 	case ctx.Err() == nil: // nothing cut it off but its limit
 		s.tellNotCreated(ctx, name, a, err)
 	}
+	return true
 }
 
 // tellNotCreated tells a run that its attempt was not created: for good if the error is

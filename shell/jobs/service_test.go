@@ -46,6 +46,8 @@ func TestARunnerIsToldAllOfAnAttempt(t *testing.T) {
 		o := r.trigger(job("nightly", func(s *core.JobSpec) { s.Labels = map[string]string{"team": "data"} }))
 		made, err := r.fake.Created(t.Context(), o.RunID, 0)
 		require.NoError(t, err)
+		require.NoError(t, made.Confirm())
+		made.Confirm = nil
 		assert.Equal(t, jobs.Run{
 			Attempt: jobs.Attempt{Run: o.ID}, RunID: o.RunID, JobID: "nightly", Namespace: "default", Tenant: "default",
 			ScheduledAt: o.ScheduledAt, Occurrence: o.Occurrence, Spec: o.Config,

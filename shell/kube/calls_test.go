@@ -150,6 +150,29 @@ func TestCreatingTwiceMakesOneJob(t *testing.T) {
 	})
 }
 
+// A call that has failed is repeated, and the process may have been frozen meanwhile.
+func TestEachCallThatCreatesAJobIsPrecededByTheQuestionWhoseTheDatabaseIs(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kit) {
+		k.fails("create", "jobs", apierrors.NewInternalError(errors.New("etcd has no leader")))
+		asked, is := 0, run(attempt)
+		unsure := shell.NotStarted(errors.New("it may be another process's"))
+		is.Confirm = func() error {
+			if asked++; asked == 2 {
+				return unsure
+			}
+			return nil
+		}
+		_, err := k.runner.Create(t.Context(), is)
+		require.Equal(t, unsure, err)
+		list, err := k.api.BatchV1().Jobs("jobs").List(t.Context(), metav1.ListOptions{})
+		require.NoError(t, err)
+		require.Empty(t, list.Items)
+		_, err = k.runner.Create(t.Context(), is)
+		require.NoError(t, err)
+		assert.Equal(t, 3, asked)
+	})
+}
+
 func TestAJobOfAnotherInstanceOrAttemptIsNotTaken(t *testing.T) {
 	for label, other := range map[string]string{LabelInstance: "other", LabelAttempt: "7"} {
 		inBubble(t, func(t *testing.T, k *kit) {

@@ -84,6 +84,8 @@ func (r *Runner) retried(ctx context.Context, what string, waits func(error), ca
 		switch {
 		case err == nil:
 			return counter.calls(), nil
+		case shell.IsNotStarted(err): // no call was made: see [jobs.Run] Confirm
+			return counter.calls(), err
 		case ctx.Err() == nil && r.health.doubts(err):
 			unauthorized, wait = time.Time{}, min(wait, doubtWait)
 		case isPersistent(err):
@@ -114,7 +116,7 @@ func (r *Runner) retried(ctx context.Context, what string, waits func(error), ca
 
 // learned notes for the runner's health how a call came out: what is "create Job NAME".
 func (r *Runner) learned(ctx context.Context, what string, err error) {
-	if words := strings.Fields(what); ctx.Err() == nil && !shell.IsPermanent(err) && len(words) > 1 {
+	if words := strings.Fields(what); ctx.Err() == nil && !shell.IsPermanent(err) && !shell.IsNotStarted(err) && len(words) > 1 {
 		r.health.called(strings.Join(words[:2], " "), err)
 	}
 }

@@ -236,7 +236,7 @@ func (r *Runner) Create(ctx context.Context, run jobs.Run) (int, error) {
 	return r.retried(ctx, "create Job "+job.Name, func(err error) {
 		r.noted(run.Attempt, explained("the API did not take the Job yet", err).Error())
 	}, func(ctx context.Context) error {
-		err := r.createOrFind(ctx, run.Attempt, job)
+		err := r.createOrFind(ctx, run, job)
 		if w := r.current(); w != nil && err == nil {
 			w.taken(run.Attempt)
 		}
@@ -251,7 +251,8 @@ func (r *Runner) noted(a jobs.Attempt, note string) {
 	}
 }
 
-func (r *Runner) createOrFind(ctx context.Context, a jobs.Attempt, job *batchv1.Job) error {
+func (r *Runner) createOrFind(ctx context.Context, run jobs.Run, job *batchv1.Job) error {
+	a := run.Attempt
 	if there, err := r.jobBefore(ctx, a); there != nil || err != nil {
 		if err == nil {
 			err = sameRun(job, there)
@@ -262,6 +263,11 @@ func (r *Runner) createOrFind(ctx context.Context, a jobs.Attempt, job *batchv1.
 		return err
 	}
 	api := r.client.Jobs(r.namespace)
+	if run.Confirm != nil {
+		if err := run.Confirm(); err != nil {
+			return err
+		}
+	}
 	made, err := api.Create(ctx, job, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		r.count(ctx)

@@ -144,6 +144,11 @@ func (r *Runner) create(ctx context.Context, run jobs.Run) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	if run.Confirm != nil {
+		if err := run.Confirm(); err != nil {
+			return err
+		}
+	}
 	return launch(ctx, dir, r.step)
 }
 
@@ -201,7 +206,7 @@ func (r *Runner) alone(ctx context.Context, a jobs.Attempt, try func() error) er
 	defer unlock()
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
 		err := try()
-		if err == nil || shell.IsPermanent(err) || ctx.Err() != nil {
+		if err == nil || shell.IsPermanent(err) || shell.IsNotStarted(err) || ctx.Err() != nil {
 			return err
 		}
 		r.logger.WarnContext(ctx, "could not create or delete the processes of a pod; trying again", "error", err, "wait", wait)

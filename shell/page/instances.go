@@ -26,18 +26,22 @@ func instanceViews() []viewRoute {
 type roster struct {
 	wire.Cluster
 	owns map[string]int // the number of partitions by their owners
+	runs map[string]int // the number of runs that former owners go on with
 	able string         // what the instance that answers is able to do
 	core int            // the version of the core that an instance must have to take partitions
 }
 
 func (q *visit) loadRoster() (roster, error) {
-	r := roster{owns: make(map[string]int)}
+	r := roster{owns: make(map[string]int), runs: make(map[string]int)}
 	if err := q.get("/cluster", nil, &r.Cluster); err != nil {
 		return r, err
 	}
 	for _, p := range r.Partitions {
 		if p.Owner != "" {
 			r.owns[p.Owner]++
+		}
+		for _, f := range p.FormerOwners {
+			r.runs[f.Instance] += f.Running
 		}
 	}
 	var versions []string
@@ -70,18 +74,18 @@ func (q *visit) instances() (view, error) {
 		fact{"Database", codeOf(r.Database)}, fact{"This page was answered by", codeOf(r.Instance).to(q.page(pathOf("instances", r.Instance)))}, fact{"Partitions", number(len(r.Partitions))},
 	)})
 	t := &table{
-		Caption: "Instances", Head: []string{"Instance", "State", "Partitions", "Address", "Version", "Rules of the core", "Silent for", "Abilities"},
+		Caption: "Instances", Head: []string{"Instance", "State", "Partitions", "Runs left", "Address", "Version", "Rules of the core", "Silent for", "Abilities"},
 		Empty: "No daemon is on the database.",
 	}
 	for _, i := range r.Instances {
 		t.Rows = append(t.Rows, []cell{
-			codeOf(i.Name).to(q.page(pathOf("instances", i.Name))).wide(), r.stateOf(i), number(r.owns[i.Name]), codeOf(i.Address), textOf(i.Version), textOf(i.Core),
+			codeOf(i.Name).to(q.page(pathOf("instances", i.Name))).wide(), r.stateOf(i), number(r.owns[i.Name]), number(r.runs[i.Name]), codeOf(i.Address), textOf(i.Version), textOf(i.Core),
 			textOf(seconds(i.SilentSeconds)), r.abilities(i),
 		})
 	}
-	daemons := block{Title: "Daemons on the database", Table: t}
+	daemons := block{Title: "Daemons on the database", Note: runsLeftNote, Table: t}
 	if r.able != "" {
-		daemons.Note = abilitiesNote
+		daemons.Note += " " + abilitiesNote
 	}
 	return withBlocks(v, daemons,
 		block{Title: "Partitions", ID: "partitions", Note: "Each tenant lives in one partition, on which one daemon at a time works.", Table: q.partitionTable(r, r.Partitions)}), nil
@@ -128,6 +132,8 @@ func (r roster) stateOf(i wire.ClusterInstance) cell {
 	return state("stands by", toneOff)
 }
 
+const runsLeftNote = "Runs left are those of tools that a daemon goes on with in partitions that it has given back since it began them."
+
 const abilitiesNote = "Abilities are a hash of the names of tools, webhook routes, runners and channels. Where they differ from those of the daemon that answered, the two cannot carry out the same."
 
 // abilities compares what an instance is able to do with what the one that answers is: the hashes say that they differ, and not in what.
@@ -145,7 +151,7 @@ func (r roster) abilities(i wire.ClusterInstance) cell {
 // partitionTable shows who works on what.
 func (q *visit) partitionTable(r roster, all []wire.ClusterPartition) *table {
 	t := &table{
-		Caption: "Partitions", Head: []string{"Partition", "State", "Owner", "Address", "Fencing token", "Last commit", "To read at a takeover"},
+		Caption: "Partitions", Head: []string{"Partition", "State", "Owner", "Address", "Fencing token", "Last commit", "To read at a takeover", "Runs left with"},
 		Empty: "It works on no partition.",
 	}
 	for _, p := range all {
@@ -153,9 +159,22 @@ func (q *visit) partitionTable(r roster, all []wire.ClusterPartition) *table {
 		if p.Owner != "" {
 			owner, address = codeOf(p.Owner).to(q.page(pathOf("instances", p.Owner))), codeOf(p.Address)
 		}
-		t.Rows = append(t.Rows, []cell{number(p.Number), r.partitionState(p), owner.wide(), address, number(p.Token), number(p.Commit), number(p.Behind)})
+		t.Rows = append(t.Rows, []cell{number(p.Number), r.partitionState(p), owner.wide(), address, number(p.Token), number(p.Commit), number(p.Behind), q.runsLeft(p)})
 	}
 	return t
+}
+
+// runsLeft says which daemons go on with runs of tools in a partition that they have given back, and with how many.
+func (q *visit) runsLeft(p wire.ClusterPartition) (all cell) {
+	for n, f := range p.FormerOwners {
+		c := textOf(f.Instance + ": " + strconv.Itoa(f.Running)).to(q.page(pathOf("instances", f.Instance)))
+		if n == 0 {
+			all = c
+		} else {
+			all.More = append(all.More, c)
+		}
+	}
+	return all
 }
 
 func (r roster) partitionState(p wire.ClusterPartition) cell {
@@ -217,7 +236,7 @@ func (q *visit) instance() (view, error) {
 		v.Acts = q.actLinks("/instances/{name}", "drain")
 	}
 	return withBlocks(v, block{Facts: facts(
-		fact{"Address", codeOf(i.Address)}, fact{"Version", textOf(i.Version)}, fact{"Rules of the core", textOf(i.Core)}, fact{"Silent for", textOf(seconds(i.SilentSeconds))}, fact{"Abilities", r.abilities(i)},
+		fact{"Address", codeOf(i.Address)}, fact{"Version", textOf(i.Version)}, fact{"Rules of the core", textOf(i.Core)}, fact{"Silent for", textOf(seconds(i.SilentSeconds))}, fact{"Runs left", number(r.runs[i.Name])}, fact{"Abilities", r.abilities(i)},
 	)}, block{Title: "Partitions on which it works", Table: q.partitionTable(r, r.partitionsOf(i.Name))}), nil
 }
 

@@ -25,7 +25,7 @@ func fourDaemons() wire.Cluster {
 		},
 		Partitions: []wire.ClusterPartition{
 			{Number: 0, Owner: "ada", Address: "https://ada.example:7460", Token: 71, Commit: 4711, Behind: 12},
-			{Number: 1, Owner: "bo", Address: "https://bo.example:7460", Token: 82, Commit: 4812, Behind: 13},
+			{Number: 1, Owner: "bo", Address: "https://bo.example:7460", Token: 82, Commit: 4812, Behind: 13, FormerOwners: []wire.ClusterFormerOwner{{Instance: "cy/2", Running: 3}, {Instance: "ada", Running: 1}}},
 			{Number: 2, Token: 93, Commit: 4913, Behind: 14, Stopped: "its last <i>commit</i> is gone"},
 			{Number: 3, Token: 94, Commit: 5014, Behind: 15},
 		},
@@ -66,14 +66,14 @@ func TestThePageOfInstancesShowsEachDaemonAndWhoWorksOnWhichPartition(t *testing
 	text := k.text("/instances")
 	for _, row := range []string{
 		"Database postgres://orrery@db.example/orrery This page was answered by ada Partitions 4",
-		"ada works 1 https://ada.example:7460 v2.34.1 41 250 ms aaaa1111",
-		"bo works 1 https://bo.example:7460 v2.33.7 40 1.5 s bbbb2222 differ",
-		"cy/2 stands by 0 https://cy.example:7460 v2.34.1 41 750 ms aaaa1111",
-		"<b>di</b> silent 0 https://di.example:7460",
-		"0 works ada https://ada.example:7460 71 4711 12",
-		"1 works bo https://bo.example:7460 82 4812 13",
-		"2 stopped its last <i>commit</i> is gone – – 93 4913 14",
-		"3 nobody works on it – – 94 5014 15",
+		"ada works 1 1 https://ada.example:7460 v2.34.1 41 250 ms aaaa1111",
+		"bo works 1 0 https://bo.example:7460 v2.33.7 40 1.5 s bbbb2222 differ",
+		"cy/2 stands by 0 3 https://cy.example:7460 v2.34.1 41 750 ms aaaa1111",
+		"<b>di</b> silent 0 0 https://di.example:7460",
+		"0 works ada https://ada.example:7460 71 4711 12 –",
+		"1 works bo https://bo.example:7460 82 4812 13 cy/2: 3 ada: 1",
+		"2 stopped its last <i>commit</i> is gone – – 93 4913 14 –",
+		"3 nobody works on it – – 94 5014 15 –",
 		"Nobody may work on 1 of 4 partitions", "Nobody works on 1 of 4 partitions",
 	} {
 		assert.Contains(t, text, row)
@@ -82,7 +82,8 @@ func TestThePageOfInstancesShowsEachDaemonAndWhoWorksOnWhichPartition(t *testing
 
 	text = k.text("/instances/bo")
 	assert.Contains(t, text, "Instance bo works")
-	assert.Contains(t, text, "1 works bo https://bo.example:7460 82 4812 13")
+	assert.Contains(t, text, "1 works bo https://bo.example:7460 82 4812 13 cy/2: 3 ada: 1")
+	assert.Contains(t, k.text("/instances/cy%2F2"), "Runs left 3")
 	assert.NotContains(t, text, "4711", "a partition of another daemon")
 	assert.Contains(t, k.text("/instances/cy%2F2"), "It works on no partition.")
 	w := k.send("GET", "/instances/eve", nil)

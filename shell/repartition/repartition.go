@@ -27,7 +27,7 @@ type Target func(ctx context.Context, from store.Exporter) error
 
 // Options of a copy.
 type Options struct {
-	// Place gives the partition of a tenant, such as [core.Partition] does.
+	// Place gives the partition of a tenant, such as [core.Partition] does. It is needed if the copy has another number of partitions.
 	Place Rule
 	// At is when the copy is made: the epoch begins then. Zero: it does not say.
 	At effects.Time
@@ -103,6 +103,9 @@ var (
 func Copy(ctx context.Context, from []Source, to []Target, o Options) (Report, error) {
 	if len(from) == 0 || len(to) == 0 || len(to) > store.MaxPartitions || len(from) > store.MaxPartitions {
 		return Report{}, fmt.Errorf("copy %d partitions into %d: want 1 to %d of each", len(from), len(to), store.MaxPartitions)
+	}
+	if len(from) != len(to) && o.Place == nil {
+		return Report{}, errors.New("copy partitions: Place is nil: want what gives the partition of a tenant, such as core.Partition")
 	}
 	var report Report
 	var err error

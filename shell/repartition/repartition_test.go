@@ -376,3 +376,8 @@ func TestWhatCannotBeDecodedIsSetAsideAndTold(t *testing.T) {
 		return err
 	}))
 }
+
+func TestACopyIntoAnotherNumberOfPartitionsNeedsToKnowWhereTenantsLive(t *testing.T) {
+	_, err := repartition.Copy(t.Context(), make([]repartition.Source, 1), make([]repartition.Target, 2), repartition.Options{})
+	assert.EqualError(t, err, "copy partitions: Place is nil: want what gives the partition of a tenant, such as core.Partition")
+}

@@ -22,7 +22,7 @@ import (
 
 // writtenBy names the version of core of the commits that have left databases in
 // testdata/written-by-COMMIT.
-var writtenBy = map[string]string{"fdef5e5": "3", "c9ebdc8": "4", "4039b90": "5", "1dc8f5b1": "9", "060862a4": "13", "5a9a01d2": "14"}
+var writtenBy = map[string]string{"fdef5e5": "3", "c9ebdc8": "4", "4039b90": "5", "1dc8f5b1": "9", "060862a4": "13", "5a9a01d2": "14", "4159e153": "16"}
 
 // The databases of fdef5e5 were left by its crash suites and, for queues and locks, by its
 // daemon. Those of c9ebdc8 hold runs of jobs: jobs-killed.db of the local runner, under
@@ -43,6 +43,9 @@ func TestDatabasesOfAnEarlierCommitReplayByteForByte(t *testing.T) {
 	require.NotEmpty(t, paths)
 	found := map[effects.Kind]bool{}
 	for _, path := range paths {
+		if strings.HasSuffix(path, ".sql.gz") {
+			continue // see [TestTheClusterOfAnEarlierCommitReplaysByteForByteAndGoesOn]
+		}
 		commit := strings.TrimPrefix(filepath.Base(filepath.Dir(path)), "written-by-")
 		require.Contains(t, writtenBy, commit)
 		t.Run(commit+"/"+filepath.Base(path), func(t *testing.T) {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -26,13 +27,18 @@ const (
 	RuleReplay       = "the replay is clean"
 	// RuleTold: an owner whose commits a failover has lost stores nothing any more, and ends with an error that says so.
 	RuleTold = "an owner that has lost commits is told"
-	// RuleLives: an effect that a living process carries out for a partition which it has handed over is not declared interrupted.
+	// RuleLives: an effect that a living process carries out for a partition which it has handed over is not declared interrupted, and what it has reported counts.
 	RuleLives = "what a process runs that lives is taken from nobody"
 	// RuleAnswered: whoever has come to an engine of a process that lives is answered.
 	RuleAnswered = "a process that lives answers"
 	// RuleWritten: a store refuses nothing of its owner since that rests on another state of it.
 	RuleWritten = "an owner knows what it has written"
-	// RuleKept: some time after the last fault, with nothing that comes late, nobody takes a partition from another one.
+	// RuleSlots: an engine carries out no more at a time than its lane has slots, beside what was told to end.
+	RuleSlots = "a lane has no more runs than slots"
+	// RuleBegun: the tool of a run that is given back as one that was not begun was not called.
+	RuleBegun = "what was begun does not count as not begun"
+	// RuleKept: nobody takes a partition from another process that has given a sign of life within a lease; and some time after the last fault, with nothing that
+	// comes late, from nobody.
 	RuleKept = "an owner that lives keeps its partition"
 	// RulePlace: some time after the last fault each partition is owned by the instance that should have it.
 	RulePlace = "each partition is where it should be"
@@ -69,6 +75,16 @@ func (r *run) owing() (list []string) {
 
 // unended lists what has not ended.
 func (r *run) unended() (list []string) {
+	for n := range r.dbs {
+		formers, results, err := r.formers.Formers(context.Background(), n, 10)
+		r.broken = errors.Join(r.broken, err)
+		for _, f := range formers {
+			list = append(list, fmt.Sprintf("the note of %s, a former owner of %s", f.Owner, r.partition(n)))
+		}
+		for _, f := range results {
+			list = append(list, fmt.Sprintf("the report of %s to %s", f.Key, r.partition(n)))
+		}
+	}
 	r.views(func(_ int, tx store.ReadTx) error {
 		if err := tx.Outbox(func(e store.OutboxEntry) error {
 			list = append(list, "outbox entry "+e.Key.String())
@@ -168,11 +184,15 @@ func (r *run) check() (list []Violation) {
 	for _, what := range r.taken {
 		bad(RuleKept, "%s", what)
 	}
+	for _, what := range r.crowded {
+		bad(RuleSlots, "%s", what)
+	}
 	r.checkCalls(bad)
 	r.checkTokens(bad)
 	r.checkTold(bad)
 	r.checkPlaces(bad)
 	r.checkFormers(bad)
+	r.checkBegun(bad)
 	for _, db := range r.dbs {
 		rep, err := replay.Verify(context.Background(), db.live, replay.Options{})
 		if err != nil {
@@ -206,6 +226,7 @@ func (r *run) checkTold(bad func(rule, format string, args ...any)) {
 		switch i := b.incarnation; {
 		case b.had.heard > b.step:
 			bad(RuleTold, "%s commits at step %d, although the failover of step %d has lost what it had committed", i.name, b.had.heard, b.step)
+		case b.had.heard == 0 && errors.Is(i.err, errRefused): // it has ended before it had written anything, and without knowing
 		case i.ended && !i.dead && !i.told && !errors.Is(i.err, errLost):
 			bad(RuleTold, "%s has lost commits by the failover of step %d, and ends with: %v", i.name, b.step, i.err)
 		}
@@ -251,6 +272,51 @@ func (r *run) checkOccurrences(tx store.ReadTx, bad func(rule, format string, ar
 		}
 	}
 	return err
+}
+
+// checkBegun checks that no more runs of an action were begun, or given back as not begun, than there were.
+func (r *run) checkBegun(bad func(rule, format string, args ...any)) {
+	if len(r.lost) > 0 {
+		return
+	}
+	calls, back := map[string]int{}, map[uuid.UUID]int{}
+	for _, c := range r.calls {
+		calls[c.action]++
+	}
+	r.views(func(_ int, tx store.ReadTx) error {
+		clear(back)
+		if err := tx.Journal(1, func(_ uint64, raw []byte) error {
+			if !bytes.Contains(raw, []byte(core.ActionHandBack{}.EventType())) {
+				return nil
+			}
+			entry, err := core.DecodeEntry(raw)
+			for _, in := range entry.Inputs {
+				if _, ok := in.Event.(core.ActionHandBack); ok {
+					back[in.To.ID]++
+				}
+			}
+			return err
+		}); err != nil {
+			return err
+		}
+		for _, id := range slices.SortedFunc(maps.Keys(back), func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }) {
+			rec, err := tx.Get(core.KindAction, id)
+			if errors.Is(err, store.ErrNotFound) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			s, err := core.DecodeState(core.KindAction, rec.State)
+			if err != nil {
+				return err
+			}
+			if a := s.(core.Action); calls[id.String()]+back[id] > int(a.Run) { //nolint:forcetypeassert // by its kind
+				bad(RuleBegun, "action %s has %d runs, of which %d were begun, and %d were given back as not begun", id, a.Run, calls[id.String()], back[id])
+			}
+		}
+		return nil
+	})
 }
 
 // checkAction checks that the runs of an action were those that its policy allows.

@@ -99,11 +99,15 @@ func (c *cluster) Claim(_ context.Context, claim store.PartitionClaim) (store.Ow
 		if !c.calm.IsZero() && c.now.Sub(c.calm) >= 3*lease/2 {
 			c.taken = append(c.taken, fmt.Sprintf("%s takes %s from %s", c.of.name, c.partition(seen.Number), db.row.Owner))
 		}
+		if silent := c.silence(db.sign); silent < lease && db.row.Owner != c.of.name {
+			c.taken = append(c.taken, fmt.Sprintf("%s takes %s from %s, which has given a sign of life %s before", c.of.name, c.partition(seen.Number), db.row.Owner, silent))
+		}
 	}
 	u := c.of.unitFor(seen.Number)
 	h := db.open(u)
 	h.in = c
-	db.row.Token, db.row.Beat, db.row.Session, db.row.Owner, db.row.Address = uint64(h.number), db.row.Beat+1, db.live.Session(), claim.Owner, claim.Address
+	db.row.Token, db.row.Session, db.row.Owner, db.row.Address = uint64(h.number), db.live.Session(), claim.Owner, claim.Address
+	db.lives()
 	u.handle = h
 	c.log("%s owns %s", c.of.name, c.partition(seen.Number))
 	if c.stages {
@@ -130,7 +134,7 @@ func (c *cluster) Renew(_ context.Context, i store.Instance, owned ...store.Owne
 	}
 	for _, o := range owned {
 		if h := handleOf(o); h.usable() == nil {
-			h.db.row.Beat++
+			h.db.lives()
 		} else {
 			rest = append(rest, o)
 		}
@@ -247,7 +251,7 @@ func (h *handle) Renew(context.Context) error {
 	if err := h.usable(); err != nil {
 		return err
 	}
-	h.db.row.Beat++
+	h.db.lives()
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/memory"
@@ -22,7 +23,11 @@ type database struct {
 	lagging int           // the step since which it lags
 	former  *memory.Store // before the last commit; for a defect
 	row     store.Partition
+	sign    time.Time // when the owner has given its last sign of life
 }
+
+// lives notes a sign of life of the owner.
+func (db *database) lives() { db.row.Beat, db.sign = db.row.Beat+1, db.now }
 
 var (
 	// errRefused is a failure that passes, such as one to serialise.
@@ -214,7 +219,7 @@ func (h *handle) hears() {
 	h.db.mu.Lock()
 	defer h.db.mu.Unlock()
 	h.heard = h.db.steps
-	h.db.row.Beat++
+	h.db.lives()
 }
 
 // fail has everything refused, since nobody knows of a commit.

@@ -47,6 +47,7 @@ type unit struct {
 	engine    *shell.Engine // nil: it stands by
 	handle    *handle
 	ending    ending
+	at        []context.Context // of the tools that run
 }
 
 // parks has a goroutine of it wait.

@@ -44,6 +44,8 @@ const (
 	Double FaultKind = "a request comes twice"
 	// Drain: an instance of a fleet of several partitions is to give back what it owns, for a while.
 	Drain FaultKind = "an instance is drained"
+	// LoseMessages: some of what processes of a fleet tell next of what runs on after a handover is lost on its way to the database, or the answer is.
+	LoseMessages FaultKind = "messages about a handover are lost"
 	// LoseReply: a client gives up a request that is on its way, and sends it again later.
 	LoseReply FaultKind = "a reply is lost"
 )
@@ -72,6 +74,9 @@ func faults(r *rand.Rand, o Options) (list []Fault) {
 		if o.Losses {
 			kinds = append(kinds, Lag, Lag, FailOver, FailOver)
 		}
+	}
+	if o.Fleet {
+		kinds = append(kinds, LoseMessages, LoseMessages)
 	}
 	if o.Partitions > 0 {
 		kinds = append(kinds, Drain)
@@ -137,7 +142,7 @@ func (r *run) apply(f Fault) {
 	case RefuseCommit, LoseAnswer, LoseCommit, LoseBoth, Unconfirm, SlowCommit:
 		r.meeting = append(r.meeting, f)
 	case Outage:
-		r.away = r.now.Add(f.For)
+		r.cutOff(f.For)
 	case Lag:
 		for _, db := range r.dbs {
 			db.lag()
@@ -154,6 +159,8 @@ func (r *run) apply(f Fault) {
 		r.tell(on.runs)
 	case TakeOver:
 		r.start(on)
+	case LoseMessages:
+		r.loses = append(r.loses, f.N, f.N/2, f.N/3)
 	case Drain:
 		r.drain(on.runs.name, f.For)
 	case Jump:

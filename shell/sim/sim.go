@@ -120,12 +120,16 @@ type run struct {
 	defects    defects
 	dbs        []*database               // by the number of the partition
 	away       time.Time                 // until then nobody reaches the store
+	severed    [2]time.Time              // from when until when nobody did, the last time that that took a lease or longer
 	meeting    []Fault                   // what the next commits meet
+	loses      []int                     // which messages about handovers are lost next: after how many more, and whether it is the answer that is lost
 	listed     map[string]store.Instance // what a cluster has beside the data
-	formers    *memory.Process           // likewise, of former owners
+	formers    *memory.Formers           // likewise, of former owners
 	conflicts  []string                  // what the store has refused although nobody else writes
 	calm       time.Time                 // since when all has ended and nothing comes late; zero: it does
-	taken      []string                  // leases that have lapsed since
+	taken      []string                  // partitions that were taken from owners that lived
+	crowded    []string                  // what was begun beyond the slots of its engine
+	gone       []string                  // former owners that were taken for gone and lived
 	stays      string                    // the name of an instance that stays drained; empty: none does
 	sparse     bool                      // who is gone comes back only if nobody else is there
 	every      time.Duration             // TickRate of each engine
@@ -194,7 +198,8 @@ func Run(seed uint64, o Options) (*Report, error) {
 }
 
 func newRun(seed uint64, o Options) *run {
-	r := &run{world: newWorld(seed), o: o, counts: map[string]int{}, listed: map[string]store.Instance{}, formers: memory.NewCluster().Process(), carried: map[formerKey]*carried{}}
+	r := &run{world: newWorld(seed), o: o, counts: map[string]int{}, listed: map[string]store.Instance{}, carried: map[formerKey]*carried{}}
+	r.formers = memory.NewFormers(func(partition int) string { return r.dbs[partition].row.Session })
 	draw := rand.New(rand.NewPCG(seed, 1<<63)) //nolint:gosec // a seed is a run
 	n := 1 + draw.IntN(3)
 	r.places = []int{1, 2, 64}[draw.IntN(3)]
@@ -292,6 +297,9 @@ func (r *run) step() {
 	if r.steps >= r.o.Steps && !r.draining {
 		r.draining, r.drained = true, r.now
 		r.meeting, r.away = nil, time.Time{}
+		if r.severed[1].After(r.now) {
+			r.severed[1] = r.now
+		}
 		r.undrain()
 		for _, on := range r.instances {
 			on.frozen = time.Time{}
@@ -323,12 +331,30 @@ type bereft struct {
 }
 
 func (r *run) failOver() {
-	r.away = r.now.Add(3 * time.Second)
+	r.cutOff(3 * time.Second)
 	for _, db := range r.dbs {
 		if from := db.lagging; db.failOver() {
 			r.lost = append(r.lost, [2]int{from, r.steps})
 		}
 	}
+}
+
+// cutOff has nobody reach the store for a while.
+func (r *run) cutOff(d time.Duration) {
+	if until := r.now.Add(d); until.After(r.away) {
+		r.away = until
+		if d >= lease {
+			r.severed = [2]time.Time{r.now, until}
+		}
+	}
+}
+
+// silence is for how long somebody has given no sign of life since the last one while the store could be reached: that is what others may count.
+func (r *run) silence(last time.Time) time.Duration {
+	if r.severed[1].After(last) {
+		return max(r.severed[0].Sub(last), r.now.Sub(r.severed[1]))
+	}
+	return r.now.Sub(last)
 }
 
 // wasLost reports whether what happened from a step on until another one may have been lost by a failover.

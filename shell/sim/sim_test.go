@@ -59,7 +59,7 @@ func TestWhateverHappensTheGuaranteesHold(t *testing.T) {
 	for _, k := range []sim.FaultKind{
 		sim.CountAhead, sim.CountLost, sim.CountClaims, sim.CountLapsed, sim.CountForwarded, sim.CountMoved, sim.Drain,
 		sim.RefuseCommit, sim.LoseAnswer, sim.LoseCommit, sim.LoseBoth, sim.Unconfirm, sim.SlowCommit, sim.Outage, sim.Lag, sim.FailOver, sim.Crash, sim.Freeze,
-		sim.Stop, sim.TakeOver, sim.Jump, sim.Double, sim.LoseReply,
+		sim.LoseMessages, sim.Stop, sim.TakeOver, sim.Jump, sim.Double, sim.LoseReply,
 	} {
 		assert.Positive(t, counts[string(k)], "or the seeds do not reach: %s", k)
 	}

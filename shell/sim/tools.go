@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/orrery-go/orrery/core"
@@ -37,6 +38,7 @@ func (t *tool) Run(ctx context.Context, c shell.Call) (json.RawMessage, error) {
 	}
 	t.mu.Unlock()
 	t.log("%s is called", name)
+	defer t.of.begins(ctx, name)()
 	d, early := time.Duration(0), true
 	if s, ok := t.inner.(Script); ok {
 		d, early = s.Takes(c)
@@ -51,6 +53,28 @@ func (t *tool) Run(ctx context.Context, c shell.Call) (json.RawMessage, error) {
 	result, err := t.inner.Run(ctx, c)
 	t.of.parks(name+" returns", 0, nil)
 	return result, err
+}
+
+// begins notes that a tool of an engine runs, until who calls what it returns. Those that were told to end may have been left behind, with their slots given back.
+func (u *unit) begins(ctx context.Context, name string) (ends func()) {
+	r := u.handle.db.run
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	u.at = append(u.at, ctx)
+	at := 0
+	for _, c := range u.at {
+		if c.Err() == nil {
+			at++
+		}
+	}
+	if at > r.places && r.o.Engine == nil {
+		r.crowded = append(r.crowded, fmt.Sprintf("%s is called beside %d others, of %d slots", name, at-1, r.places))
+	}
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		u.at = slices.DeleteFunc(u.at, func(c context.Context) bool { return c == ctx })
+	}
 }
 
 var errOver = errors.New("the run is over")

@@ -5,9 +5,9 @@ package sim_test
 var wrongAfterFailure = map[string][]edit{
 	"the results of a batch that is not confirmed are lost":             {{engineStaged, "l.outcomes = slices.Concat(s.outcomes, l.outcomes)", "_ = s.outcomes"}},
 	"the requests of a batch that is not confirmed are lost":            {{engineStaged, "l.requests = slices.Concat(s.requests, l.requests)", "_ = s.requests"}},
-	"nobody finds out what an unconfirmed batch has begun":              {{"shell/engine/batch_confirm.go", "if !b.l.adrift {", "if true {"}},
+	"nobody finds out what an unconfirmed batch has begun":              {{engineConfirm, "if !b.l.adrift {", "if true {"}},
 	"the slots of a batch that is not confirmed are lost":               {{engineStaged, "\t\tl.vacate(launch.queue)\n", "\t\t_ = launch\n"}},
-	"what runs counts as not begun after an unconfirmed batch":          {{"shell/engine/batch_confirm.go", "begun[key] = true", "begun[key] = false"}},
+	"what runs counts as not begun after an unconfirmed batch":          {{engineConfirm, "begun[key] = true", "begun[key] = false"}},
 	"the record cache has the version before":                           {{engineWrite, "version: w.Prev.Version + 1, seq", "version: w.Prev.Version, seq"}},
 	"who has asked for what a commit that failed had is never answered": {{engineLoop, `r.answer(Reply{Err: fmt.Errorf("%s: %w", became, err)})`, "_, _ = r, fmt.Sprint(became)"}},
 	"a batch after an unconfirmed one leaves half of the outcomes":      {{engineLoop, "l.flight != nil || l.adrift || ", "l.flight != nil || "}},

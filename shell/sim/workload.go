@@ -243,11 +243,18 @@ func (r *run) workload(d *rand.Rand) (list []Request) {
 		switch kind := d.IntN(12); {
 		case kind < 5:
 			actions[p] = append(actions[p], n)
+			if len(tenants) == 1 { // each has a queue of its own for what waits
+				of.Tenant += []string{"", "u", "v"}[n%3]
+			}
 			add(r.action(n, of, d))
 		case kind == 5 && len(actions[p]) > 0:
 			id := r.idOf(actions[p][d.IntN(len(actions[p]))], "action")
-			add(Request{Name: "cancel", Do: func(ctx context.Context, e *shell.Engine) error {
-				_, err := e.Actions().Cancel(ctx, id, "not wanted")
+			how := core.ActionCancel{Reason: "not wanted"}
+			if n%2 == 0 {
+				how.Mode = core.CancelAwait
+			}
+			add(Request{Name: "cancel " + string(how.Mode), Do: func(ctx context.Context, e *shell.Engine) error {
+				_, err := e.Actions().CancelWith(ctx, id, how)
 				return gone(err)
 			}, Check: func(tx store.ReadTx) error { return ended(tx, core.KindAction, id) }})
 		case kind == 6:

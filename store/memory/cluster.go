@@ -25,10 +25,9 @@ type Cluster struct {
 	mu         sync.Mutex
 	partitions map[int]*partition
 	instances  map[string]store.Instance
-	formers    map[formerKey]*former
-	results    map[formerKey][]byte // of former owners
-	layout     *store.Layout        // nil: none was set
-	away       error                // nil: the database answers
+	formers    *Formers
+	layout     *store.Layout // nil: none was set
+	away       error         // nil: the database answers
 }
 
 // partition is one, as the database has it.
@@ -40,10 +39,17 @@ type partition struct {
 
 // NewCluster makes an empty one.
 func NewCluster() *Cluster {
-	return &Cluster{
-		partitions: make(map[int]*partition), instances: make(map[string]store.Instance),
-		formers: make(map[formerKey]*former), results: make(map[formerKey][]byte),
+	c := &Cluster{partitions: make(map[int]*partition), instances: make(map[string]store.Instance)}
+	c.formers = NewFormers(c.session)
+	return c
+}
+
+// session gives that of a partition's owner; empty: nobody owns it. The caller holds the lock.
+func (c *Cluster) session(number int) string {
+	if p := c.partitions[number]; p != nil {
+		return p.row.Session
 	}
+	return ""
 }
 
 // SetAway makes everything that a process asks of the database fail with err, as in an outage, and change nothing; nil ends it.

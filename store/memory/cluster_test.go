@@ -146,7 +146,7 @@ func TestInstancesOfAClusterInMemory(t *testing.T) {
 }
 
 func TestAClusterKeepsWhatAHandoverIsPromised(t *testing.T) {
-	storetest.RunHandover(t, func(*testing.T) (former, owner store.Handover) {
+	storetest.RunHandover(t, func(*testing.T) (former, owner storetest.Process) {
 		c := memory.NewCluster()
 		return c.Process(), c.Process()
 	})

@@ -26,7 +26,7 @@ type Instance = store.Instance
 
 // Cluster looks at a database without opening a partition: for those who stand by. Its methods are safe for
 // concurrent use, and none of them waits for an owner. While the database does not answer, those that callers of the API wait for
-// (Look, Partitions, Instances, Drain, Rebalance, Layout) return [store.ErrUnreachable].
+// (Look, Partitions, Instances, FormerOwners, Drain, Rebalance, Layout) return [store.ErrUnreachable].
 type Cluster struct {
 	kv  *pgkv.Cluster
 	url string
@@ -38,6 +38,9 @@ type Cluster struct {
 // Configure and Views, too; the others are for what [Cluster.Claim] opens. The partitions of a Cluster share its connections: each has two that write and one that reads for itself, four more that write and
 // Options.Views that read are for all.
 func Connect(ctx context.Context, url string, o Options) (*Cluster, error) {
+	if err := o.validate(); err != nil {
+		return nil, fmt.Errorf("connect to the database: %w", err)
+	}
 	kv, err := pgkv.Connect(ctx, url, o.kv())
 	if err != nil {
 		return nil, fmt.Errorf("connect to the database: %w", err)
@@ -73,6 +76,10 @@ func (c *Cluster) Partitions(ctx context.Context) (all []Partition, err error) {
 
 // CanFill tells whether a partition can be opened with Options.Fill; [ErrFull]: it has content already.
 func CanFill(p Partition) error { return pgkv.CanFill(p.Number, p.Last, p.Halted) }
+
+// IsFilled tells whether a partition has all that it was to be filled with; [ErrUnfilled]: it is being filled, or that was cut off, and nobody else opens it. A
+// database of which that is true of one partition is half of a copy, whatever the others have.
+func IsFilled(p Partition) error { return pgkv.IsFilled(p.Number, p.Halted) }
 
 // Claim implements [store.Cluster]: it opens a partition with the options that Connect was given.
 func (c *Cluster) Claim(ctx context.Context, claim store.PartitionClaim) (store.Owned, error) {

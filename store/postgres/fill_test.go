@@ -3,7 +3,10 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
@@ -80,4 +83,42 @@ func TestAPartitionThatIsFilledIsOpenedByNobodyUntilAllIsThere(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 3, records(t, opened))
 	require.NoError(t, opened.Close())
+}
+
+func TestAFrozenFillerDeletesNothingOfWhatItsSuccessorHasFilled(t *testing.T) {
+	for _, table := range []string{"entries", "log", "tables"} {
+		t.Run(table, func(t *testing.T) {
+			url := postgrestest.Database(t)
+			begun, err := postgres.Open(t.Context(), url, postgres.Options{Fill: true})
+			require.NoError(t, err)
+			require.ErrorIs(t, begun.Import(t.Context(), broken{content(t, 20)}), errBroken)
+			require.NoError(t, begun.Close())
+
+			w, frozen, thaw := &wire{}, make(chan struct{}), make(chan struct{})
+			freeze := sync.OnceFunc(func() { close(frozen); <-thaw })
+			w.onSQL(func(sql string) {
+				if strings.HasPrefix(sql, `DELETE FROM "orrery".`+table) {
+					freeze()
+				}
+			})
+			var late error
+			var filler sync.WaitGroup
+			filler.Go(func() {
+				_, late = postgres.Open(t.Context(), url, w.options(postgres.Options{Fill: true, Lease: time.Minute}))
+			})
+			<-frozen
+			next, err := postgres.Open(t.Context(), url, postgres.Options{Fill: true, TakeOver: true})
+			require.NoError(t, err)
+			require.NoError(t, next.Import(t.Context(), content(t, 7)))
+			require.NoError(t, create(next, 0, 5)) // which is in the log alone
+			close(thaw)
+			filler.Wait()
+			require.ErrorIs(t, late, store.ErrFenced)
+			require.NoError(t, next.Close())
+			again, err := postgres.Open(t.Context(), url, postgres.Options{})
+			require.NoError(t, err)
+			assert.Equal(t, 12, records(t, again))
+			require.NoError(t, again.Close())
+		})
+	}
 }

@@ -27,8 +27,8 @@ func (c *Cluster) Report(ctx context.Context, f store.Former, results []store.Fo
 }
 
 // Depart implements [store.Handover].
-func (c *Cluster) Depart(ctx context.Context, partition int, session string) error {
-	if err := c.kv.Depart(ctx, partition, session); err != nil {
+func (c *Cluster) Depart(ctx context.Context, partition int, by, session string) error {
+	if err := c.kv.Depart(ctx, partition, by, session); err != nil {
 		return fmt.Errorf("depart from partition %d: %w", partition, err)
 	}
 	return nil
@@ -43,17 +43,27 @@ func (c *Cluster) Formers(ctx context.Context, partition, most int) ([]store.For
 	return all, results, nil
 }
 
+// FormerOwners gives the former owners of all partitions that go on with what they carry out, by partition and session, in one round trip. While the
+// database does not answer it is [store.ErrUnreachable].
+func (c *Cluster) FormerOwners(ctx context.Context) ([]store.Former, error) {
+	all, err := c.kv.AllFormers(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list former owners: %w", err)
+	}
+	return all, nil
+}
+
 // Stop implements [store.Handover].
-func (c *Cluster) Stop(ctx context.Context, partition int, session string, stops []store.FormerStop) error {
-	if err := c.kv.Stop(ctx, partition, session, stops); err != nil {
+func (c *Cluster) Stop(ctx context.Context, partition int, by, session string, stops []store.FormerStop) error {
+	if err := c.kv.Stop(ctx, partition, by, session, stops); err != nil {
 		return fmt.Errorf("stop what a former owner of partition %d carries out: %w", partition, err)
 	}
 	return nil
 }
 
 // Taken implements [store.Handover].
-func (c *Cluster) Taken(ctx context.Context, partition int, results []store.FormerResult) error {
-	if err := c.kv.Taken(ctx, partition, results); err != nil {
+func (c *Cluster) Taken(ctx context.Context, partition int, by string, results []store.FormerResult) error {
+	if err := c.kv.Taken(ctx, partition, by, results); err != nil {
 		return fmt.Errorf("take results of former owners of partition %d: %w", partition, err)
 	}
 	return nil

@@ -431,9 +431,9 @@ func TestTheClockOfTheDatabaseIsComparedWithThisMachines(t *testing.T) {
 }
 
 func TestADatabaseKeepsWhatAHandoverIsPromised(t *testing.T) {
-	storetest.RunHandover(t, func(t *testing.T) (former, owner store.Handover) {
+	storetest.RunHandover(t, func(t *testing.T) (former, owner storetest.Process) {
 		url := postgrestest.Database(t)
-		connected := func() store.Handover {
+		connected := func() storetest.Process {
 			c, err := postgres.Connect(ctx, url, postgres.Options{})
 			require.NoError(t, err)
 			t.Cleanup(c.Close)

@@ -105,6 +105,8 @@ func (o Options) validate() error {
 		return errors.New("ReadOnly with TakeOver, Seen or Fill: who only reads claims nothing")
 	case o.Lease < 0 || o.Patience < 0 || o.Checkpoint < 0:
 		return fmt.Errorf("lease %s, patience %s, checkpoint %s: want none of them negative", o.Lease, o.Patience, o.Checkpoint)
+	case o.LogBytes < 0 || o.CacheBytes < 0 || o.Views < 0:
+		return fmt.Errorf("LogBytes is %d, CacheBytes %d, Views %d: want none of them negative", o.LogBytes, o.CacheBytes, o.Views)
 	}
 	return nil
 }

@@ -52,9 +52,9 @@ func layoutOnce(t *testing.T, c store.Cluster) {
 
 func layoutPossible(t *testing.T, c store.Cluster) {
 	for want, l := range map[string]store.Layout{
-		"partitions: 0: want 1 to 4096":    {Rule: 1},
-		"partitions: 4097: want 1 to 4096": {Partitions: 4097, Rule: 1},
-		"rule: 0: want 1 or more":          {Partitions: 2},
+		"partitions: 0: want 1 to 256":          {Rule: 1},
+		"partitions: 257: want 1 to 256, since": {Partitions: 257, Rule: 1},
+		"rule: 0: want 1 or more":               {Partitions: 2},
 	} {
 		require.ErrorContains(t, c.SetLayout(t.Context(), l), want)
 	}

@@ -58,7 +58,8 @@ type Options struct {
 	TrustedProxies []netip.Prefix
 	// MaxBody is how many bytes of a body are kept, to be sent again. Zero: 1 MiB.
 	MaxBody int64
-	// Wait bounds how long a request waits for a process that works. Zero: 15 seconds, in which a lease of 10, and what follows, fit.
+	// Wait bounds how long a request waits for a process that works. Zero: 15 seconds, in which a lease of 10, and what follows, fit: a longer lease needs a longer wait, within the
+	// time that the server gives an answer ([http.Server.WriteTimeout]).
 	Wait time.Duration
 	// Keyed tells of a request that changes something whether its receiver knows an Idempotency-Key, so that it can be sent again. Nil: those of
 	// the API (package shell/httpapi) at its own paths, but for webhooks.
@@ -95,8 +96,8 @@ func ofTheAPI(r *http.Request) bool {
 	return strings.HasPrefix(r.URL.Path, "/v1/") && !strings.HasPrefix(r.URL.Path, "/v1/webhooks/")
 }
 
-// Transport is what sends requests to the one that works: it goes through no proxy, and keeps connections. c says which certificates it trusts and shows; nil: as
-// the system does, none.
+// Transport is what sends requests to the one that works: it goes through no proxy, and keeps connections. With an https address it speaks HTTP/2, else HTTP/1.1. c says which
+// certificates it trusts and shows; nil: as the system does, none.
 func Transport(c *tls.Config) *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // the package says what it is
 	t.Proxy, t.MaxIdleConnsPerHost, t.DisableCompression, t.TLSClientConfig = nil, 64, true, c

@@ -65,9 +65,11 @@ func TestStormsOfABrokenSource(t *testing.T) {
 }
 
 func TestWhatIsWrongInTheForwardingIsFound(t *testing.T) {
-	for _, name := range brokentest.Few(t, wrong, "what knows no keys is sent again", "the last attempt says what became of it") {
+	names := brokentest.Few(t, wrong, "what knows no keys is sent again", "the last attempt says what became of it")
+	broken := brokentest.Build(t, wrong)
+	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
-			found := brokentest.Found(t, "TestStormsOfABrokenSource", wrong[name])
+			found := broken.Found(t, name, "TestStormsOfABrokenSource")
 			assert.NotEmpty(t, found, "it is not found within %d seeds", withinSeeds)
 			t.Log(found)
 		})

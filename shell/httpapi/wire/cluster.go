@@ -36,6 +36,14 @@ type ClusterPartition struct {
 	Commit  uint64 `json:"commit"`  // number of the last one
 	Behind  uint64 `json:"behind"`  // commits that a takeover has to read
 	Stopped string `json:"stopped"` // why nobody may work on it; empty: somebody may
+	// FormerOwners have given it back, and go on with runs of tools that they had begun.
+	FormerOwners []ClusterFormerOwner `json:"former_owners"`
+}
+
+// ClusterFormerOwner is a daemon that has given a partition back, and goes on with runs of tools that it had begun there.
+type ClusterFormerOwner struct {
+	Instance string `json:"instance"` // its name
+	Running  int    `json:"running"`  // how many these are, as it has told last
 }
 
 // ClusterInstance is a daemon of the cluster.

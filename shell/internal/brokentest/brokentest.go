@@ -1,4 +1,4 @@
-// Package brokentest tests what tests find: it breaks the source of the repository in a copy, and runs a test of the package in it.
+// Package brokentest tests what tests find: it breaks the source of the repository in a copy, and runs a test of the package in it. All defects of a list are built at once, and a process has one of them.
 package brokentest
 
 import (
@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
+	"strconv"
 	"testing"
 	"time"
 
@@ -23,7 +23,7 @@ import (
 // Edit breaks a file of the repository: what stands in it once is replaced.
 type Edit struct{ File, Is, Becomes string }
 
-// inner tells a test that it runs in a copy.
+// inner tells a test that it runs in a copy, and has the number of the defect.
 const inner = "ORRERY_BROKEN_SOURCE"
 
 // Inside skips a test that is run in a copy alone.
@@ -40,19 +40,54 @@ const limit = 4 * time.Minute
 // said is what is shown of the output of a test that fails.
 var said = regexp.MustCompile(`(?s)seed \d+:.*?\n.*?\n|panic: [^\n]*`)
 
-// Found builds the tests of the package in which it is called, with the edits, and runs one of them. It gives what that has found; empty: nothing.
-func Found[E ~struct{ File, Is, Becomes string }](t *testing.T, test string, edits []E) string {
+// Broken are the tests of a package, built once with all defects of a list, of which each process has one.
+type Broken struct {
+	bin     string
+	numbers map[string]int
+}
+
+// Build builds the tests of the package in which it is called, with all those defects. Each edit must stand in one function.
+func Build[E ~struct{ File, Is, Becomes string }](t *testing.T, defects map[string][]E) *Broken {
 	t.Helper()
-	dir := t.TempDir()
-	list, bin := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "broken.test")
-	require.NoError(t, os.WriteFile(list, overlay(t, dir, edits), 0o600))
-	out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", list, "-o", bin, ".").CombinedOutput()
-	require.NoError(t, err, "it must compile: %s", out)
+	dir, root := t.TempDir(), rootOf(t)
+	b := &Broken{bin: filepath.Join(dir, "broken.test"), numbers: map[string]int{}}
+	all := &switched{files: map[string]*brokenFile{}, read: func(name string) ([]byte, error) {
+		return os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
+	}}
+	for n, name := range slices.Sorted(maps.Keys(defects)) {
+		b.numbers[name] = n + 1
+		edits := make([]Edit, len(defects[name]))
+		for i, e := range defects[name] {
+			edits[i] = Edit(e)
+		}
+		require.NoError(t, all.add(n+1, edits), "%s", name)
+	}
+	replace := map[string]string{}
+	for name, text := range all.texts() {
+		file := filepath.Join(dir, fmt.Sprintf("%d.go", len(replace)))
+		require.NoError(t, os.WriteFile(file, text, 0o600))
+		replace[filepath.Join(root, filepath.FromSlash(name))] = file
+	}
+	list, err := json.Marshal(map[string]any{"Replace": replace})
+	require.NoError(t, err)
+	overlay := filepath.Join(dir, "overlay.json")
+	require.NoError(t, os.WriteFile(overlay, list, 0o600))
+	out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", b.bin, ".").CombinedOutput()
+	require.NoError(t, err, "all defects must compile: %s", out)
+	return b
+}
+
+// Found runs a test of the package with a defect, and gives what that has found; empty: nothing.
+func (b *Broken) Found(t *testing.T, name, test string) string {
+	t.Helper()
+	n, ok := b.numbers[name]
+	require.True(t, ok, "%s: it is not in the list that was built", name)
 	ctx, cancel := context.WithTimeout(t.Context(), limit+time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, bin, "-test.run", "^"+test+"$", "-test.timeout", limit.String())
-	cmd.Env = append(os.Environ(), inner+"=1")
-	if out, err = cmd.CombinedOutput(); err == nil {
+	cmd := exec.CommandContext(ctx, b.bin, "-test.run", "^"+test+"$", "-test.timeout", limit.String())
+	cmd.Env = append(os.Environ(), inner+"="+strconv.Itoa(n))
+	out, err := cmd.CombinedOutput()
+	if err == nil {
 		require.Contains(t, string(out), "PASS", "the test has run")
 		return ""
 	}
@@ -60,30 +95,6 @@ func Found[E ~struct{ File, Is, Becomes string }](t *testing.T, test string, edi
 		return string(line)
 	}
 	return string(out)
-}
-
-// overlay writes the files that are broken, and gives what go build is told of them.
-func overlay[E ~struct{ File, Is, Becomes string }](t *testing.T, dir string, edits []E) []byte {
-	t.Helper()
-	root, texts, replace := rootOf(t), map[string]string{}, map[string]string{}
-	for _, one := range edits {
-		e := Edit(one)
-		name := filepath.Join(root, filepath.FromSlash(e.File))
-		if _, ok := texts[name]; !ok {
-			b, err := os.ReadFile(name)
-			require.NoError(t, err)
-			texts[name] = string(b)
-		}
-		require.Equal(t, 1, strings.Count(texts[name], e.Is), "%s has once: %s", e.File, e.Is)
-		texts[name] = strings.Replace(texts[name], e.Is, e.Becomes, 1)
-	}
-	for name, text := range texts {
-		replace[name] = filepath.Join(dir, fmt.Sprintf("%d.go", len(replace)))
-		require.NoError(t, os.WriteFile(replace[name], []byte(text), 0o600))
-	}
-	out, err := json.Marshal(map[string]any{"Replace": replace})
-	require.NoError(t, err)
-	return out
 }
 
 // rootOf gives the folder of the module.
@@ -101,12 +112,12 @@ func rootOf(t *testing.T) string {
 	}
 }
 
-// Few gives the names of the defects that are tried: all of them in a soak, else those that always are, since each is a build.
+// Few gives the names of the defects that are tried: all of them in a soak, else those that always are, since one takes some seconds.
 func Few[D any](t *testing.T, all map[string]D, always ...string) []string {
 	t.Helper()
 	raced.Skip(t)
 	if testing.Short() {
-		t.Skip("each is a build")
+		t.Skip("it is a build")
 	}
 	if os.Getenv("RAPID_CHECKS") != "" {
 		return slices.Sorted(maps.Keys(all))

@@ -151,7 +151,7 @@ var three = wire.Cluster{
 		{Name: "daemon-3-on-<b>a</b>-machine-with-a-long-name.region.example", Address: "https://daemon-3.example:7460", Version: "v1.2.2", Core: "14", SilentSeconds: 3601, Able: "5d41402abc4b2a76"},
 	},
 	Partitions: []wire.ClusterPartition{
-		{Number: 0, Owner: "daemon-1", Address: "https://daemon-1.example:7460", Token: 7, Commit: 123456, Behind: 3},
+		{Number: 0, Owner: "daemon-1", Address: "https://daemon-1.example:7460", Token: 7, Commit: 123456, Behind: 3, FormerOwners: []wire.ClusterFormerOwner{{Instance: "daemon-2", Running: 4}}},
 		{Number: 1, Owner: "daemon-2", Address: "https://daemon-2.example:7460", Token: 8, Commit: 99},
 		{Number: 2, Token: 9, Commit: 1200, Stopped: "commits that were acknowledged are gone: the database was failed over to a standby that had not taken them over"},
 	},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -57,14 +58,19 @@ type divided struct {
 	Partitions int    `json:"partitions"`
 }
 
+// badPartitions refuses a number of partitions.
+func badPartitions(n int) error {
+	return usagef("--partitions: %d is not between 1 and %d: the page token of a list over all tenants has a place in each partition, and has to fit into a request", n, store.MaxDivided)
+}
+
 func (a *app) divide(ctx context.Context, database string, partitions int) error {
 	switch {
 	case database == "":
 		return usagef("--database: missing: name the URL of a PostgreSQL database")
 	case !config.IsDatabaseURL(database):
 		return usagef("--database: is no URL of PostgreSQL: want one such as postgres://orrery@db.example/orrery")
-	case partitions < 1 || partitions > core.MaxPartitions:
-		return usagef("--partitions: %d is not between 1 and %d", partitions, core.MaxPartitions)
+	case partitions < 1 || partitions > store.MaxDivided:
+		return badPartitions(partitions)
 	}
 	name := config.DatabaseName(database)
 	cluster, err := postgres.Connect(ctx, database, postgres.Options{})
@@ -149,7 +155,8 @@ func (a *app) clusterStatus() *cobra.Command {
 		Use:   "status",
 		Short: "Show which daemons there are, which ones work, and on what",
 		Long: `Show the daemons on the database, for how long each has given no sign of life, and which
-ones work, and on what. It takes a token that is bound to nothing.`,
+ones work, and on what; and those that go on with runs of tools that they had begun in what
+they have given back since. It takes a token that is bound to nothing.`,
 		Example: "  orreryd cluster status",
 		Args:    noArgs,
 	}
@@ -165,7 +172,14 @@ ones work, and on what. It takes a token that is bound to nothing.`,
 }
 
 func clusterView(s wire.Cluster) view {
-	owns := map[string]int{}
+	const idle = "stands by"
+	owns, runs := map[string]int{}, map[string]int{}
+	var asked wire.ClusterInstance // the one that has answered
+	for _, i := range s.Instances {
+		if i.Name == s.Instance {
+			asked = i
+		}
+	}
 	v := view{fields: [][2]string{{"database", s.Database}}}
 	for _, p := range s.Partitions {
 		who := "nobody works on it"
@@ -176,10 +190,15 @@ func clusterView(s wire.Cluster) view {
 		if p.Stopped != "" {
 			who = "stopped: " + p.Stopped
 		}
-		v.fields = append(v.fields, [2]string{"partition " + strconv.Itoa(p.Number), who + "; commit " + strconv.FormatUint(p.Commit, 10)})
+		says := []string{who, "commit " + strconv.FormatUint(p.Commit, 10)}
+		for _, f := range p.FormerOwners {
+			says = append(says, f.Instance+" has given it back, and goes on with "+counted(f.Running, "run"))
+			runs[f.Instance] += f.Running
+		}
+		v.fields = append(v.fields, [2]string{"partition " + strconv.Itoa(p.Number), strings.Join(says, "; ")})
 	}
 	for _, i := range s.Instances {
-		state := "stands by"
+		state := idle
 		switch n := owns[i.Name]; {
 		case !i.Alive:
 			state = "silent for " + strconv.FormatFloat(i.SilentSeconds, 'f', 0, 64) + " s"
@@ -192,7 +211,26 @@ func clusterView(s wire.Cluster) view {
 		case n > 0:
 			state = "works"
 		}
-		v.fields = append(v.fields, [2]string{i.Name, state + ", at " + i.Address + ", version " + i.Version})
+		if n := runs[i.Name]; n > 0 {
+			goesOn := "goes on with " + counted(n, "run") + " of what it has given back"
+			if state == idle {
+				state = goesOn
+			} else {
+				state += ", " + goesOn
+			}
+		}
+		v.fields = append(v.fields, [2]string{i.Name, state + ", at " + i.Address + ", version " + i.Version + differences(asked, i)})
 	}
 	return v
+}
+
+// differences says in what a daemon is not as the one that was asked: whether it would decide by other rules, and carry out other work.
+func differences(asked, is wire.ClusterInstance) (says string) {
+	if is.Core != asked.Core && is.Core != "" && asked.Core != "" {
+		says = "; decides by the rules " + is.Core + ", and " + asked.Name + " by " + asked.Core
+	}
+	if is.Able != asked.Able && is.Able != "" && asked.Able != "" {
+		says += "; its tools, webhook routes, runners or channels are not those of " + asked.Name
+	}
+	return says
 }

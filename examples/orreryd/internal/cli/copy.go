@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
 	"github.com/orrery-go/orrery/examples/orreryd/internal/text"
 	"github.com/orrery-go/orrery/shell/repartition"
@@ -73,15 +72,16 @@ A file that is made must not exist, and appears when it is whole. A database on 
 have no content of Orrery; until the copy is whole no daemon opens it, and a copy that
 was interrupted is begun anew by the same command.
 
-A source on PostgreSQL must have been given back by its daemon, as a clean stop does, since only
-the daemon knows how long it may be silent. After a crash name its cluster.lease_seconds
-with --lease: the copy begins if the daemon gives no sign of life for that long. While the copy
-goes on, no daemon can work on the source. How far it is is told on the standard error.
+A source on PostgreSQL must have been given back by its daemons, as a clean stop does, and none of them
+may go on with a tool that it has begun there, since only they know how long they may be silent. After
+a crash name their cluster.lease_seconds with --lease: the copy begins if no daemon gives a sign of life
+for that long. What a daemon has told of its tools since, and no daemon has noted yet, would be lost: then
+start a daemon on the source, and stop it. While the copy goes on, no daemon can work on the source. How
+far it is is told on the standard error.
 
 With --dry-run nothing is written: the source is read and verified, and it is told how many
 records each partition would have, what would stay behind, and why the copy would fail. It
-fails as the copy would. A source whose daemon has crashed, of which --lease tells, is read as it
-is.
+fails as the copy would. With --lease it waits for signs of life, too.
 
 Do not start a daemon on the source afterwards: what is under way in it is under way in the
 copy, too.`,
@@ -98,7 +98,7 @@ copy, too.`,
 	cmd.Flags().BoolVar(&c.leaveSessions, "leave-sessions", false, "copy into another number of partitions also if tasks have terminal sessions, which nobody watches or ends then")
 	cmd.Flags().BoolVar(&c.dry, "dry-run", false, "tell what would go where, and write nothing")
 	cmd.Flags().BoolVar(&c.trusting, "no-verify", false, "copy also what differs from its journal")
-	cmd.Flags().Float64Var(&c.lease, "lease", 0, "`seconds` without a sign of life after which the daemon of a source on PostgreSQL has crashed: its cluster.lease_seconds")
+	cmd.Flags().Float64Var(&c.lease, "lease", 0, "`seconds` without a sign of life after which the daemons of a source on PostgreSQL have crashed: their cluster.lease_seconds")
 	cmd.Flags().StringVar(&c.tmp, "tmp", "", "`folder` of temporary files (default the system's)")
 	cmd.Flags().BoolVar(&a.json, "json", false, "print JSON, for programs")
 	return cmd
@@ -126,8 +126,8 @@ func (c *copying) check() error {
 		return usagef("--to: missing: name a file to make, or the URL of a database on PostgreSQL")
 	case c.from == c.to:
 		return usagef("--to: is the source itself")
-	case c.partitions < 0 || c.partitions > core.MaxPartitions:
-		return usagef("--partitions: %d is not between 1 and %d", c.partitions, core.MaxPartitions)
+	case c.partitions < 0 || c.partitions > store.MaxDivided:
+		return badPartitions(c.partitions)
 	case c.partitions > 1 && !config.IsDatabaseURL(c.to):
 		return usagef("--partitions: a file has one partition: leave it out, or name a database on PostgreSQL with --to")
 	case c.lease != 0 && !(c.lease >= 1 && c.lease <= maxLease):

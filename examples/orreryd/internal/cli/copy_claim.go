@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/orrery-go/orrery/core"
-	"github.com/orrery-go/orrery/examples/orreryd/internal/config"
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/postgres"
 )
@@ -43,7 +42,7 @@ func (c *copying) claim(ctx context.Context) (all []*postgres.Store, err error) 
 	for k, p := range seen {
 		var st *postgres.Store
 		if p.Token > 0 {
-			if st, err = c.claimOne(ctx, p); err != nil {
+			if st, err = c.claimOne(ctx, p.Partition); err != nil {
 				return all, err
 			}
 		}
@@ -51,27 +50,17 @@ func (c *copying) claim(ctx context.Context) (all []*postgres.Store, err error) 
 			return all, fmt.Errorf("--from: %s: partition %d stands in the place of partition %d", storeName(c.from), p.Number, k)
 		}
 	}
-	return all, nil
+	return all, c.dismiss(ctx, seen, all)
 }
 
+// claimOne opens a partition if it is as it was seen: given back, or of an owner that was silent until then.
 func (c *copying) claimOne(ctx context.Context, seen postgres.Partition) (*postgres.Store, error) {
-	name := storeName(c.from)
-	if err := c.isOwned(seen); err != nil {
-		return nil, err
-	}
-	o := postgres.Options{Owner: copyOwner, Address: copyAddress(), Partition: seen.Number}
-	switch {
-	case !seen.Owned():
-		o.Seen = &seen
-	case c.lease != 0:
-		o.Lease = config.Seconds(c.lease)
-	}
-	st, err := postgres.Open(ctx, c.from, o)
+	st, err := postgres.Open(ctx, c.from, postgres.Options{Owner: copyOwner, Address: copyAddress(), Partition: seen.Number, Seen: &seen})
 	if errors.Is(err, store.ErrClaimed) {
 		err = fmt.Errorf("%w: stop the daemon first", err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("--from: %s: %w", name, err)
+		return nil, fmt.Errorf("--from: %s: %w", storeName(c.from), err)
 	}
 	return st, nil
 }
@@ -85,8 +74,8 @@ func (c *copying) isOwned(seen postgres.Partition) error {
 		storeName(c.from), seen.Owner, seen.Address)
 }
 
-// look says who owns the partitions of the source, and changes nothing. Of one on which nobody has ever worked it says the number alone.
-func (c *copying) look(ctx context.Context) ([]postgres.Partition, error) {
+// look says how the partitions of the source are, once no daemon works on any of them, and changes nothing.
+func (c *copying) look(ctx context.Context) ([]copied, error) {
 	name := storeName(c.from)
 	first, err := beside(ctx, "--from", c.from, 0) // which makes no tables
 	if err == nil {
@@ -115,7 +104,7 @@ func (c *copying) look(ctx context.Context) ([]postgres.Partition, error) {
 	case len(opened) == 0:
 		return nil, &exitError{code: exitNotFound, err: fmt.Errorf("--from: %s: no daemon has worked on it yet", name)}
 	}
-	all := make([]postgres.Partition, layout.Partitions)
+	all := make([]copied, layout.Partitions)
 	for k := range all {
 		all[k].Number = k
 	}
@@ -123,30 +112,15 @@ func (c *copying) look(ctx context.Context) ([]postgres.Partition, error) {
 		if p.Number >= len(all) {
 			return nil, fmt.Errorf("--from: %s: there is a partition %d, and its layout has %d", name, p.Number, len(all))
 		}
-		all[p.Number] = p
-		if err := c.handedOver(ctx, cluster, p.Number); err != nil {
+		all[p.Number].Partition = p
+		if err := c.isOwned(p); err != nil {
+			return nil, err
+		}
+		if all[p.Number].formers, err = c.formersOf(ctx, cluster, p.Number); err != nil {
 			return nil, err
 		}
 	}
-	return all, nil
-}
-
-// handedOver refuses a partition of which a former owner carries out something, or has told what nobody has taken, unless it has crashed.
-func (c *copying) handedOver(ctx context.Context, cluster *postgres.Cluster, partition int) error {
-	formers, results, err := cluster.Formers(ctx, partition, 1)
-	switch {
-	case err != nil:
-		return fmt.Errorf("--from: %s: %w", storeName(c.from), err)
-	case c.lease != 0:
-		return nil
-	case len(formers) > 0:
-		return fmt.Errorf("--from: %s: the daemon %q has given partition %d back, and goes on with what it carries out there: wait until it has ended; if it has crashed, name its cluster.lease_seconds with --lease",
-			storeName(c.from), formers[0].Owner, partition)
-	case len(results) > 0:
-		return fmt.Errorf("--from: %s: a daemon has told what came of a run in partition %d after it had given that back, and no daemon has noted it yet: start a daemon on it, and stop it",
-			storeName(c.from), partition)
-	}
-	return nil
+	return all, c.silent(ctx, cluster, all)
 }
 
 // heldAll is [held] with several databases. Nil ones are passed over.

@@ -38,9 +38,6 @@ func (c *copying) dryRun(ctx context.Context) (err error) {
 	sources, opened := make([]source, len(seen)), make([]*postgres.Store, len(seen))
 	defer func() { err = errors.Join(err, closeAll(opened)) }()
 	for k, p := range seen {
-		if err := c.isOwned(p); err != nil {
-			return err
-		}
 		if p.Token == 0 {
 			continue
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/bolt"
+	"github.com/orrery-go/orrery/store/postgres"
 	"github.com/orrery-go/orrery/store/postgres/postgrestest"
 )
 
@@ -173,4 +174,73 @@ func TestACopyIntoOtherPartitionsIsRefusedIfSomethingWouldBeLost(t *testing.T) {
 	require.Zero(t, r.code, "it is begun anew: %s", r.err)
 	assert.Contains(t, r.out, "which had 1 partition, in 4 partitions; the journal stays behind")
 	assert.True(t, filepath.IsAbs(db) && slices.Contains(strings.Fields(r.out), db))
+}
+
+// The copy is cut off when one partition is whole, one is not, and it has not come to the third.
+func TestADaemonRefusesHalfOfACopyIntoSeveralPartitions(t *testing.T) {
+	t.Parallel()
+	url := postgrestest.Database(t)
+	r := cli(t, nil, "", "cluster", "init", "--database", url, "--partitions", "3")
+	require.Zero(t, r.code, r.err)
+	whole, err := postgres.Open(t.Context(), url, postgres.Options{Partition: 0})
+	require.NoError(t, err)
+	require.NoError(t, whole.Close())
+	refused := func(while string) {
+		t.Helper()
+		p := begin(t, []string{"ORRERY_DATABASE=" + url}, "orchestrate", "--listen", "127.0.0.1:0", "--config", member(t, "early"))
+		assert.Equal(t, exitFailed, p.code(), while)
+		for _, want := range []string{
+			"orreryd: ORRERY_DATABASE: postgres://orrery@", ": partition 1: it was being filled with another database's content",
+			"If orreryd copy goes on, start the daemon once that is done; if it was cut off, run the same copy again, or drop the schema orrery",
+		} {
+			assert.Contains(t, p.stderr.String(), want, while)
+		}
+		for _, said := range []string{"msg=ready", "level=ERROR", "stands by"} {
+			assert.NotContains(t, p.stderr.String(), said, while)
+		}
+	}
+	half, err := postgres.Open(t.Context(), url, postgres.Options{Owner: copyOwner, Partition: 1, Fill: true})
+	require.NoError(t, err)
+	refused("while it goes on")
+	require.ErrorIs(t, half.Import(t.Context(), failingExport{}), errFailing)
+	require.NoError(t, half.Close())
+	refused("once it was cut off")
+	c, err := postgres.Connect(t.Context(), url, postgres.Options{ReadOnly: true})
+	require.NoError(t, err)
+	defer c.Close()
+	opened, err := c.Partitions(t.Context())
+	require.NoError(t, err)
+	assert.Len(t, opened, 2, "a daemon that is refused opens no partition")
+
+	execSQL(t, url, "DROP SCHEMA orrery CASCADE")
+	p := start(t, "--database", url, "--config", member(t, "anew"))
+	p.stop()
+}
+
+// A copy can only begin where no daemon has opened the partition yet, so the mark is set by hand.
+func TestADaemonIsNotReadyWhileAPartitionOfItsIsHalfOfACopy(t *testing.T) {
+	t.Parallel()
+	url := postgrestest.Database(t)
+	r := cli(t, nil, "", "cluster", "init", "--database", url, "--partitions", "2")
+	require.Zero(t, r.code, r.err)
+	for n := range 2 {
+		st, err := postgres.Open(t.Context(), url, postgres.Options{Partition: n, Owner: "other"})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = st.Close() })
+	}
+	p := start(t, "--database", url, "--config", member(t, "late"))
+	half, err := postgres.Open(t.Context(), url, postgres.Options{Partition: 1, Owner: "other", TakeOver: true})
+	require.NoError(t, err)
+	execSQL(t, url, `UPDATE orrery.partitions SET halted = 'it is being filled with another database''s content' WHERE part = 1`)
+	require.NoError(t, half.Close())
+	await(t, p.errs, `nobody can open the partition.* partition=1 .*run the same copy again, or drop the schema orrery`)
+	status, text := p.readiness()
+	assert.Equal(t, http.StatusServiceUnavailable, status)
+	assert.Contains(t, text, "partition 1 is half of a copy that was cut off: run the same orreryd copy again, or drop the schema")
+	execSQL(t, url, `UPDATE orrery.partitions SET halted = '' WHERE part = 1`)
+	require.Eventually(t, func() bool {
+		status, text := p.readiness()
+		return status == http.StatusOK && strings.Contains(text, `"owned":2`)
+	}, 2*patience, 50*time.Millisecond)
+	p.stop()
 }

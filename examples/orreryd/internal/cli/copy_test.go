@@ -178,6 +178,8 @@ func TestACopyThatFailsIsBegunAnew(t *testing.T) {
 	late := begin(t, nil, "orchestrate", "--listen", "127.0.0.1:0", "--database", url)
 	assert.Equal(t, exitFailed, late.code())
 	assert.Contains(t, late.stderr.String(), "it was being filled with another database's content")
+	assert.Contains(t, late.stderr.String(), "run the same copy again, or drop the schema orrery")
+	assert.NotContains(t, late.stderr.String(), "standing by")
 
 	p := start(t, "--db", db)
 	p.add("--wait", "--", "echo", "done")

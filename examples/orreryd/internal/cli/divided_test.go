@@ -63,6 +63,32 @@ func partitionsIn(metrics, name, value string) (out []string) {
 	return out
 }
 
+// runsLeft sums what the metrics of a daemon say of the runs that it goes on with in partitions that it has given back.
+func (p *process) runsLeft() (sum int) {
+	p.t.Helper()
+	for _, m := range regexp.MustCompile(`(?m)^orrery_partition_runs_left\{partition="\d+"\} (\d+)$`).FindAllStringSubmatch(p.metrics(), -1) {
+		n, err := strconv.Atoi(m[1])
+		require.NoError(p.t, err)
+		sum += n
+	}
+	return sum
+}
+
+// formerRuns sums what the status of the cluster says of the runs that a daemon goes on with as a former owner.
+func (p *process) formerRuns(name string) (sum int) {
+	p.t.Helper()
+	var c wire.Cluster
+	require.NoError(p.t, json.Unmarshal([]byte(p.ok("cluster", "status", "--json")), &c))
+	for _, of := range c.Partitions {
+		for _, f := range of.FormerOwners {
+			if f.Instance == name {
+				sum += f.Running
+			}
+		}
+	}
+	return sum
+}
+
 func TestDaemonsOnADividedDatabaseWorkSideBySide(t *testing.T) {
 	t.Parallel()
 	const partitions, tenants = 6, 24
@@ -152,6 +178,11 @@ func TestDaemonsOnADividedDatabaseWorkSideBySide(t *testing.T) {
 	}
 	first.ok("cluster", "drain", "first")
 	second.divides(partitions, "second")
+	left := first.runsLeft()
+	assert.Positive(t, left)
+	assert.Equal(t, left, first.formerRuns("first"), "the metrics and the cluster's status tell the same")
+	assert.Regexp(t, fmt.Sprintf(`(?m)^first +gives its partitions away, has none, goes on with %s of what it has given back, at `, counted(left, "run")), second.ok("cluster", "status"))
+	assert.Zero(t, second.runsLeft(), "it works on what its runs are of")
 	require.NoError(t, os.WriteFile(goOn, nil, 0o600))
 	for _, id := range run {
 		var is core.Action
@@ -162,7 +193,8 @@ func TestDaemonsOnADividedDatabaseWorkSideBySide(t *testing.T) {
 		assert.Equal(t, core.StatusCompleted, is.Status.Type, "%s", is.Status.Reason)
 		assert.EqualValues(t, 1, is.Attempt, "a move interrupts no tool, though the stop timeout is over")
 	}
-	assert.Contains(t, second.ok("cluster", "status"), "gives its partitions away")
+	require.Eventually(t, func() bool { return first.runsLeft() == 0 && second.formerRuns("first") == 0 }, patience, 20*time.Millisecond)
+	assert.Contains(t, second.ok("cluster", "status"), "gives its partitions away, has none, at ")
 	assert.Equal(t, 2*tenants, listed(first), "it goes on to answer")
 	second.ok("cluster", "drain", "first", "--undo")
 	second.divides(partitions, "first", "second")

@@ -38,6 +38,10 @@ func TestADaemonThatIsStoppedHandsTheDatabaseOverWhileItsToolsRunOn(t *testing.T
 	second.add("--wait", "--", "echo", "done")
 	second.ok("actions", "cancel", cancelled)
 	require.Eventually(t, func() bool { return second.action(cancelled).Status.Type == core.StatusCancelled }, patience, 20*time.Millisecond)
+	require.Eventually(t, func() bool {
+		return strings.Contains(second.ok("cluster", "status"), "first has given it back, and goes on with 1 run\n")
+	}, patience, 20*time.Millisecond)
+	assert.Regexp(t, `(?m)^first +goes on with 1 run of what it has given back, at `, second.ok("cluster", "status"))
 	status, text := first.readiness()
 	assert.Equal(t, 503, status, text)
 	select {

@@ -110,7 +110,7 @@ func (p *place) each(ctx context.Context, do func(of string, st store.Store) err
 		return p.read(ctx, func(st store.Store) error { return do("", st) })
 	}
 	partitions := 1
-	err = withBeside(ctx, url, 0, func(st store.Store) error { // else the layout would make the tables of a database that has none
+	err = withBeside(ctx, url, 0, func(st store.Store) error { // which tells best what a database lacks
 		layout, err := p.layout(ctx, url)
 		if err != nil {
 			return err
@@ -136,9 +136,9 @@ func (p *place) each(ctx context.Context, do func(of string, st store.Store) err
 // partitionOf begins what is said of a partition of several.
 func partitionOf(n int) string { return fmt.Sprintf("partition %d: ", n) }
 
-// layout says how the database is divided, and refuses a partition that it does not have.
+// layout says how the database is divided, and refuses a partition that it does not have. It changes nothing, so a role that may only read is enough.
 func (p *place) layout(ctx context.Context, url string) (store.Layout, error) {
-	layout, err := layoutOf(ctx, "--database", url)
+	layout, err := layoutBy(ctx, "--database", url, postgres.Options{ReadOnly: true})
 	if err == nil && p.partition >= layout.Partitions {
 		err = usagef("--partition: there is no partition %d: %s has %d, and the first one is 0", p.partition, config.DatabaseName(url), layout.Partitions)
 	}
@@ -155,7 +155,7 @@ func withBeside(ctx context.Context, url string, partition int, do func(store.St
 	return do(st)
 }
 
-// layoutOf says how a database is divided whose tables exist.
+// layoutOf says how a database is divided, and makes its tables if it has none.
 func layoutOf(ctx context.Context, flag, url string) (store.Layout, error) {
 	return layoutBy(ctx, flag, url, postgres.Options{})
 }

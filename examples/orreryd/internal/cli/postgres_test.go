@@ -307,7 +307,7 @@ func TestACopyNamesWhatIsWrong(t *testing.T) {
 		{[]string{"--from", url, "--to", db, "--lease", "0.5"}, exitUsage, "--lease: 0.5 is not between 1 and 86400 seconds"},
 		{[]string{"--from", db, "--to", url, "--lease", "10"}, exitUsage, "--lease: is of a source on PostgreSQL"},
 		{[]string{"--from", db, "--to", url, "--tmp", db + ".nowhere"}, exitUsage, "--tmp: there is no folder "},
-		{[]string{"--from", db, "--to", url, "--partitions", "4097"}, exitUsage, "--partitions: 4097 is not between 1 and 4096"},
+		{[]string{"--from", db, "--to", url, "--partitions", "257"}, exitUsage, "--partitions: 257 is not between 1 and 256: the page token of a list over all tenants "},
 		{[]string{"--from", url, "--to", db, "--partitions", "4"}, exitUsage, "--partitions: a file has one partition"},
 		{[]string{"--from", db, "--to", url}, exitNotFound, "--from: there is no file " + db},
 		{[]string{"--from", url, "--to", db}, exitNotFound, "there are no tables of Orrery in schema orrery"},

@@ -58,6 +58,8 @@ type Config struct {
 	Tools      map[string]toolConfig    `toml:"tools"`
 	Webhooks   map[string]webhookConfig `toml:"webhooks,omitempty"`
 	Tokens     []tokenConfig            `toml:"tokens,omitempty"`
+
+	databaseFrom string // the flag or variable that gave Database; empty: its key did
 	// Secrets are what inputs of tools may refer to as {{secret "NAME"}}.
 	Secrets map[string]namedSecretConfig `toml:"secrets,omitempty"`
 }
@@ -179,7 +181,8 @@ type override struct {
 	flag, env, usage string
 	boolean          bool
 	set              func(c *Config, v string) error
-	check            func(c *Config) error // nil: every value is right
+	check            func(c *Config) error        // nil: every value is right
+	came             func(c *Config, from string) // notes what gave the value; nil: nobody asks
 }
 
 // apply sets a value that came from there.
@@ -191,6 +194,9 @@ func (o override) apply(c *Config, from, v string) error {
 	if err != nil {
 		return wrongf("%s: %w", from, err)
 	}
+	if o.came != nil {
+		o.came(c, from)
+	}
 	return nil
 }
 
@@ -198,7 +204,7 @@ var overrides = []override{
 	{flag: "db", env: "ORRERY_DB", usage: "database `file`; created if it does not exist (default orrery.db)",
 		set: func(c *Config, v string) error { c.DB = v; return nil }, check: (*Config).checkDB},
 	{flag: "database", env: "ORRERY_DATABASE", usage: "`URL` of a PostgreSQL database, instead of a file (default none)",
-		set: func(c *Config, v string) error { c.Database = v; return nil }, check: (*Config).checkDatabase},
+		set: func(c *Config, v string) error { c.Database = v; return nil }, check: (*Config).checkDatabase, came: func(c *Config, from string) { c.databaseFrom = from }},
 	{flag: "cluster-name", env: "ORRERY_CLUSTER_NAME", usage: "`name` of this daemon among those on the database (default the host's)",
 		set: func(c *Config, v string) error { c.Cluster.Name = v; return nil }, check: func(c *Config) error { return c.Cluster.checkName() }},
 	{flag: "cluster-address", env: "ORRERY_CLUSTER_ADDRESS", usage: "`URL` at which other daemons on the database reach this one (default where it listens)",

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
@@ -149,6 +150,11 @@ func authorities(file string) (*x509.CertPool, error) {
 		return nil, fmt.Errorf("%s has no certificate in the form PEM", file)
 	}
 	return pool, nil
+}
+
+// OfDatabase says which setting names the database that an error is about, and which one that is, without a password.
+func (c Config) OfDatabase(err error) error {
+	return fmt.Errorf("%s: %s: %w", cmp.Or(c.databaseFrom, "database"), c.StoreName(), err)
 }
 
 // StoreName says which database it is, for people.

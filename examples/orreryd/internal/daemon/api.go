@@ -24,7 +24,7 @@ func (d *daemon) addServers() error {
 	o.Engine, o.Notify, o.Jobs, o.Metrics = d.engine, notifier{d}, d.jobs, d.metrics()
 	o.Settings = func() string { return d.settings().Shown() }
 	if d.term != nil {
-		o.Cluster = d.term.roster.tell
+		o.Cluster, o.Ready = d.term.roster.tell, d.term.ready
 	}
 	if d.hosted() {
 		o.Drain, o.Partitions, o.Shared = d.term.roster.drain, d.term.host.layout.Partitions, &d.term.host.shared

@@ -57,10 +57,21 @@ func (r roster) tell(ctx context.Context) (wire.Cluster, error) {
 		})
 	}
 	rows, err := r.cluster.Partitions(ctx)
+	if err != nil {
+		return out, err
+	}
+	formers, err := r.cluster.FormerOwners(ctx)
 	for _, p := range rows {
-		out.Partitions = append(out.Partitions, wire.ClusterPartition{
+		of := wire.ClusterPartition{
 			Number: p.Number, Owner: p.Owner, Address: p.Address, Token: p.Token, Commit: p.Last, Behind: p.Lag, Stopped: p.Halted,
-		})
+			FormerOwners: []wire.ClusterFormerOwner{},
+		}
+		for _, f := range formers {
+			if f.Partition == p.Number {
+				of.FormerOwners = append(of.FormerOwners, wire.ClusterFormerOwner{Instance: f.Owner, Running: len(f.Running)})
+			}
+		}
+		out.Partitions = append(out.Partitions, of)
 	}
 	return out, err
 }
@@ -93,7 +104,7 @@ func logMove(log *slog.Logger, database, name string, e fleet.Event) {
 	case fleet.EventUnfit:
 		of.Error("the partition cannot be worked on here, and was given back: another daemon may take it", "error", e.Err)
 	case fleet.EventUnusable:
-		of.Error("nobody can open the partition; this daemon works on those that can be opened", "error", e.Err)
+		of.Error("nobody can open the partition; this daemon works on those that can be opened", "error", hintUnfilled(e.Err))
 	default:
 		logEvent(log, database, name, e)
 	}

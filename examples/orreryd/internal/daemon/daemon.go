@@ -56,6 +56,7 @@ type daemon struct {
 	secrets  *secrets.Replaceable          // of tools, are replaced then; nil: there were none at the start
 	hangups  <-chan struct{}               // tells to read all of reloads again; nil: nothing does
 	endJobs  func()                        // ends the service of jobs, and waits for that
+	gaveBack atomic.Bool                   // the database, or the partition: what runs here yet is left of before
 }
 
 // newLogger writes to w as the configuration says; its level may be changed.

@@ -57,7 +57,8 @@ type host struct {
 
 	mu      sync.Mutex // guards what follows, and c
 	units   map[int]*daemon
-	failing map[int]error // why those of this daemon's partitions cannot be worked on
+	failing map[int]error        // why those of this daemon's partitions cannot be worked on
+	opened  map[*daemon]struct{} // what works on a partition, or goes on with runs of tools there after it was given back
 	passing *forwarding
 	reread  int // how often the settings were read again
 }
@@ -67,7 +68,7 @@ func orchestrateDivided(ctx context.Context, m *member, cluster *postgres.Cluste
 	if m.t.Demo {
 		return fmt.Errorf("--demo: %s is divided into %d partitions: demonstrate on a database of its own", m.c.StoreName(), layout.Partitions)
 	}
-	h := &host{member: m, url: url, layout: layout, began: m.c, units: map[int]*daemon{}, failing: map[int]error{}, reloads: newReloads(m.log)}
+	h := &host{member: m, url: url, layout: layout, began: m.c, units: map[int]*daemon{}, failing: map[int]error{}, opened: map[*daemon]struct{}{}, reloads: newReloads(m.log)}
 	if h.pools, err = m.c.MakePools(m.log); err != nil {
 		return err
 	}
@@ -180,7 +181,7 @@ func (h *host) passOn(by *forwarding) error {
 }
 
 func (h *host) metrics() []prometheus.Collector {
-	list := []prometheus.Collector{h.reloads, standbyMetric(0), placeMetrics{h.group}}
+	list := []prometheus.Collector{h.reloads, standbyMetric(0), placeMetrics{h.group, h.runsLeft}}
 	if h.watchdog != nil {
 		list = append(list, watchdogMetrics{h.watchdog})
 	}
@@ -222,7 +223,7 @@ func (h *host) run(ctx context.Context) error {
 	end()
 	beside.Wait()
 	if errors.Is(err, store.ErrUnusable) || errors.Is(err, store.ErrCorrupt) {
-		err = fmt.Errorf("%s: %w", h.roster.database, err)
+		err = h.began.OfDatabase(err)
 	}
 	return errors.Join(err, served)
 }
@@ -291,6 +292,7 @@ func (h *host) workOnce(ctx context.Context, own fleet.Term) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
+	defer h.opens(d)()
 	working, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
 	var mu sync.Mutex // guards leave
@@ -359,6 +361,9 @@ func (h *host) local(partition int) (*httpapi.Server, bool) {
 
 // ready gives which of this daemon's partitions cannot be worked on. Anyone may ask, so why that is stands in the log.
 func (h *host) ready() error {
+	if err := errors.Join(whileAnswered(h.group)(), h.unfilled()); err != nil {
+		return err
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.failing) == 0 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -29,7 +28,8 @@ type front struct {
 type term struct {
 	fleet.Term
 	roster    roster
-	api, page *front // page nil: it has no address of its own
+	ready     func() error // nil with host, which has its own
+	api, page *front       // page nil: it has no address of its own
 	// host answers for it, of several partitions; nil: the daemon has the addresses itself.
 	host *host
 }
@@ -61,12 +61,15 @@ func orchestrateShared(ctx context.Context, c config.Config, t Terminal, log *sl
 	}
 	cluster, err := postgres.Connect(ctx, c.Database, postgres.Options{Lease: c.Lease(), Logger: log})
 	if err != nil {
-		return fmt.Errorf("%s: %w", c.StoreName(), err)
+		return c.OfDatabase(err)
 	}
 	defer cluster.Close()
 	layout, err := cluster.Layout(ctx)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return fmt.Errorf("%s: %w", c.StoreName(), err)
+		return c.OfDatabase(err)
+	}
+	if err := refuseUnfilled(ctx, cluster); err != nil {
+		return c.OfDatabase(err)
 	}
 	m.left = newLeft(ctx, c, name, log)
 	defer m.left.close()
@@ -102,14 +105,14 @@ func orchestrateShared(ctx context.Context, c config.Config, t Terminal, log *sl
 	err = s.member.Run(ctx, func(ctx context.Context, own fleet.Term) error {
 		m.left.stop(own.Partition)
 		ended = whileUnreachable(ctx, own.Store, log, func() error {
-			err := runTerm(ctx, m.settings(), t, log, level, &term{Term: own, roster: r, api: m.api, page: m.page})
+			err := runTerm(ctx, m.settings(), t, log, level, &term{Term: own, roster: r, ready: whileAnswered(s.member), api: m.api, page: m.page})
 			m.again = true
 			return err
 		})
 		return ended
 	})
 	if !errors.Is(err, ended) && (errors.Is(err, store.ErrUnusable) || errors.Is(err, store.ErrCorrupt)) {
-		err = fmt.Errorf("%s: %w", c.StoreName(), err)
+		err = c.OfDatabase(hintUnfilled(err))
 	}
 	return err
 }
@@ -163,6 +166,7 @@ func (d *daemon) handover(h *shell.Handover) *shell.Handover {
 	mine := *h
 	mine.GiveBack = func() error {
 		d.endJobs()
+		defer d.gaveBack.Store(true)
 		return h.GiveBack()
 	}
 	return &mine

@@ -91,8 +91,19 @@ func newForwarding(c config.Config, name string, log *slog.Logger) (*forwarding,
 	}
 	transport := forward.Transport(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12})
 	return &forwarding{forward.Options{
-		Name: name, Open: len(c.Tokens) == 0, TrustedProxies: proxies, MaxBody: c.HTTP.MaxBodyBytes, Transport: transport, Logger: log,
+		Name: name, Open: len(c.Tokens) == 0, TrustedProxies: proxies, MaxBody: c.HTTP.MaxBodyBytes, Wait: waitFor(c.Lease()), Transport: transport, Logger: log,
 	}, transport}, nil
+}
+
+// Bounds of waitFor. The longest is within the time that an address gives an answer: two minutes.
+const (
+	shortestWait = 15 * time.Second
+	longestWait  = 90 * time.Second
+)
+
+// waitFor gives how long a request waits for a daemon that works: a takeover takes the lease and two seconds, and what follows takes a moment.
+func waitFor(lease time.Duration) time.Duration {
+	return min(max(shortestWait, lease+5*time.Second), longestWait)
 }
 
 // to makes what passes them on to who works.

@@ -41,9 +41,9 @@ type DB struct {
 	cache   *cache
 	numbers names.Numbers
 	row     Row        // as it was claimed
-	writer  sync.Mutex // held by the one that writes, or freezes what was written
-	syncing sync.Mutex // held by the one that commits; after writer
-	working sync.Mutex // held while a checkpoint is made
+	working sync.Mutex // held while a checkpoint is made; before writer
+	writer  lock       // held by the one that writes, or freezes what was written
+	syncing sync.Mutex // held by the one that commits; after writer, before mu
 	token   uint64     // guarded by syncing
 	place   place      // of the partition's row
 	rest    []byte     // room in memory that the last frame has left; the writer's
@@ -78,7 +78,7 @@ type DB struct {
 func Open(ctx context.Context, url string, o Options) (_ *DB, err error) {
 	o = o.withDefaults()
 	db := &DB{
-		o: o, s: newStatements(o.Schema), cache: newCache(o.Cache), active: &overlay{}, over: make(chan struct{}),
+		o: o, s: newStatements(o.Schema), writer: newLock(), follow: followed{mu: newLock()}, cache: newCache(o.Cache), active: &overlay{}, over: make(chan struct{}),
 		ended: make(chan struct{}), dirty: make(chan struct{}, 1), full: make(chan struct{}, 1), stopped: make(chan struct{}),
 	}
 	defer func() {
@@ -328,7 +328,9 @@ func (db *DB) Begin(ctx context.Context, write bool) (*Tx, error) {
 	if err := db.waitForRoom(ctx); err != nil {
 		return nil, err
 	}
-	db.writer.Lock()
+	if err := db.writer.lockWithin(ctx); err != nil {
+		return nil, err
+	}
 	db.mu.RLock()
 	defer db.mu.RUnlock()
 	tx := &Tx{db: db, write: true, ids: db.ids, frozen: db.frozen, end: db.writer.Unlock}

@@ -68,10 +68,19 @@ func stopsOf(b []byte) (stops []store.FormerStop, err error) {
 	return stops, nil
 }
 
-// Remain notes a former owner.
-func (c *Cluster) Remain(ctx context.Context, f store.Former) error {
-	_, err := c.pool.Exec(ctx, c.s.remain, f.Partition, f.Session, f.Owner, encodeKeys(f.Running))
+// passed carries out a statement that gives a row if its fence has let it pass.
+func (c *Cluster) passed(ctx context.Context, sql string, args ...any) error {
+	var part int
+	err := c.pool.QueryRow(ctx, sql, args...).Scan(&part)
+	if noRow(err) {
+		return store.ErrFenced
+	}
 	return err
+}
+
+// Remain notes a former owner, if it owns the partition yet.
+func (c *Cluster) Remain(ctx context.Context, f store.Former) error {
+	return c.passed(ctx, c.s.remain, f.Partition, f.Session, f.Owner, encodeKeys(f.Running))
 }
 
 // Report gives a sign of life of a former owner and stores results, in one statement.
@@ -94,28 +103,20 @@ func (c *Cluster) Report(ctx context.Context, f store.Former, results []store.Fo
 	return stopsOf(stops)
 }
 
-// Depart takes a former owner out.
-func (c *Cluster) Depart(ctx context.Context, part int, session string) error {
-	_, err := c.pool.Exec(ctx, c.s.depart, part, session)
-	return err
+// Depart takes a former owner out, if that says so itself, or the partition's owner.
+func (c *Cluster) Depart(ctx context.Context, part int, by, session string) error {
+	if by == session { // its own row, which no other opening has
+		_, err := c.pool.Exec(ctx, c.s.depart, part, session)
+		return err
+	}
+	return c.passed(ctx, c.s.dismiss, part, by, session)
 }
 
 // Formers gives the former owners of a partition, and after that what they have reported.
 func (c *Cluster) Formers(ctx context.Context, part, most int) (all []store.Former, results []store.FormerResult, err error) {
-	err = each(ctx, c.pool, func(rows pgx.Rows) error {
-		f := store.Former{Partition: part}
-		var running []byte
-		err := rows.Scan(&f.Session, &f.Owner, &f.Beat, &running)
-		if err == nil {
-			f.Running, err = keysOf(running)
-		}
-		all = append(all, f)
-		return err
-	}, c.s.formers, part)
-	if err != nil {
+	if all, err = c.formersBy(ctx, c.s.formers, part); err != nil {
 		return nil, nil, err
 	}
-	slices.SortFunc(all, func(a, b store.Former) int { return cmp.Compare(a.Session, b.Session) })
 	err = each(ctx, c.pool, func(rows pgx.Rows) error {
 		var r store.FormerResult
 		var id []byte
@@ -129,18 +130,40 @@ func (c *Cluster) Formers(ctx context.Context, part, most int) (all []store.Form
 	return all, results, err
 }
 
-// Stop says what a former owner is to end.
-func (c *Cluster) Stop(ctx context.Context, part int, session string, stops []store.FormerStop) error {
-	_, err := c.pool.Exec(ctx, c.s.stopFormer, part, session, encodeStops(stops))
-	return err
+// AllFormers gives the former owners of all partitions, by partition and session.
+func (c *Cluster) AllFormers(ctx context.Context) ([]store.Former, error) {
+	all, err := c.formersBy(ctx, c.s.allFormers)
+	return all, unreachable(ctx, err)
 }
 
-// Taken deletes results.
-func (c *Cluster) Taken(ctx context.Context, part int, results []store.FormerResult) error {
+// formersBy gives the former owners that a statement selects, by partition and session.
+func (c *Cluster) formersBy(ctx context.Context, sql string, args ...any) (all []store.Former, err error) {
+	err = each(ctx, c.pool, func(rows pgx.Rows) error {
+		var f store.Former
+		var running []byte
+		err := rows.Scan(&f.Partition, &f.Session, &f.Owner, &f.Beat, &running)
+		if err == nil {
+			f.Running, err = keysOf(running)
+		}
+		all = append(all, f)
+		return err
+	}, sql, args...)
+	slices.SortFunc(all, func(a, b store.Former) int {
+		return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Session, b.Session))
+	})
+	return all, err
+}
+
+// Stop says what a former owner is to end, if by owns the partition.
+func (c *Cluster) Stop(ctx context.Context, part int, by, session string, stops []store.FormerStop) error {
+	return c.passed(ctx, c.s.stopFormer, part, by, session, encodeStops(stops))
+}
+
+// Taken deletes results, if by owns the partition.
+func (c *Cluster) Taken(ctx context.Context, part int, by string, results []store.FormerResult) error {
 	sessions, ids, ns := make([]string, len(results)), make([][]byte, len(results)), make([]int64, len(results))
 	for i, r := range results {
 		sessions[i], ids[i], ns[i] = r.Session, r.Key.ID[:], int64(r.Key.N)
 	}
-	_, err := c.pool.Exec(ctx, c.s.taken, part, sessions, ids, ns)
-	return err
+	return c.passed(ctx, c.s.taken, part, by, sessions, ids, ns)
 }

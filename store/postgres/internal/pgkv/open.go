@@ -94,7 +94,7 @@ func scanRow(row pgx.Row) (r Row, err error) {
 func newPool(ctx context.Context, url string, o Options, writes bool, most int) (*pgxpool.Pool, error) {
 	c, err := pgxpool.ParseConfig(url)
 	if err != nil {
-		return nil, fmt.Errorf("the database's URL: %w", err)
+		return nil, fmt.Errorf("the database's URL: %w", unquoted(err))
 	}
 	// Unnamed statements, so that a pooler in transaction mode may stand between.
 	c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
@@ -122,6 +122,15 @@ func newPool(ctx context.Context, url string, o Options, writes bool, most int) 
 		o.Configure(c)
 	}
 	return pgxpool.NewWithConfig(ctx, c)
+}
+
+// unquoted gives why a URL cannot be used, without the URL: pgx quotes it, and masks a password only where it finds one.
+func unquoted(err error) error {
+	if _, ok := errors.AsType[*pgconn.ParseConfigError](err); !ok {
+		return err
+	}
+	said := err.Error()
+	return errors.New(said[strings.LastIndex(said, "`: ")+len("`: "):])
 }
 
 //go:embed migrations/*.sql
@@ -275,8 +284,8 @@ func (db *DB) claim(ctx context.Context) error {
 
 // isHalted says why nobody opens the partition.
 func (db *DB) isHalted(r Row) error {
-	if r.Halted == filling {
-		return fmt.Errorf("partition %d: %w", r.Part, ErrUnfilled)
+	if err := IsFilled(r.Part, r.Halted); err != nil {
+		return err
 	}
 	return fmt.Errorf("partition %d: %w: %s; what is there is whole, but older: open it with the loss accepted", r.Part, ErrLost, r.Halted)
 }

@@ -36,9 +36,9 @@ func (c *Cluster) Renew(ctx context.Context, name, session string, dbs []*DB) (r
 	if err != nil {
 		return renewed, false, err
 	}
-	for n, judge := range judges {
-		if judge != nil {
-			row, ok := rows[dbs[n].o.Session]
+	for n, db := range dbs {
+		if judge := judges[n]; judge != nil {
+			row, ok := rows[db.o.Session]
 			renewed[n] = ok && judge(row)
 		}
 	}

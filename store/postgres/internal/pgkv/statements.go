@@ -45,10 +45,14 @@ type statements struct {
 
 	layout, setLayout, lockMeta, lockParts, dropParts string
 
-	remain, report, depart, formers, reported, stopFormer, taken string
+	remain, report, depart, dismiss, formers, allFormers, reported, stopFormer, taken string
 
 	emptyEntries, emptyLog, emptyTables, emptied, filled string
 }
+
+// owns begins statements about what stands beside a partition, which its owner alone may change. The lock makes a claim that comes meanwhile wait, and has
+// the statement wait for one that is under way: without it the fence would be what was so when the statement began.
+const owns = `WITH own AS (SELECT part FROM @.partitions WHERE part = $1 AND session = $2 AND session <> '' FOR SHARE)`
 
 const columns = "part, token, last, checkpoint, target, beat, session, owner, address, halted"
 
@@ -134,18 +138,23 @@ func newStatements(schema string) *statements {
 		emptyTables:  `DELETE FROM @.tables WHERE part = $1`,
 		emptied:      `UPDATE @.partitions SET last = 0, checkpoint = 0, target = 0, beat = beat + 1 WHERE part = $1 AND session = $2 RETURNING ` + columns,
 		filled:       `UPDATE @.partitions SET halted = '', beat = beat + 1 WHERE part = $1 AND session = $2`,
-		remain: `INSERT INTO @.formers (part, session, owner, beat, running, stops) VALUES ($1, $2, $3, 1, $4, '')
-			ON CONFLICT (part, session) DO UPDATE SET owner = excluded.owner, beat = @.formers.beat + 1, running = excluded.running, stops = ''`,
+		remain: owns + `, noted AS (INSERT INTO @.formers (part, session, owner, beat, running, stops) SELECT part, $2::text, $3::text, 1, $4::bytea, ''::bytea FROM own
+				ON CONFLICT (part, session) DO UPDATE SET owner = excluded.owner, beat = @.formers.beat + 1, running = excluded.running, stops = '')
+			SELECT part FROM own`,
 		report: `WITH is_there AS (UPDATE @.formers SET beat = beat + 1, running = $3 WHERE part = $1 AND session = $2 RETURNING stops),
 			put AS (INSERT INTO @.reported (part, session, id, n, data) SELECT $1, $2, x.id, x.n, x.data
 				FROM is_there, unnest($4::bytea[], $5::bigint[], $6::bytea[]) AS x (id, n, data) ON CONFLICT (part, session, id, n) DO NOTHING)
 			SELECT stops FROM is_there`,
 		depart:     `DELETE FROM @.formers WHERE part = $1 AND session = $2`,
-		formers:    `SELECT session, owner, beat, running FROM @.formers WHERE part = $1`,
+		dismiss:    owns + `, gone AS (DELETE FROM @.formers f USING own WHERE f.part = own.part AND f.session = $3) SELECT part FROM own`,
+		formers:    `SELECT part, session, owner, beat, running FROM @.formers WHERE part = $1`,
+		allFormers: `SELECT part, session, owner, beat, running FROM @.formers`,
 		reported:   `SELECT session, id, n, data FROM @.reported WHERE part = $1 LIMIT $2`,
-		stopFormer: `UPDATE @.formers SET stops = $3 WHERE part = $1 AND session = $2`,
-		taken: `DELETE FROM @.reported r USING unnest($2::text[], $3::bytea[], $4::bigint[]) AS x (session, id, n)
-			WHERE r.part = $1 AND r.session = x.session AND r.id = x.id AND r.n = x.n`,
+		stopFormer: owns + `, said AS (UPDATE @.formers f SET stops = $4 FROM own WHERE f.part = own.part AND f.session = $3)
+			SELECT part FROM own`,
+		taken: owns + `, gone AS (DELETE FROM @.reported r USING own, unnest($3::text[], $4::bytea[], $5::bigint[]) AS x (session, id, n)
+				WHERE r.part = own.part AND r.session = x.session AND r.id = x.id AND r.n = x.n)
+			SELECT part FROM own`,
 		leave: `DELETE FROM @.instances WHERE name = $1 AND session = $2`,
 	}
 	name := pgx.Identifier{schema}.Sanitize()
@@ -163,6 +172,6 @@ func (s *statements) all() []*string {
 		&s.emptyEntries, &s.emptyLog, &s.emptyTables, &s.emptied, &s.filled,
 		&s.instance, &s.renewed, &s.together, &s.instances, &s.leave, &s.partitions,
 		&s.drain, &s.part, &s.rebalance, &s.layout, &s.setLayout, &s.lockMeta, &s.lockParts, &s.dropParts,
-		&s.remain, &s.report, &s.depart, &s.formers, &s.reported, &s.stopFormer, &s.taken,
+		&s.remain, &s.report, &s.depart, &s.dismiss, &s.formers, &s.allFormers, &s.reported, &s.stopFormer, &s.taken,
 	}
 }

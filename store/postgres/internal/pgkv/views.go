@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -91,7 +90,7 @@ func (db *DB) view(ctx context.Context) (tx *Tx, err error) {
 		} else {
 			err = db.own(ctx, tx)
 		}
-		if err == nil || !passes(err) || ctx.Err() != nil {
+		if err == nil || !passes(err) || ctx.Err() != nil || noConnection(err) {
 			break
 		}
 	}
@@ -99,6 +98,12 @@ func (db *DB) view(ctx context.Context) (tx *Tx, err error) {
 		return nil, fmt.Errorf("begin a view of partition %d: %w", db.o.Partition, err)
 	}
 	return tx, nil
+}
+
+// noConnection reports whether the database has refused a new connection: it would refuse the next one, too, and whoever reads is told.
+func noConnection(err error) bool {
+	_, is := errors.AsType[*pgconn.ConnectError](err)
+	return is
 }
 
 var errPassed = errors.New("a checkpoint passes by")
@@ -137,7 +142,7 @@ func (db *DB) reads(ctx context.Context, tx *Tx, s *snapshot) {
 
 // followed is what a DB that only reads has of the log.
 type followed struct {
-	mu         sync.Mutex
+	mu         lock
 	active     *overlay
 	session    string // of who owned it, with the token
 	token      uint64
@@ -168,7 +173,10 @@ func (db *DB) followOn(ctx context.Context, tx *Tx) error {
 		return db.isHalted(s.row)
 	}
 	f := &db.follow
-	f.mu.Lock()
+	if err := f.mu.lockWithin(ctx); err != nil { // who has it may wait for a database that has gone silent
+		s.end()
+		return err
+	}
 	defer f.mu.Unlock()
 	if err := db.catchUp(ctx, f, s); err != nil {
 		s.end()
