@@ -78,6 +78,13 @@ func holds(t *testing.T, seed uint64, name string) *sim.Report {
 	return rep
 }
 
+// Seeds by which the simulation has failed once: of 85 and the other one a process whose first commit failed had ended before it could find out that a failover had lost those of the owner before it.
+func TestSeedsThatHaveFailedOnceHold(t *testing.T) {
+	for _, seed := range []uint64{85, 191182679849785} {
+		holds(t, seed, t.Name())
+	}
+}
+
 func TestASeedIsARunByteForByte(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	first, n := seedtest.Seed(t), uint64(60)
