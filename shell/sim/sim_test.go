@@ -78,7 +78,7 @@ func holds(t *testing.T, seed uint64, name string) *sim.Report {
 	return rep
 }
 
-// Seeds by which the simulation has failed once: of 85 and the other one a process whose first commit failed had ended before it could find out that a failover had lost those of the owner before it.
+// Seeds by which the simulation has failed once. In both a process that had lost commits by a failover stood by, took the store over once more, and ended with another error: a rule wanted the first one.
 func TestSeedsThatHaveFailedOnceHold(t *testing.T) {
 	for _, seed := range []uint64{85, 191182679849785} {
 		holds(t, seed, t.Name())
