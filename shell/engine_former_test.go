@@ -3,14 +3,17 @@ package shell_test
 import (
 	"context"
 	"encoding/json"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/engine"
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/memory"
 )
@@ -49,17 +52,44 @@ func (o overtaken) Remain(ctx context.Context, f store.Former) error {
 	return o.Handover.Remain(ctx, f)
 }
 
+// halting is a clock that is asked so slowly, once armed, that everything else comes first.
+type halting struct {
+	engine.SystemClock
+	armed *atomic.Bool
+}
+
+func (c halting) Steady() time.Time {
+	if c.armed.Load() {
+		<-time.After(time.Microsecond)
+	}
+	return c.SystemClock.Steady()
+}
+
 func TestAnOwnerThatWasReplacedUnawaresRemainsNoFormerOwner(t *testing.T) {
+	replacedUnawares(t, false)
+}
+
+func TestAnOwnerThatWasReplacedUnawaresEndsAtOnceHoweverEarlyWhatItRunsReturns(t *testing.T) {
+	replacedUnawares(t, true)
+}
+
+func replacedUnawares(t *testing.T, early bool) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := memory.NewCluster()
+		clock := halting{armed: new(atomic.Bool)}
 		tool := shell.ToolFunc(func(ctx context.Context, _ shell.Call) (json.RawMessage, error) {
 			<-ctx.Done()
 			return nil, context.Cause(ctx)
 		})
 		next := c.Process()
-		a := inherit(t, c, "a", tool, func(o *shell.Options) { o.Handover.Through = overtaken{o.Handover.Through, next} })
+		a := inherit(t, c, "a", tool, func(o *shell.Options) {
+			o.Clock, o.Handover.Through = clock, overtaken{o.Handover.Through, next}
+		})
 		createCount(t, a.Engine, core.InterruptFail)
+		clock.armed.Store(early)
 		a.end()
+		<-time.After(time.Second)
 		synctest.Wait()
 		select {
 		case err := <-a.done:

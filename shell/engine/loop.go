@@ -169,7 +169,7 @@ func (l *loop) gather(done <-chan struct{}) {
 		if l.flight.hasEnded() {
 			l.land()
 		}
-		work := l.drain() || l.busy()
+		work := l.drain() || l.busy() || l.stopping && l.idle() // the last result may be one that is dropped
 		wait := l.mustLand()
 		if work && !wait && (l.flight == nil || l.aheadPays()) || l.await(done, wait) {
 			return

@@ -20,13 +20,13 @@ import (
 // harmed is a database that does not answer some questions as it should.
 type harmed struct {
 	*memory.Process
-	rule    int           // of the layout; 0: it is as it is
-	hangs   atomic.Bool   // looks are not answered
-	parting time.Duration // that a Part takes
-	closing error         // of the first Close
-	late    atomic.Int64  // so many renewals find their time over
-	renews  atomic.Int64  // how many there were
-	wrong   error         // of renewals
+	rule    int                   // of the layout; 0: it is as it is
+	hangs   atomic.Bool           // looks are not answered
+	parting time.Duration         // that a Part takes
+	closing error                 // of the first Close
+	late    atomic.Int64          // so many renewals find their time over
+	renews  atomic.Int64          // how many there were
+	wrong   atomic.Pointer[error] // of renewals
 }
 
 func (h *harmed) Layout(ctx context.Context) (store.Layout, error) {
@@ -64,8 +64,8 @@ func (h *harmed) Renew(ctx context.Context, i store.Instance, owned ...store.Own
 		h.late.Add(-1)
 		return owned, context.DeadlineExceeded
 	}
-	if h.wrong != nil {
-		return nil, h.wrong
+	if wrong := h.wrong.Load(); wrong != nil {
+		return nil, *wrong
 	}
 	return h.Process.Renew(ctx, i, owned...)
 }
@@ -219,11 +219,12 @@ func TestWhyAProcessIsNotListedIsTold(t *testing.T) {
 			o.Cluster = db
 		})
 		pass(lease)
-		db.wrong = errors.New("permission denied for table instances")
+		wrong := errors.New("permission denied for table instances")
+		db.wrong.Store(&wrong)
 		pass(lease)
-		require.ErrorIs(t, a.told.last(t, fleet.EventUnlisted).Err, db.wrong)
+		require.ErrorIs(t, a.told.last(t, fleet.EventUnlisted).Err, wrong)
 		require.Equal(t, 1, a.told.count(fleet.EventUnlisted))
-		db.wrong = nil
+		db.wrong.Store(nil)
 		require.NoError(t, a.end())
 	})
 }

@@ -113,6 +113,9 @@ func TestARequestAndEachOfItsEntriesAreChargedOnce(t *testing.T) {
 		require.Equal(t, http.StatusOK, a.do("GET", "/v1/recurring/"+ids[1], nil).status)
 		require.Equal(t, http.StatusNotFound, a.do("POST", "/v1/recurring/"+ids[0]+"/pause", nil, opts...).status)
 		assert.Equal(t, "1+1 0+0", charged(), "one for what is remembered here, and is there no more")
+		a.router.Misremember("/v1/recurring/"+ids[1], 2)
+		require.Equal(t, http.StatusOK, a.do("POST", "/v1/recurring/"+ids[1]+"/trigger", nil, opts...).status)
+		assert.Equal(t, "1+1 0+0", charged(), "one for what is remembered here, and is with the other")
 	}
 }
 
@@ -138,6 +141,19 @@ func TestABulkActBeyondTheRateHereLooksForNothingMore(t *testing.T) {
 	assert.Equal(t, 30, strings.Count(got.body, `"status":429`))
 	assert.NotEmpty(t, got.header.Get("Retry-After"))
 	assert.Equal(t, 32, asked, "of two times sixteen ids it was asked who has them")
+}
+
+func TestTheIDsOfABulkActBeyondTheRateOfTheirProcessAreRefusedThere(t *testing.T) {
+	a := rated(t)
+	var ids []string
+	for range ratedBurst + 5 {
+		ids = append(ids, a.yearly(tenantIn(1, 0)))
+	}
+	got := a.do("POST", "/v1/recurring/bulk", wire.BulkRequest{Act: "trigger", IDs: ids}, bearer("any-secret"))
+	require.Equal(t, http.StatusOK, got.status, got.body)
+	assert.Equal(t, ratedBurst, strings.Count(got.body, `"status":200`), "none of them is the request, which is charged elsewhere")
+	assert.Equal(t, 5, strings.Count(got.body, `"status":429`))
+	assert.NotEmpty(t, got.header.Get("Retry-After"))
 }
 
 // Whoever asks a process may send any header: only what another process has sealed for this very request is believed.
