@@ -108,14 +108,15 @@ func TestDaemonsOnADividedDatabaseWorkSideBySide(t *testing.T) {
 	assert.Contains(t, r.err, "is divided into 6 already: leave it out, or name another database or schema with --to")
 
 	var daemons []*process
-	for _, name := range []string{"first", "second", "third"} {
+	for _, name := range []string{"left", "middle", "right"} {
 		config := member(t, name)
 		settings, err := os.ReadFile(config)
 		require.NoError(t, err)
 		daemons = append(daemons, start(t, "--database", database, "--config", write(t, name+".toml", string(settings)+"stop_timeout_seconds = 0.05\n")))
 	}
+	// By their names each should have two, and two of them three at least (fleet.Place): with other names one may have none.
 	first, second, third := daemons[0], daemons[1], daemons[2]
-	first.divides(partitions, "first", "second", "third")
+	first.divides(partitions, "left", "middle", "right")
 
 	tenant := func(n int) []string { return []string{"--namespace", "n", "--tenant", fmt.Sprint("t", n)} }
 	at := map[int]bool{}
@@ -138,7 +139,7 @@ func TestDaemonsOnADividedDatabaseWorkSideBySide(t *testing.T) {
 		logs := p.ok("audit", "--all", "--limit", "20", "--operation", "createAction", "--status", "201")
 		assert.Equal(t, tenants, strings.Count(logs, " createAction "), "the logs of all are one: %s", logs)
 		sum := 0
-		for _, name := range []string{"first", "second", "third"} {
+		for _, name := range []string{"left", "middle", "right"} {
 			own := p.ok("audit", "--all", "--operation", "createAction", "--status", "201", "--instance", name)
 			assert.Equal(t, strings.Count(logs, " "+name+" "), strings.Count(own, " "+name+" "))
 			assert.Less(t, strings.Count(own, " "+name+" "), tenants, "each has those of its partitions")
@@ -166,7 +167,7 @@ func TestDaemonsOnADividedDatabaseWorkSideBySide(t *testing.T) {
 	for n := range tenants {
 		daemons[n%2].ok(append([]string{"queue", "push", "q", "--data", `{"n":2}`}, tenant(n)...)...) // waits until somebody works on it
 	}
-	first.divides(partitions, "first", "second")
+	first.divides(partitions, "left", "middle")
 	for n := range tenants {
 		assert.Regexp(t, `items +2 ready`, first.ok(append([]string{"queue", "show", "q"}, tenant(n)...)...), "what was acknowledged is there, once")
 	}
@@ -176,12 +177,12 @@ func TestDaemonsOnADividedDatabaseWorkSideBySide(t *testing.T) {
 	for n := range tenants {
 		run = append(run, first.add(append(tenant(n), "--", "sh", "-c", `until [ -e "$0" ]; do sleep 0.1; done`, goOn)...))
 	}
-	first.ok("cluster", "drain", "first")
-	second.divides(partitions, "second")
+	first.ok("cluster", "drain", "left")
+	second.divides(partitions, "middle")
 	left := first.runsLeft()
 	assert.Positive(t, left)
-	assert.Equal(t, left, first.formerRuns("first"), "the metrics and the cluster's status tell the same")
-	assert.Regexp(t, fmt.Sprintf(`(?m)^first +gives its partitions away, has none, goes on with %s of what it has given back, at `, counted(left, "run")), second.ok("cluster", "status"))
+	assert.Equal(t, left, first.formerRuns("left"), "the metrics and the cluster's status tell the same")
+	assert.Regexp(t, fmt.Sprintf(`(?m)^left +gives its partitions away, has none, goes on with %s of what it has given back, at `, counted(left, "run")), second.ok("cluster", "status"))
 	assert.Zero(t, second.runsLeft(), "it works on what its runs are of")
 	require.NoError(t, os.WriteFile(goOn, nil, 0o600))
 	for _, id := range run {
@@ -193,12 +194,12 @@ func TestDaemonsOnADividedDatabaseWorkSideBySide(t *testing.T) {
 		assert.Equal(t, core.StatusCompleted, is.Status.Type, "%s", is.Status.Reason)
 		assert.EqualValues(t, 1, is.Attempt, "a move interrupts no tool, though the stop timeout is over")
 	}
-	require.Eventually(t, func() bool { return first.runsLeft() == 0 && second.formerRuns("first") == 0 }, patience, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return first.runsLeft() == 0 && second.formerRuns("left") == 0 }, patience, 20*time.Millisecond)
 	assert.Contains(t, second.ok("cluster", "status"), "gives its partitions away, has none, at ")
 	assert.Equal(t, 2*tenants, listed(first), "it goes on to answer")
-	second.ok("cluster", "drain", "first", "--undo")
-	second.divides(partitions, "first", "second")
-	assert.Len(t, regexp.MustCompile(`(?m)^partition \d +(first|second) works`).FindAllString(second.ok("cluster", "rebalance"), -1), partitions)
+	second.ok("cluster", "drain", "left", "--undo")
+	second.divides(partitions, "left", "middle")
+	assert.Len(t, regexp.MustCompile(`(?m)^partition \d +(left|middle) works`).FindAllString(second.ok("cluster", "rebalance"), -1), partitions)
 	for _, p := range []*process{first, second} {
 		p.signal(os.Interrupt)
 		assert.Zero(t, p.code())
