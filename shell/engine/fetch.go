@@ -40,7 +40,7 @@ func (b *batch) fetcher() store.Fetcher {
 }
 
 func (b *batch) needs(many int) *needs {
-	return &needs{b: b, refs: make([]effects.Ref, 0, many), seen: make(map[effects.Ref]struct{}, many)}
+	return &needs{b: b, refs: make([]effects.Ref, 0, many), seen: make(map[effects.Ref]struct{}, many), inputs: make([]core.Input, 0, many)}
 }
 
 // add notes a record, unless its state is held in memory.
@@ -139,12 +139,11 @@ func (b *batch) foresee(n *needs) error {
 			far = append(far, in)
 		}
 	}
-	timer := b.l.newStint()
 	for range maxForeseen {
-		if len(far) == 0 || b.foreseenBytes > maxBatchBytes || timer.over() {
+		if len(far) == 0 || b.foreseenBytes > maxBatchBytes {
 			return nil
 		}
-		if err := b.try(n, far, timer); err != nil {
+		if err := b.try(n, far); err != nil {
 			return err
 		}
 		if len(n.refs) == 0 {
@@ -187,14 +186,16 @@ func (b *batch) know(n *needs) error {
 	return nil
 }
 
-// try decides inputs for nobody, to see what is missed. An error of an input is told when it is decided.
-func (b *batch) try(n *needs, inputs []core.Input, timer stint) error {
+// try decides inputs for nobody, to see what is missed, for as long as one part of a batch may take: what is not tried by then
+// is mostly left to the next batch. An error of an input is told when it is decided.
+func (b *batch) try(n *needs, inputs []core.Input) error {
 	if b.trial == nil {
 		b.trial = core.NewBatch(nil, core.Clock{}, 0)
 	}
 	b.trial.Reset(trial{n}, b.fold.Clock(), b.entry.Seq)
 	b.trial.Partition(b.entry.Partition)
 	b.broken = nil
+	timer := b.l.newStint()
 	for _, in := range inputs {
 		if timer.over() {
 			break
