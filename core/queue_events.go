@@ -216,3 +216,21 @@ var queueEvents = []eventType{
 	event[QueuePause](), event[QueueResume](), event[QueuePurge](), event[QueueDelete](), event[QueueDue](),
 	event[QueueDeadLetter](), event[QueueMend](),
 }
+
+// Names gives the records beside its machine that an event names: a batch is going to read them.
+func Names(e Event) []effects.Ref {
+	var item uuid.UUID
+	switch e := e.(type) {
+	case QueueComplete:
+		item = e.Item
+	case QueueFail:
+		item = e.Item
+	case QueueExtend:
+		item = e.Item
+	case QueueRelease:
+		item = e.Item
+	default:
+		return nil
+	}
+	return []effects.Ref{{Kind: KindQueueItem, ID: item}}
+}

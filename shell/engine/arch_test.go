@@ -27,7 +27,7 @@ var allowed = map[string][]string{
 		"Batch", "NewBatch", "Entry", "Absence", "AbsenceCause", "AbsentStopped", "AbsentKilled", "AbsentSuspended", "AbsentClockSet", "AbsentJump", "AbsentOff", "AbsentPaused", "Informs", "Informed", "NewEntry", "Given", "Allowance", "Full", "Subscriber", "CheckPartition",
 		// by kind
 		"DueEvent", "ExpireEvent", "InterruptEvent", "HandBackEvent", "AnswerEvent", "Failure", "OutstandingEffect", "Awaits", "Stopping", "StoppedEffect", "OuterEffectKinds",
-		"Retentions", "Retention", "RetentionClass", "Cacheable", "Shared", "Whole", "Held", "ScansAll", "HeardOn", "Paced", "PacedWith", "KeepsLogs", "Shortens", "Shortened", "Given", "ReasonRecovered",
+		"Retentions", "Retention", "RetentionClass", "Cacheable", "Shared", "Whole", "Held", "ScansAll", "HeardOn", "Names", "Paced", "PacedWith", "KeepsLogs", "Shortens", "Shortened", "Given", "ReasonRecovered",
 	},
 	"effects": {"Ref", "Kind", "Time", "TimeOf", "Event", "Outer", "DecodeOuter", "Refused", "CodeInvalid"},
 }

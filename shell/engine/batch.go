@@ -30,17 +30,20 @@ type batch struct {
 	now  effects.Time
 	mono time.Time
 
-	begun   bool        // it has come as far as to decide
-	fold    *core.Batch // decides
-	entry   core.Entry  // the inputs that have changed something
-	dirty   bool        // something beside machines changed
-	meta    map[effects.Ref]cached
-	corrupt []unreadable
-	broken  error         // the store could not be read: nothing more can be decided
-	aside   []effects.Ref // machines whose records were set aside
-	loaded  int           // bytes of states that were read
-	shared  []effects.Ref // records that were read and that others refer to, too
-	expired uint64
+	begun         bool        // it has come as far as to decide
+	fold          *core.Batch // decides
+	entry         core.Entry  // the inputs that have changed something
+	dirty         bool        // something beside machines changed
+	meta          map[effects.Ref]cached
+	trial         *core.Batch            // tries what is to be decided, see foresee
+	foreseen      map[effects.Ref]cached // records that were read for that; without a state: there is none
+	foreseenBytes int
+	corrupt       []unreadable
+	broken        error         // the store could not be read: nothing more can be decided
+	aside         []effects.Ref // machines whose records were set aside
+	loaded        int           // bytes of states that were read
+	shared        []effects.Ref // records that were read and that others refer to, too
+	expired       uint64
 	// lag is the longest that something due has waited for it.
 	lag time.Duration
 	// expiredEarly counts those that went before their time: their tenant had too many.
@@ -117,6 +120,9 @@ func (b *batch) Load(ref effects.Ref) (core.State, error) {
 		b.meta[ref] = c
 		return c.state, nil
 	}
+	if c, known := b.foreseen[ref]; known {
+		return b.loads(ref, c), nil
+	}
 	rec, err := b.tx.Get(ref.Kind, ref.ID)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
@@ -139,13 +145,24 @@ func (b *batch) Load(ref effects.Ref) (core.State, error) {
 		b.corrupt = append(b.corrupt, unreadable{q, b.fold.Serving()})
 		return nil, fmt.Errorf("%w: %w", store.ErrCorrupt, err)
 	}
-	c := cached{state: s, version: rec.Version, seq: rec.Seq, size: len(rec.State)}
+	return b.loads(ref, readFrom(rec, s)), nil
+}
+
+func readFrom(rec store.Record, s core.State) cached {
+	return cached{state: s, version: rec.Version, seq: rec.Seq, size: len(rec.State)}
+}
+
+// loads notes a record that the batch has read, if there is one.
+func (b *batch) loads(ref effects.Ref, c cached) core.State {
+	if c.state == nil {
+		return nil
+	}
 	b.meta[ref] = c
 	if core.Shared(ref.Kind) {
 		b.shared = append(b.shared, ref)
 	}
 	b.loaded += c.size
-	return s, nil
+	return c.state
 }
 
 // Scan gives the fold the list indexes from before the batch: nothing of the batch

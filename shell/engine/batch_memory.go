@@ -53,7 +53,7 @@ func (b *batch) reset() {
 		b.buf = nil
 	}
 	*b = batch{
-		l: b.l, fold: b.fold,
+		l: b.l, fold: b.fold, trial: b.trial,
 		meta: b.meta, waiting: b.waiting, buf: b.buf[:0],
 		entry:   core.Entry{Inputs: emptied(b.entry.Inputs)},
 		replies: emptied(b.replies), launches: emptied(b.launches), unwanted: emptied(b.unwanted), stops: emptied(b.stops),

@@ -143,13 +143,20 @@ func (b *batch) interruptOrphans(live map[string]holding) (more bool, err error)
 			return false, err
 		}
 	}
-	for _, o := range orphans {
+	inputs := make([]core.Input, len(orphans))
+	for i, o := range orphans {
 		ev := core.InterruptEvent(o.Kind, o.Key.N, core.ReasonRecovered)
 		if ev == nil {
 			return false, fmt.Errorf("outbox entry of kind %q has no interrupt event", o.Kind)
 		}
+		inputs[i] = core.Input{To: effects.Ref{Kind: o.Kind, ID: o.Key.ID}, Actor: "recovery", Event: ev, Ack: o.Key.N}
+	}
+	if err := b.fetchDecided(inputs); err != nil {
+		return false, err
+	}
+	for i, in := range inputs {
 		b.l.e.stats.recovered.Add(1)
-		if err := b.ack(o.Key, core.Input{To: effects.Ref{Kind: o.Kind, ID: o.Key.ID}, Actor: "recovery", Event: ev, Ack: o.Key.N}); err != nil {
+		if err := b.ack(orphans[i].Key, in); err != nil {
 			return false, err
 		}
 	}

@@ -318,6 +318,8 @@ func (b *batch) takeReported() error {
 	if err != nil {
 		return err
 	}
+	var inputs []core.Input
+	var writes []*Write
 	for _, r := range b.l.formers.arrived {
 		o, err := b.tx.OutboxEntry(r.Key)
 		switch {
@@ -328,28 +330,34 @@ func (b *batch) takeReported() error {
 		case !b.holder(claims, r.Session, o):
 			continue
 		}
-		if err := b.takeOneReported(o, r); err != nil {
+		in, wrote := b.reportedInput(o, r)
+		inputs, writes = append(inputs, in), append(writes, wrote)
+	}
+	if err := b.fetchDecided(inputs); err != nil {
+		return err
+	}
+	for i, in := range inputs {
+		if writes[i] != nil {
+			if _ = b.put(*writes[i]); b.broken != nil { // refused: the machine is gone, or has another opinion
+				return b.broken
+			}
+		}
+		if err := b.ack(effectKey(in.To, in.Ack), in); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (b *batch) takeOneReported(o store.OutboxEntry, r store.FormerResult) error {
+// reportedInput is what the machine is told of a result, and what is stored with that.
+func (b *batch) reportedInput(o store.OutboxEntry, r store.FormerResult) (core.Input, *Write) {
 	ref := effects.Ref{Kind: o.Kind, ID: o.Key.ID}
-	in := core.Input{To: ref, Actor: "tool", Ack: o.Key.N}
 	event, wrote, err := b.l.e.readReported(ref, r.Data)
 	if err != nil {
 		b.l.e.log.Error("what a former owner of the store has reported cannot be read", "ref", ref.String(), "error", err)
 		event = core.InterruptEvent(o.Kind, o.Key.N, core.ReasonRecovered)
 	}
-	if wrote != nil {
-		if _ = b.put(*wrote); b.broken != nil { // refused: the machine is gone, or has another opinion
-			return b.broken
-		}
-	}
-	in.Event = event
-	return b.ack(o.Key, in)
+	return core.Input{To: ref, Actor: "tool", Event: event, Ack: o.Key.N}, wrote
 }
 
 // readReported reads what a former owner has reported.

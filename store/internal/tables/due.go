@@ -77,12 +77,14 @@ type dueOp struct {
 // putDue carries out what a Put does to the due index. It looks no key up that
 // it can know to be new: a look finds the first key from there on, and up to
 // that one there is none. So a batch that is due after all others, or before
-// them, costs one look.
+// them, costs one look. Where each look may be a round trip, and there are more, all
+// keys are looked up at once.
 func (t *Tx) putDue(ops []dueOp) {
 	slices.SortStableFunc(ops, func(a, b dueOp) int { return bytes.Compare(a.key, b.key) })
 	table := t.table(inDue)
 	var next []byte // the first key from the last look on; nil: none
 	looked := false
+	fetched := slices.ContainsFunc(ops, func(op dueOp) bool { return !op.waits }) && t.fetchDue(ops)
 	var words dueWords
 	for len(ops) > 0 {
 		key, n := ops[0].key, 1
@@ -90,11 +92,18 @@ func (t *Tx) putDue(ops []dueOp) {
 			n++
 		}
 		var old []byte
-		if !looked || next != nil && bytes.Compare(key, next) >= 0 {
+		stored := false
+		if looked && !fetched && next != nil && bytes.Compare(key, next) >= 0 {
+			fetched = t.fetchDue(ops)
+		}
+		switch {
+		case fetched:
+			old, stored = table.Get(key)
+		case !looked || next != nil && bytes.Compare(key, next) >= 0:
 			next, old = table.walk().Seek(key)
 			looked = true
+			stored = bytes.Equal(key, next)
 		}
-		stored := bytes.Equal(key, next)
 		op := &ops[0]
 		switch {
 		case n == 1 && !stored && op.waits:
@@ -107,6 +116,20 @@ func (t *Tx) putDue(ops []dueOp) {
 		}
 		ops = ops[n:]
 	}
+}
+
+// fetchDue has the keys of these ready, if that pays.
+func (t *Tx) fetchDue(ops []dueOp) bool {
+	f, ok := t.b.(Fetcher)
+	if !ok || len(ops) < 2 {
+		return false
+	}
+	keys := make([]Key, len(ops))
+	for i := range ops {
+		keys[i] = Key{Table: NameDue, Key: ops[i].key}
+	}
+	f.Fetch(keys)
+	return true
 }
 
 // dueWords makes the words of entries that are alone at their key. bbolt keeps a value and
