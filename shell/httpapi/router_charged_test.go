@@ -196,6 +196,22 @@ func TestThatARequestWasChargedIsBelievedOfProcessesAlone(t *testing.T) {
 	assert.Equal(t, "0+0 1+1", charged(), "nor is it passed on")
 }
 
+// Of parts that nobody has charged as many as there are partitions would else count as one request, and a divided database would bound whoever says so as many times less.
+func TestWhoeverSaysThatAQuestionIsAPartOfARequestIsChargedEachTime(t *testing.T) {
+	a := rated(t)
+	id := a.yearly(tenantIn(1, 0))
+	charged := a.charged()
+	charged()
+	a.router = a.processes[1].router
+	for range 5 {
+		for _, partition := range []string{"0", "1"} {
+			a.do("GET", "/v1/actions", nil, bearer("any-secret"), with("Orrery-Part", "1"), with(httpapi.HeaderPartition, partition))
+			a.do("HEAD", "/v1/recurring/"+id, nil, bearer("any-secret"), with("Orrery-Part", "1"), with(httpapi.HeaderPartition, partition))
+		}
+	}
+	assert.Equal(t, "0+0 20+0", charged())
+}
+
 func TestWhatPartsSayOfWhenToComeAgainIsPassedOnAndTheLastOfThemCounts(t *testing.T) {
 	a := divided(t, nil)
 	var ids []string

@@ -72,6 +72,11 @@ func mergeList(field string, def int, short bool) func(*Router, http.ResponseWri
 		if err != nil {
 			return failf(http.StatusBadRequest, "query: is malformed: want name=value&name=value, percent-encoded")
 		}
+		for _, name := range []string{"limit", "page_token"} { // which no partition sees as they came
+			if len(v[name]) > 1 {
+				return failf(http.StatusBadRequest, "query: %q is given %d times: once is enough", name, len(v[name]))
+			}
+		}
 		limit := def
 		if v.Get("all") == "true" && short {
 			limit = shell.DefaultPage

@@ -81,13 +81,13 @@ func (p *parts) counts(t *Token, n int) bool {
 	return true
 }
 
-// charges reports whether a request counts against the rates of its token. Of parts of which no process says that it has charged the whole those that change something each do, since
-// whoever says so of a request would send more than others.
+// charges reports whether a request counts against the rates of its token. Of parts of which no process says that it has charged the whole each does that changes something,
+// and where processes share a key, so that a router would say it, each does: whoever says so of a request would send as many times more than others as there are partitions.
 func (s *Server) charges(r *http.Request, c *call) bool {
 	if chargedBefore(r.Context()) {
 		return false
 	}
-	return c.part == whole || c.part == otherPart && (!reads(r) || s.parts.counts(c.token, s.o.Partitions))
+	return c.part == whole || c.part == otherPart && (s.o.PageKey != nil || !reads(r) || s.parts.counts(c.token, s.o.Partitions))
 }
 
 func reads(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }

@@ -437,6 +437,20 @@ func TestAListOfSeveralPartitionsCountsAsOneRequest(t *testing.T) {
 	assert.Equal(t, http.StatusNotFound, a.do("GET", "/v1/queues/q?namespace=ns&tenant="+tenantIn(1, 0), nil).status, "another process counts for itself: two parts of three lists each, of which every third counts")
 }
 
+func TestAListOfAllPartitionsTakesItsLimitAndItsPageTokenOnce(t *testing.T) {
+	a := divided(t, nil)
+	for _, p := range []int{0, 1, 2} {
+		a.yearly(tenantIn(p, 0))
+	}
+	token := a.do("GET", "/v1/recurring?all=true&limit=1", nil).str("next_page_token")
+	require.NotEmpty(t, token)
+	for query, name := range map[string]string{"limit=1&page_token=" + token + "&page_token=" + token: "page_token", "limit=1&limit=2": "limit"} {
+		got := a.do("GET", "/v1/recurring?all=true&"+query, nil)
+		assert.Equal(t, http.StatusBadRequest, got.status)
+		assert.Equal(t, `query: "`+name+`" is given 2 times: once is enough`, got.errorText())
+	}
+}
+
 func TestWhoeverSaysThatARequestIsAPartSendsNoMoreThanOthers(t *testing.T) {
 	c := newClock()
 	a := start(t, setup{partitions: 3, engine: func(o *shell.Options) { o.Clock = c }, api: func(o *httpapi.Options) {

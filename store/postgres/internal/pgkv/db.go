@@ -394,6 +394,9 @@ func patiently(ctx context.Context, patience time.Duration, fn func(ctx context.
 	}
 }
 
+// readOnlyCode is the error of a session that may only read.
+const readOnlyCode = "25006"
+
 // passes reports whether what has failed may go well a moment later: the connection was lost, the server is
 // starting or has too much to do, or a lock was not to be had.
 func passes(err error) bool {
@@ -405,7 +408,7 @@ func passes(err error) bool {
 	case "08", "40", "53", "55", "57", "58": // connection, rollback, resources, state, intervention, system
 		return true
 	}
-	return pg.Code == "25006" || pg.Code == "25P03" // read-only, as a standby is until it is promoted; idle for too long
+	return pg.Code == readOnlyCode || pg.Code == "25P03" // read-only, as a standby is until it is promoted; idle for too long
 }
 
 // waitForRoom waits while too much is in memory only.

@@ -118,6 +118,11 @@ func newPool(ctx context.Context, url string, o Options, writes bool, most int) 
 	if c.ConnConfig.ConnectTimeout == 0 {
 		c.ConnConfig.ConnectTimeout = o.Lease / 2
 	}
+	// A session that has begun while all were read-only by default is read-only until it ends, long after others are no more.
+	closes := c.ConnConfig.OnPgError
+	c.ConnConfig.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
+		return err.Code != readOnlyCode && (closes == nil || closes(conn, err))
+	}
 	if o.Configure != nil {
 		o.Configure(c)
 	}

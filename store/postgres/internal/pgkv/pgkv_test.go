@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	neturl "net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -385,4 +386,33 @@ func TestWhoDeletesOnItsWayReadsMoreTheFurtherItGoes(t *testing.T) {
 	require.Positive(t, reads)
 	require.LessOrEqual(t, reads, 10)
 	require.Empty(t, read(t, db))
+}
+
+func TestSessionsThatBeganReadOnlyAreNoneOnceTheDatabaseIsNot(t *testing.T) {
+	url := postgrestest.Database(t)
+	anyway, err := neturl.Parse(url)
+	require.NoError(t, err)
+	q := anyway.Query()
+	q.Set("default_transaction_read_only", "off")
+	anyway.RawQuery = q.Encode()
+	db := openDB(t, url, Options{})
+	require.NoError(t, write(db, "a=1"))
+	sql(t, url, `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database()); END $$`)
+	sql(t, url, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
+	written := make(chan error, 1)
+	go func() { written <- write(db, "b=1") }()
+	time.Sleep(time.Second) // its sessions begin
+	select {
+	case err := <-written:
+		require.Fail(t, "a read-only database has taken it", "%v", err)
+	default:
+	}
+	sql(t, anyway.String(), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I RESET default_transaction_read_only', current_database()); END $$`)
+	select {
+	case err := <-written:
+		require.NoError(t, err)
+	case <-time.After(10 * time.Second):
+		require.Fail(t, "the sessions of before are still used")
+	}
+	require.NoError(t, write(db, "c=1"))
 }
