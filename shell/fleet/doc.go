@@ -4,7 +4,7 @@
 // [Run] calls a function while this process is the owner, with the partition's store, on which the function runs an engine:
 //
 //	err := fleet.Run(ctx, fleet.Options{Cluster: cluster, Name: "a"}, func(ctx context.Context, t fleet.Term) error {
-//		engine, err := shell.New(shell.Options{Store: t.Store, Tools: tools})
+//		engine, err := shell.New(shell.Options{Store: t.Store, Clock: t.Clock, Handover: t.Handover, Tools: tools})
 //		if err != nil {
 //			return err
 //		}
@@ -57,10 +57,13 @@
 //	group, err := fleet.NewGroup(fleet.Options{Cluster: cluster, Name: "a"}, layout)
 //	...
 //	err = group.Run(ctx, func(ctx context.Context, t fleet.Term) error {
-//		engine, err := shell.New(shell.Options{Store: t.Store, Clock: t.Clock, Partition: t.Partition, Tools: tools})
+//		engine, err := shell.New(shell.Options{Store: t.Store, Clock: t.Clock, Partition: t.Partition, Handover: t.Handover, Tools: tools})
 //		...
 //		return engine.Run(ctx)
 //	})
+//
+// The database is divided once, before anybody opens a partition, by [store.Cluster] SetLayout with [core.PartitionRule]; until then Layout fails with [store.ErrNotFound]. An
+// engine takes whatever it is given: what is made for a tenant has to be given to the engine of the partition that [core.Partition] names, or nobody finds it there.
 //
 // Which instance should have a partition is what [Place] says of those that are alive, and do not drain. It claims the partition once nobody owns it, or its owner was silent
 // for a lease. Another one claims it a lease after that, if the first has not taken it, and a third one after two. An owner that sees that another instance should

@@ -190,7 +190,7 @@ func (c *Cluster) Rebalance(ctx context.Context) error {
 func (c *Cluster) Layout(ctx context.Context) (store.Layout, error) {
 	l, err := c.kv.Layout(ctx)
 	if err == nil && l == nil {
-		err = store.ErrNotFound
+		err = fmt.Errorf("%w: SetLayout was never called: the database is one partition", store.ErrNotFound)
 	}
 	if err != nil {
 		return store.Layout{}, fmt.Errorf("read the layout: %w", err)

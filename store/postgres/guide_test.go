@@ -47,6 +47,8 @@ func TestTheRolesAndQueriesOfTheGuideAreEnough(t *testing.T) {
 	roles := strings.NewReplacer("ROLE orrery ", "ROLE orrery_owns ", "AUTHORIZATION orrery;", "AUTHORIZATION orrery_owns;") // orrery is the superuser here
 	exec(t, url, `REVOKE ALL ON SCHEMA public FROM PUBLIC; `+roles.Replace(sql[0]))
 	owner := as(t, url, "orrery_owns")
+	_, err := postgres.Connect(ctx, owner, postgres.Options{Schema: "another"})
+	require.ErrorContains(t, err, "make the tables of schema another: the role may not make them: have an administrator run CREATE SCHEMA another AUTHORIZATION with its name")
 	made := open(t, owner, postgres.Options{})
 	require.NoError(t, create(made, 0, 5))
 	require.NoError(t, postgres.Checkpoint(ctx, made))

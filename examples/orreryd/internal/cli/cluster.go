@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -78,7 +79,11 @@ func (a *app) divide(ctx context.Context, database string, partitions int) error
 		return fmt.Errorf("--database: %s: %w", name, err)
 	}
 	defer cluster.Close()
-	if err := cluster.SetLayout(ctx, store.Layout{Partitions: partitions, Rule: core.PartitionRule}); err != nil {
+	err = cluster.SetLayout(ctx, store.Layout{Partitions: partitions, Rule: core.PartitionRule})
+	if errors.Is(err, store.ErrDivided) {
+		return fmt.Errorf("--partitions: %s: %w: stop its daemons, and name an empty database: orreryd copy --from URL --to URL --partitions %d", name, err, partitions)
+	}
+	if err != nil {
 		return fmt.Errorf("--partitions: %s: %w", name, err)
 	}
 	return a.show(divided{name, partitions}, fmt.Sprintf("%s has %s: start daemons on it\n", text.Clean(name), counted(partitions, "partition")))

@@ -37,7 +37,7 @@ func (c *copying) partitionsIn(layout store.Layout) (int, error) {
 	case c.partitions == 0 || c.partitions == layout.Partitions:
 		return layout.Partitions, nil
 	case layout.Partitions > 1:
-		return 0, usagef("--partitions: %d: %s is divided into %d already: leave it out, or name another database or schema with --to", c.partitions, storeName(c.to), layout.Partitions)
+		return 0, usagef("--partitions: %d: %s is divided into %d already: leave it out, or name another database with --to", c.partitions, storeName(c.to), layout.Partitions)
 	}
 	return c.partitions, nil
 }

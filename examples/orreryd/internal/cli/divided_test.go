@@ -101,11 +101,12 @@ func TestDaemonsOnADividedDatabaseWorkSideBySide(t *testing.T) {
 	assert.Zero(t, r.code, "done twice it changes nothing: %s", r.err)
 	r = cli(t, []string{"ORRERY_DATABASE=" + database}, "", "cluster", "init", "--partitions", "7")
 	assert.Equal(t, exitFailed, r.code)
-	assert.Contains(t, r.err, "6 partitions")
+	assert.Contains(t, r.err, "it has 6 partitions")
+	assert.Contains(t, r.err, "stop its daemons, and name an empty database: orreryd copy --from URL --to URL --partitions 7")
 
 	r = cli(t, nil, "", "copy", "--to", database, "--partitions", "5", "--from", stoppedFile(t))
 	assert.Equal(t, exitUsage, r.code)
-	assert.Contains(t, r.err, "is divided into 6 already: leave it out, or name another database or schema with --to")
+	assert.Contains(t, r.err, "is divided into 6 already: leave it out, or name another database with --to")
 
 	var daemons []*process
 	for _, name := range []string{"left", "middle", "right"} {

@@ -171,6 +171,9 @@ func Migrate(ctx context.Context, p *lane, schema string) error {
 		return err
 	}
 	if err := migrateFrom(ctx, tx, schema, found); err != nil {
+		if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "42501" && found == 0 { // insufficient_privilege
+			return fmt.Errorf("make the tables of schema %s: the role may not make them: have an administrator run CREATE SCHEMA %s AUTHORIZATION with its name, or have the role that owns the tables make them: %w", schema, schema, err)
+		}
 		return fmt.Errorf("make the tables of schema %s: %w", schema, err)
 	}
 	return tx.Commit(ctx)

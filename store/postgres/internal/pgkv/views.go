@@ -163,7 +163,7 @@ func (db *DB) followOn(ctx context.Context, tx *Tx) error {
 		return fmt.Errorf("%w: nobody has opened partition %d yet", store.ErrNotFound, db.o.Partition)
 	}
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "42P01" { // undefined_table
-		return fmt.Errorf("%w: there are no tables of Orrery in schema %s", store.ErrNotFound, db.o.Schema)
+		return fmt.Errorf("%w: there are no tables of Orrery in schema %s: the first daemon that is started on the database makes them; is the URL that of another database?", store.ErrNotFound, db.o.Schema)
 	}
 	if err != nil {
 		return err
