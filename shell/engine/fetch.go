@@ -159,7 +159,7 @@ func (b *batch) foresee(n *needs) error {
 	return nil
 }
 
-// isFar reports whether a record is there, and was not in memory.
+// isFar reports whether a record is there that was fetched, since it was not in memory.
 func (b *batch) isFar(ref effects.Ref) bool { return b.foreseen[ref].state != nil }
 
 // know reads what was fetched. What cannot be decoded is left to whoever meets it.
@@ -186,7 +186,7 @@ func (b *batch) know(n *needs) error {
 	return nil
 }
 
-// try decides inputs for nobody, to see what is missed, for as long as one part of a batch may take: what is not tried by then
+// try decides inputs for nobody, to see what is missed, for as long as one part of a batch may take at each level: what is not tried by then
 // is mostly left to the next batch. An error of an input is told when it is decided.
 func (b *batch) try(n *needs, inputs []core.Input) error {
 	if b.trial == nil {
@@ -194,6 +194,7 @@ func (b *batch) try(n *needs, inputs []core.Input) error {
 	}
 	b.trial.Reset(trial{n}, b.fold.Clock(), b.entry.Seq)
 	b.trial.Partition(b.entry.Partition)
+	defer b.trial.Reset(nil, core.Clock{}, 0)
 	b.broken = nil
 	timer := b.l.newStint()
 	for _, in := range inputs {
@@ -205,7 +206,6 @@ func (b *batch) try(n *needs, inputs []core.Input) error {
 			return b.broken
 		}
 	}
-	b.trial.Reset(nil, core.Clock{}, 0)
 	return nil
 }
 

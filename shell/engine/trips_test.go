@@ -215,6 +215,20 @@ func TestABatchOfAFreshOwnerCostsARoundTripForEachLevelOfReference(t *testing.T)
 			},
 			most: 4,
 		},
+		"failures of items": {
+			made: taken,
+			asked: func(_ int, id uuid.UUID) core.Input {
+				return to(queue, core.QueueFail{Item: id, Holder: "h", Attempt: 1, Error: "no"})
+			},
+			most: 4,
+		},
+		"items that are given back": {
+			made: taken,
+			asked: func(_ int, id uuid.UUID) core.Input {
+				return to(queue, core.QueueRelease{Item: id, Holder: "h", Attempt: 1})
+			},
+			most: 4,
+		},
 		"heartbeats of workers": {
 			made: taken,
 			asked: func(_ int, id uuid.UUID) core.Input {

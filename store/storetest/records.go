@@ -209,6 +209,15 @@ func dueIDs(found []store.DueEntry) []uuid.UUID {
 }
 
 var dueCases = []testCase{
+	{"where records of two kinds become due at one key nothing else is, whatever is due behind it", func(s *suite) {
+		a, b, behind := created(1, 10), created(1, 10), created(2, 20)
+		b.Kind, behind.Kind = "b", "c"
+		s.write(behind)
+		s.write(a, b)
+		s.view(func(tx store.ReadTx) {
+			assert.ElementsMatch(s, []store.DueEntry{dueEntry(10, 1, kind), dueEntry(10, 1, "b"), dueEntry(20, 2, "c")}, must(tx.Due(nil, nil, 100, 9))(s))
+		})
+	}},
 	{"what is due comes in time order, then by id, up to and including now", func(s *suite) {
 		s.write(created(1, 30), created(2, 10), created(4, 20), created(3, 20), created(5, 0))
 		s.view(func(tx store.ReadTx) {

@@ -102,7 +102,9 @@ func (t *Tx) putDue(ops []dueOp) {
 		case !looked || next != nil && bytes.Compare(key, next) >= 0:
 			next, old = table.walk().Seek(key)
 			looked = true
-			stored = bytes.Equal(key, next)
+			if stored = bytes.Equal(key, next); !stored {
+				old = nil // it is that of the next key
+			}
 		}
 		op := &ops[0]
 		switch {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
@@ -395,17 +396,26 @@ func TestSessionsThatBeganReadOnlyAreNoneOnceTheDatabaseIsNot(t *testing.T) {
 	q := anyway.Query()
 	q.Set("default_transaction_read_only", "off")
 	anyway.RawQuery = q.Encode()
-	db := openDB(t, url, Options{})
+	refused := make(chan struct{})
+	refuses := sync.OnceFunc(func() { close(refused) })
+	db := openDB(t, url, Options{Configure: func(c *pgxpool.Config) {
+		hear := c.ConnConfig.OnPgError
+		c.ConnConfig.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
+			if err.Code == readOnlyCode {
+				refuses()
+			}
+			return hear(conn, err)
+		}
+	}})
 	require.NoError(t, write(db, "a=1"))
 	sql(t, url, `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database()); END $$`)
 	sql(t, url, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
 	written := make(chan error, 1)
 	go func() { written <- write(db, "b=1") }()
-	time.Sleep(time.Second) // its sessions begin
 	select {
 	case err := <-written:
 		require.Fail(t, "a read-only database has taken it", "%v", err)
-	default:
+	case <-refused:
 	}
 	sql(t, anyway.String(), `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I RESET default_transaction_read_only', current_database()); END $$`)
 	select {
