@@ -8,7 +8,7 @@ var wrongToo = map[string][]edit{
 	"slots that nobody needs are kept":                          {{engineWrite, "b.l.reserve(s, started-slots)", "b.l.reserve(s, 0)"}},
 	"a key lasts a few seconds":                                 {{engineOnce, "a.At.Before(now.Add(-AnswersKept))", "a.At.Before(now.Add(-AnswersKept / 100))"}},
 	"one key twice in a batch is carried out twice":             {{engineOnce, "ok && b.hasChanged(first) {", "ok && b.hasChanged(first) && false {"}},
-	"a result that was reported is not told to its machine":     {{engineFormers, "\tin.Event = event\n\treturn b.ack(o.Key, in)", "\tin.Event = event\n\treturn nil"}},
+	"a result that was reported is not told to its machine":     {{engineFormers, "for i, in := range inputs {", "for i, in := range inputs[:0] {"}},
 	"signs of life of former owners do not count":               {{engineFormers, "is.Beat != s.Beat || f.looked.IsZero()", "f.looked.IsZero()"}},
 	"what came of an effect after the handover is not reported": {{engineHandover, "if l.lost == nil && !o.of.dropped {", "if l.lost != nil && !o.of.dropped {"}},
 	"one place is for another partition":                        {{fleetPlacing, "to := Place(n, g.able)", "to := Place(n+1, g.able)"}},

@@ -100,7 +100,7 @@ var wrong = map[string][]edit{
 	"a request is answered well although its commit failed": {{engineLoop, `r.answer(Reply{Err: fmt.Errorf("%s: %w", became, err)})`, "_ = fmt.Sprint(became)\n\t\tr.answer(Reply{})"}},
 	"what waits for a slot never gets one":                  {{engineWrite, "if b.l.stopping || b.l.paused {\n\t\treturn nil\n\t}\n\tnames", "if true {\n\t\treturn nil\n\t}\n\tnames"}},
 	"slots are not given back":                              {{engineOutbox, "\tl.vacate(x.queue)\n\tl.e.stats", "\tl.e.stats"}},
-	"what the lost one had in hand is not taken back":       {{engineRecover, "for _, o := range orphans {", "for _, o := range orphans[:0] {"}},
+	"what the lost one had in hand is not taken back":       {{engineRecover, "for i, in := range inputs {", "for i, in := range inputs[:0] {"}},
 	"a batch is decided on top of two":                      {{engineStaged, "return l.flight != nil && (l.ahead != nil || l.adrift || l.lastErr != nil)", "return false"}},
 	"the batch behind the sync is forgotten":                {{engineStaged, "\tif l.ahead != nil {\n\t\tl.takeOff(l.ahead)\n\t}\n", "\tl.ahead = nil\n"}},
 	"an attempt is carried out twice":                       {{"shell/engine/execution.go", "\t\terr := x.attempt()\n", "\t\t_, _ = x.p.Call(x.ctx)\n\t\terr := x.attempt()\n"}},
