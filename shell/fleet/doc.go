@@ -63,7 +63,8 @@
 //	})
 //
 // The database is divided once, before anybody opens a partition, by [store.Cluster] SetLayout with [core.PartitionRule]; until then Layout fails with [store.ErrNotFound]. An
-// engine takes whatever it is given: what is made for a tenant has to be given to the engine of the partition that [core.Partition] names, or nobody finds it there.
+// engine takes whatever it is given: what is made for a tenant has to be given to the engine of the partition that [core.Partition] names, or nobody finds it there. A router
+// does that for requests (package httpapi): the program in examples/partitions has one.
 //
 // Which instance should have a partition is what [Place] says of those that are alive, and do not drain. It claims the partition once nobody owns it, or its owner was silent
 // for a lease. Another one claims it a lease after that, if the first has not taken it, and a third one after two. An owner that sees that another instance should
