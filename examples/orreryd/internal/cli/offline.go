@@ -139,6 +139,9 @@ func (a *app) showChecked(name string, c checking) error {
 		return err
 	}
 	if len(list) > 0 {
+		if len(list) == 1 {
+			return fmt.Errorf("%s: 1 thing is wrong", name)
+		}
 		return fmt.Errorf("%s: %d things are wrong", name, len(list))
 	}
 	return nil

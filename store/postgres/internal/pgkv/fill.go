@@ -17,7 +17,7 @@ const filling = "it is being filled with another database's content"
 // Errors about a partition that is to be filled.
 var (
 	ErrUnfilled = errors.New("it was being filled with another database's content, and that has not come to its end: fill it again")
-	ErrFull     = errors.New("it has content already: only an empty one is filled")
+	ErrFull     = errors.New("it has content already: only an empty one is filled: name another database, or drop the schema first")
 )
 
 // canFill reports whether the claimed row is of a partition that is empty, or was not filled to the end.
