@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/shell/fleet"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 	"github.com/orrery-go/orrery/store/postgres/postgrestest"
 )
@@ -34,25 +36,21 @@ func (p *process) owners() (out []string) {
 	return out
 }
 
-// divides waits until somebody of these, and each of them, works on some of that many partitions.
+// divides waits until each of that many partitions is with who should have it of these, after which none moves.
 func (p *process) divides(partitions int, names ...string) {
 	p.t.Helper()
-	var is []string
-	ok := assert.Eventually(p.t, func() bool {
+	var should, is []string
+	for n := range partitions {
+		should = append(should, fleet.Place(n, names))
+	}
+	for _, name := range names {
+		require.Contains(p.t, should, name, "by its name it should have none")
+	}
+	assert.Eventually(p.t, func() bool {
 		is = p.owners()
-		seen := map[string]bool{}
-		for _, o := range is {
-			seen[o] = true
-		}
-		for _, name := range names {
-			if !seen[name] {
-				return false
-			}
-			delete(seen, name)
-		}
-		return len(is) == partitions && len(seen) == 0
+		return slices.Equal(should, is)
 	}, 2*patience, 50*time.Millisecond)
-	require.True(p.t, ok, "want all partitions with %v: they are with %q", names, is)
+	require.Equal(p.t, should, is)
 }
 
 // partitionsIn gives the partitions of which a metric has a value.
@@ -115,7 +113,6 @@ func TestDaemonsOnADividedDatabaseWorkSideBySide(t *testing.T) {
 		require.NoError(t, err)
 		daemons = append(daemons, start(t, "--database", database, "--config", write(t, name+".toml", string(settings)+"stop_timeout_seconds = 0.05\n")))
 	}
-	// By their names each should have two, and two of them three at least (fleet.Place): with other names one may have none.
 	first, second, third := daemons[0], daemons[1], daemons[2]
 	first.divides(partitions, "left", "middle", "right")
 
