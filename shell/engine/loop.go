@@ -169,7 +169,7 @@ func (l *loop) gather(done <-chan struct{}) {
 		if l.flight.hasEnded() {
 			l.land()
 		}
-		work := l.drain() || l.busy() || l.stopping && l.idle() // the last result may be one that is dropped
+		work := l.drain() || l.busy()
 		wait := l.mustLand()
 		if work && !wait && (l.flight == nil || l.aheadPays()) || l.await(done, wait) {
 			return
@@ -295,7 +295,7 @@ func (l *loop) answerHealth() {
 
 // drain takes what is there, up to a batch, and reports whether there was any.
 func (l *loop) drain() bool {
-	bytes := 0
+	bytes, ended := 0, false
 	for _, r := range l.requests {
 		bytes += r.size()
 	}
@@ -314,11 +314,12 @@ func (l *loop) drain() bool {
 		case o := <-l.e.result:
 			l.e.activity.message(ofWork, -1)
 			l.returned(o)
+			ended = l.stopping // which may be over, though a result that is dropped is nothing to decide
 			bytes += o.write.size()
 		case a := <-l.formers.told:
 			l.formers.hear(a)
 		default:
-			return len(l.requests) > 0 || ((len(l.outcomes) > 0 || l.formers.toDecide()) && !l.now().Before(l.retryAt))
+			return ended || len(l.requests) > 0 || ((len(l.outcomes) > 0 || l.formers.toDecide()) && !l.now().Before(l.retryAt))
 		}
 	}
 }
