@@ -24,6 +24,7 @@ func (l *loop) lose(err error) {
 		l.stopping = true
 		close(l.e.closing)
 	}
+	l.lasts, l.gives = false, false // there is nothing to hand over: what runs has the time that follows, whatever becomes of the process
 	now := l.now()
 	l.cancelled, l.stopSoft, l.stopHard = true, now, now.Add(l.e.o.AbandonAfter)
 	l.nextRenew, l.retryAt = l.stopHard, now
