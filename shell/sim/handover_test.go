@@ -61,3 +61,11 @@ func TestASeedOfAHandoverIsARunByteForByte(t *testing.T) {
 		require.Equal(t, was.Trace, is.Trace, "seed %d", seed)
 	}
 }
+
+// An owner that had lost its store while a tool ran on went round and round, and virtual time stood still.
+func TestAnOwnerThatLosesItsStoreWhileAToolRunsOnComesToRest(t *testing.T) {
+	const seed = 70161594849148287
+	rep, err := sim.Run(seed, handing(seed))
+	require.NoError(t, err)
+	require.False(t, rep.Failed(), "%s", rep)
+}
