@@ -27,17 +27,19 @@ func readQuery(r *http.Request, known ...string) (query, error) {
 	if r.URL.RawQuery == "" {
 		return query{}, nil
 	}
-	v, err := url.ParseQuery(r.URL.RawQuery)
+	v, err := parsedQuery(r)
 	if err != nil {
-		return query{}, failf(http.StatusBadRequest, "query: is malformed: want name=value&name=value, percent-encoded")
+		return query{}, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(v)) {
 		repeatable := slices.Contains(known, name+"*")
 		switch {
 		case !repeatable && !slices.Contains(known, name):
 			return query{}, failf(http.StatusBadRequest, "query: %q is unknown: %s", clip(name), knownQuery(known))
-		case !repeatable && len(v[name]) > 1:
-			return query{}, failf(http.StatusBadRequest, "query: %q is given %d times: once is enough", name, len(v[name]))
+		case !repeatable:
+			if err := once(v, name); err != nil {
+				return query{}, err
+			}
 		}
 		for _, value := range v[name] {
 			if !utf8.ValidString(value) || strings.ContainsFunc(value, func(r rune) bool { return r < 0x20 || r == 0x7f }) {
@@ -46,6 +48,23 @@ func readQuery(r *http.Request, known ...string) (query, error) {
 		}
 	}
 	return query{v}, nil
+}
+
+// parsedQuery gives the parameters of a request, whatever they are.
+func parsedQuery(r *http.Request) (url.Values, error) {
+	v, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, failf(http.StatusBadRequest, "query: is malformed: want name=value&name=value, percent-encoded")
+	}
+	return v, nil
+}
+
+// once refuses a parameter that is given twice.
+func once(v url.Values, name string) error {
+	if n := len(v[name]); n > 1 {
+		return failf(http.StatusBadRequest, "query: %q is given %d times: once is enough", name, n)
+	}
+	return nil
 }
 
 // noQuery serves a route that takes no parameters.

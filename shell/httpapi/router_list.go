@@ -68,14 +68,12 @@ func sealMerged(at []string) string {
 // lists them. short leaves the empty page token out, as [listing] does.
 func mergeList(field string, def int, short bool) func(*Router, http.ResponseWriter, *http.Request, *call) error {
 	return func(rt *Router, w http.ResponseWriter, r *http.Request, c *call) error {
-		v, err := url.ParseQuery(r.URL.RawQuery)
+		v, err := parsedQuery(r)
 		if err != nil {
-			return failf(http.StatusBadRequest, "query: is malformed: want name=value&name=value, percent-encoded")
+			return err
 		}
-		for _, name := range []string{"limit", "page_token"} { // which no partition sees as they came
-			if len(v[name]) > 1 {
-				return failf(http.StatusBadRequest, "query: %q is given %d times: once is enough", name, len(v[name]))
-			}
+		if err := cmp.Or(once(v, "limit"), once(v, "page_token")); err != nil { // which no partition sees as they came
+			return err
 		}
 		limit := def
 		if v.Get("all") == "true" && short {
