@@ -78,7 +78,7 @@ func (c *Cluster) Part(ctx context.Context, i store.Instance) error {
 
 // AcceptLoss has a partition go on that is stopped for that loss of commits; false: it is not.
 func (c *Cluster) AcceptLoss(ctx context.Context, part int, halted string) (is bool, err error) {
-	tag, err := c.pool.Exec(ctx, c.s.acceptLoss, part, halted)
+	tag, err := c.pool.Exec(ctx, c.s.acceptLoss, part, halted, filling)
 	return tag.RowsAffected() > 0, unreachable(ctx, err)
 }
 

@@ -76,8 +76,8 @@ func newStatements(schema string) *statements {
 		release: `UPDATE @.partitions SET beat = beat + 1, session = '', owner = '', address = '' WHERE part = $1 AND session = $2`,
 		regain:  `UPDATE @.partitions SET token = token + 1, beat = beat + 1 WHERE part = $1 AND session = $2 RETURNING ` + columns,
 		// Whoever owns it is fenced: it goes on from what has lost commits.
-		halt: `UPDATE @.partitions SET halted = $2, token = token + 1, beat = beat + 1, session = '', owner = '', address = '' WHERE part = $1 AND last < $3`,
-		acceptLoss: `UPDATE @.partitions SET halted = '', beat = beat + 1 WHERE part = $1 AND halted = $2 AND halted NOT IN ('', '` + filling + `')`,
+		halt:       `UPDATE @.partitions SET halted = $2, token = token + 1, beat = beat + 1, session = '', owner = '', address = '' WHERE part = $1 AND last < $3`,
+		acceptLoss: `UPDATE @.partitions SET halted = '', beat = beat + 1 WHERE part = $1 AND halted = $2 AND halted NOT IN ('', $3)`,
 		// One statement, so that the row is locked only once the server has all of the frames. By its place ($8) the row's newest
 		// version is found at once; by the index all those are walked through that some transaction may still see. See place.go.
 		commit: `WITH fence AS (UPDATE @.partitions SET last = $4, beat = beat + 1 WHERE part = $1 AND token = $2 AND last = $3 AND checkpoint >= $7
