@@ -326,7 +326,9 @@ func TestAnOwnerThatAnswersNoRequestsIsNobody(t *testing.T) {
 // Waiting would not help: a person has to look at it.
 func TestWhoAsksForWhatIsStoppedIsToldWhyAtOnce(t *testing.T) {
 	w := newWorks("")
-	w.change(func(s *fleet.State) { s.Owner, s.Unusable = "", errors.New("partition 3: commits 7 to 9 are not there") })
+	w.change(func(s *fleet.State) {
+		s.Owner, s.Unusable = "", errors.New("partition 3: commits 7 to 9 are not there")
+	})
 	f := forwarder(t, w, func(o *forward.Options) { o.Wait = time.Hour })
 	s := httptest.NewServer(f)
 	t.Cleanup(s.Close)
