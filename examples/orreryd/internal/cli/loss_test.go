@@ -40,7 +40,9 @@ func TestAPartitionThatHasLostCommitsGoesOnOnceThatIsAccepted(t *testing.T) {
 	require.Zero(t, r.code, r.err)
 	p := start(t, "--database", database, "--config", member(t, "one"))
 	p.divides(2, "one")
-	add := func(partition int) []string { return append([]string{"action", "add", "--in", "1h"}, append(tenantIn(partition, 2), "--", "echo", "x")...) }
+	add := func(partition int) []string {
+		return append([]string{"action", "add", "--in", "1h"}, append(tenantIn(partition, 2), "--", "echo", "x")...)
+	}
 	p.ok(add(1)...)
 
 	loses(t, database, 1)
