@@ -38,6 +38,10 @@ type act struct {
 	// many: it is done to all that a list shows; nil: to one thing.
 	many *many
 
+	// stale is what is said if the API refuses the act, by 409, since what its form showed is no longer so: the form is then made anew, and does not keep what was
+	// sent. Empty: it keeps that, and the API's reason is told.
+	stale string
+
 	done string // what is said afterwards
 }
 
@@ -284,6 +288,13 @@ func (p *Page) serveAct(a act) http.HandlerFunc {
 				text = a.staleText()
 				if a.edits() {
 					q.editing, _ = q.revision(a) // if there is none any more, the form says so when it is sent again
+				}
+			}
+			if status == http.StatusConflict && a.stale != "" {
+				text = a.stale
+				if fields, err = a.fieldsFor(q); err != nil {
+					p.fail(w, q, err)
+					return
 				}
 			}
 			p.showAct(w, q, a, status, fields, text, nil)

@@ -69,7 +69,7 @@ func (q *visit) instances() (view, error) {
 		return view{}, err
 	}
 	v := view{Title: "Instances", Every: instancesEvery}
-	v.Body = append(v.Body, r.notices()...)
+	v.Body = append(append(v.Body, r.notices()...), q.stoppedTable(r)...)
 	v.Body = append(v.Body, block{Facts: facts(
 		fact{"Database", codeOf(r.Database)}, fact{"This page was answered by", codeOf(r.Instance).to(q.page(pathOf("instances", r.Instance)))}, fact{"Partitions", number(len(r.Partitions))},
 	)})
@@ -104,7 +104,7 @@ func (r roster) notices() (out []block) {
 	}
 	of := " of " + strconv.Itoa(len(r.Partitions)) + " partitions: "
 	if stopped > 0 {
-		out = append(out, whyNotice("Nobody may work on "+strconv.Itoa(stopped)+of+"requests about their tenants are answered with 503, and nothing of them fires. The table of partitions has the reasons.", toneBad)...)
+		out = append(out, whyNotice("Nobody may work on "+strconv.Itoa(stopped)+of+"requests about their tenants are answered with 503, and nothing of them fires. The table of stopped partitions has the reasons.", toneBad)...)
 	}
 	if free > 0 {
 		out = append(out, whyNotice("Nobody works on "+strconv.Itoa(free)+of+"for less than a second while they move, and for a lease after their owner was lost. Requests about their tenants wait.", toneWait)...)
@@ -180,9 +180,7 @@ func (q *visit) runsLeft(p wire.ClusterPartition) (all cell) {
 func (r roster) partitionState(p wire.ClusterPartition) cell {
 	switch {
 	case p.Stopped != "":
-		c := state("stopped", toneBad)
-		c.Hint = p.Stopped
-		return c
+		return state("stopped", toneBad) // the table of stopped partitions says why
 	case p.Owner == "":
 		return state("nobody works on it", toneWait)
 	case r.silent(p.Owner):

@@ -72,7 +72,7 @@ func TestThePageOfInstancesShowsEachDaemonAndWhoWorksOnWhichPartition(t *testing
 		"<b>di</b> silent 0 0 https://di.example:7460",
 		"0 works ada https://ada.example:7460 71 4711 12 –",
 		"1 works bo https://bo.example:7460 82 4812 13 cy/2: 3 ada: 1",
-		"2 stopped its last <i>commit</i> is gone – – 93 4913 14 –",
+		"2 its last <i>commit</i> is gone", "2 stopped – – 93 4913 14 –",
 		"3 nobody works on it – – 94 5014 15 –",
 		"Nobody may work on 1 of 4 partitions", "Nobody works on 1 of 4 partitions",
 	} {

@@ -9,5 +9,5 @@ func viewRoutes() []viewRoute {
 
 // acts lists what a visitor may do.
 func acts() []act {
-	return slices.Concat(scheduleActs(), silenceActs("/recurring/{id}", "/v1/recurring/{id}"), silenceActs("/jobs/{id}", "/v1/jobs/{id}"), backfillActs(), calendarActs(), actionActs(), jobActs(), runbookActs(), eventActs(), queueActs(), lockActs(), pausedActs(), instanceActs(), manyActs())
+	return slices.Concat(scheduleActs(), silenceActs("/recurring/{id}", "/v1/recurring/{id}"), silenceActs("/jobs/{id}", "/v1/jobs/{id}"), backfillActs(), calendarActs(), actionActs(), jobActs(), runbookActs(), eventActs(), queueActs(), lockActs(), pausedActs(), instanceActs(), acceptLossActs(), manyActs())
 }

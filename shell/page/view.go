@@ -57,6 +57,7 @@ type cell struct {
 	At    *moment
 	Since string // the time, RFC 3339, from which on Text tells how long something lasts that goes on
 	More  []cell // further values behind it
+	Acts  []link // acts on what it tells of
 	Lines []string
 	Wide  bool // in a table it may take what room there is
 }

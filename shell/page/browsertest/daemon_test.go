@@ -40,6 +40,7 @@ type daemon struct {
 	tokens []httpapi.Token
 	fake   *runnertest.Fake
 	print  string // what the tool print writes
+	change func(*httpapi.Options)
 
 	engine  *shell.Engine
 	streams atomic.Int64 // requests to the stream of changes
@@ -49,8 +50,14 @@ type daemon struct {
 // startDaemon starts a daemon that stops when the test ends.
 func startDaemon(t *testing.T, tokens ...httpapi.Token) *daemon {
 	t.Helper()
+	return startDaemonWith(t, func(*httpapi.Options) {}, tokens...)
+}
+
+// startDaemonWith is startDaemon with other options of the API.
+func startDaemonWith(t *testing.T, change func(*httpapi.Options), tokens ...httpapi.Token) *daemon {
+	t.Helper()
 	browser(t) // without one nothing need be started
-	d := &daemon{t: t, dir: t.TempDir(), addr: "127.0.0.1:0", tokens: tokens, fake: &runnertest.Fake{Script: script}}
+	d := &daemon{t: t, dir: t.TempDir(), addr: "127.0.0.1:0", tokens: tokens, fake: &runnertest.Fake{Script: script}, change: change}
 	t.Cleanup(func() { d.stop() })
 	d.start()
 	return d
@@ -102,13 +109,16 @@ func (d *daemon) start() {
 	require.NoError(d.t, err)
 	requests, err := audit.Open(audit.Options{Dir: filepath.Join(d.dir, "audit")})
 	require.NoError(d.t, err)
-	api, err := httpapi.New(httpapi.Options{
+	ao := httpapi.Options{
 		Audit: requests, AuditReads: true,
 		Engine: d.engine, Logger: quiet, Version: "v1.2.3", Tokens: d.tokens, Jobs: service, OpenRunners: []string{"fake"},
-		Cluster:  func(context.Context) (wire.Cluster, error) { return three, nil },
-		Drain:    func(context.Context, string, bool) error { return nil },
-		Webhooks: map[string]httpapi.WebhookAuth{"hook": {Scheme: httpapi.SchemeNone}},
-	})
+		Cluster:    func(context.Context) (wire.Cluster, error) { return three, nil },
+		Drain:      func(context.Context, string, bool) error { return nil },
+		AcceptLoss: func(context.Context, int, string) error { return nil },
+		Webhooks:   map[string]httpapi.WebhookAuth{"hook": {Scheme: httpapi.SchemeNone}},
+	}
+	d.change(&ao)
+	api, err := httpapi.New(ao)
 	require.NoError(d.t, err)
 	ui, err := page.New(page.Options{API: api, Version: "v1.2.3", Logger: quiet})
 	require.NoError(d.t, err)
@@ -142,7 +152,7 @@ func (d *daemon) start() {
 	require.Eventually(d.t, func() bool { status, _ := d.ask("GET", "/readyz", ""); return status == http.StatusOK }, patience, 10*time.Millisecond)
 }
 
-// three is the cluster that the page shows: one daemon works, one gives its partitions away, one is silent, and one partition is stopped.
+// three is the cluster that the page shows: one daemon works, one gives its partitions away, one is silent, and one partition is stopped for a loss of commits.
 var three = wire.Cluster{
 	Instance: "daemon-1", Database: "postgres://orrery@db.example/orrery",
 	Instances: []wire.ClusterInstance{
@@ -153,7 +163,7 @@ var three = wire.Cluster{
 	Partitions: []wire.ClusterPartition{
 		{Number: 0, Owner: "daemon-1", Address: "https://daemon-1.example:7460", Token: 7, Commit: 123456, Behind: 3, FormerOwners: []wire.ClusterFormerOwner{{Instance: "daemon-2", Running: 4}}},
 		{Number: 1, Owner: "daemon-2", Address: "https://daemon-2.example:7460", Token: 8, Commit: 99},
-		{Number: 2, Token: 9, Commit: 1200, Stopped: "commits that were acknowledged are gone: the database was failed over to a standby that had not taken them over"},
+		{Number: 2, Token: 9, Commit: 1200, Stopped: "commit 1203 was acknowledged, the database's last one is 1200, as after a failover to a standby that lagged behind", LossCanBeAccepted: true},
 	},
 }
 

@@ -31,7 +31,7 @@ func TestThePagesAreDrawn(t *testing.T) {
 		{"actions", "/ui/actions"}, {"action-failed", "/ui/actions/" + f.failed}, {"action-printed", "/ui/actions/" + f.printed}, {"occurrences", "/ui/occurrences"},
 		{"calendar", "/ui/calendar"}, {"jobs", "/ui/jobs"}, {"job", "/ui/jobs/fails-backup" + inDefault}, {"runs", "/ui/runs"},
 		{"pipelines", "/ui/pipelines"}, {"pipeline", "/ui/pipelines/" + f.pipeline}, {"queues", "/ui/queues"}, {"queue", "/ui/queues/mail" + inDefault},
-		{"locks", "/ui/locks"}, {"system", "/ui/system"}, {"instances", "/ui/instances"}, {"instance", "/ui/instances/daemon-2"}, {"found", "/ui/find?q=re"}, {"not-found", "/ui/nowhere"},
+		{"locks", "/ui/locks"}, {"system", "/ui/system"}, {"instances", "/ui/instances"}, {"instance", "/ui/instances/daemon-2"}, {"accept-loss", "/ui/partitions/2/accept-loss"}, {"found", "/ui/find?q=re"}, {"not-found", "/ui/nowhere"},
 	} {
 		b.draw(dir, p.name, p.path)
 	}

@@ -74,7 +74,7 @@ func (w *walker) links() {
 
 var (
 	ids     = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}`)
-	names   = regexp.MustCompile(`^/ui/(jobs|queues|workers|locks|semaphores|calendars|subscribers|events|instances)/[^/]+`)
+	names   = regexp.MustCompile(`^/ui/(jobs|queues|workers|locks|semaphores|calendars|subscribers|events|instances|partitions)/[^/]+`)
 	runbook = regexp.MustCompile(`/phases/[^/]+`)
 )
 
