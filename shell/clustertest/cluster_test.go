@@ -163,7 +163,7 @@ func newCluster(t *testing.T, ahead [daemons]time.Duration, partitions int, pods
 		m.stopFile = c.stopFile()
 		m.config, m.log = filepath.Join(dir, m.name+".toml"), filepath.Join(dir, m.name+".log")
 		m.toDatabase, m.fromOthers = proxy(m.name+"-database", c.server.Address()), proxy(m.name, address)
-		text := fmt.Sprintf(daemonConfig, postgrestest.TCPURL(m.toDatabase.Listen, c.database), filepath.Join(dir, m.name+".db"), address,
+		text := fmt.Sprintf(daemonConfig, postgrestest.TCPURL(m.toDatabase.Listen, c.database)+"&application_name="+m.name, filepath.Join(dir, m.name+".db"), address,
 			m.name, m.fromOthers.Listen, lease.Seconds())
 		if pods != nil {
 			text += fmt.Sprintf(runnerConfig, pods.kubeconfig(t, dir, m.name))
