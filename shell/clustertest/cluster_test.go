@@ -163,7 +163,7 @@ func newCluster(t *testing.T, ahead [daemons]time.Duration, partitions int, pods
 		m.stopFile = c.stopFile()
 		m.config, m.log = filepath.Join(dir, m.name+".toml"), filepath.Join(dir, m.name+".log")
 		m.toDatabase, m.fromOthers = proxy(m.name+"-database", c.server.Address()), proxy(m.name, address)
-		text := fmt.Sprintf(daemonConfig, postgrestest.TCPURL(m.toDatabase.Listen, c.database)+"&application_name="+m.name, filepath.Join(dir, m.name+".db"), address,
+		text := fmt.Sprintf(daemonConfig, m.databaseURL(c.database, partitions > 0), filepath.Join(dir, m.name+".db"), address,
 			m.name, m.fromOthers.Listen, lease.Seconds())
 		if pods != nil {
 			text += fmt.Sprintf(runnerConfig, pods.kubeconfig(t, dir, m.name))
@@ -183,6 +183,17 @@ func newCluster(t *testing.T, ahead [daemons]time.Duration, partitions int, pods
 		require.NoError(t, poll(patience, m.answers), m.name)
 	}
 	return c
+}
+
+// databaseURL is that of the database for the daemon, whose sessions have its name. Without a limit the server waits as long as it takes for a session
+// within a transaction, as behind a pooler that passes over what sessions ask for: who takes over has to end one that is frozen. With it the
+// server ends it before.
+func (m *member) databaseURL(database string, unlimited bool) string {
+	url := postgrestest.TCPURL(m.toDatabase.Listen, database) + "&application_name=" + m.name
+	if unlimited {
+		url += "&idle_in_transaction_session_timeout=0"
+	}
+	return url
 }
 
 // cleanEnv is the environment without settings of a daemon.
