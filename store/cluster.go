@@ -12,6 +12,9 @@ import (
 // this program never can. Trying again does not help.
 var ErrUnusable = errors.New("the partition cannot be opened")
 
+// ErrNotLost says that a partition is not stopped for the loss of commits that somebody accepts.
+var ErrNotLost = errors.New("the partition is not stopped for that loss")
+
 // Partition is what a database that several processes share says of one of its partitions. Each is a whole [Store].
 type Partition struct {
 	Number  int
@@ -23,6 +26,8 @@ type Partition struct {
 	Owner   string
 	Address string // where the owner answers requests
 	Halted  string // why nobody opens it ([ErrUnusable]); empty: it can be opened
+	// Lost: what Halted says is a loss of commits, which [Cluster.AcceptLoss] accepts.
+	Lost bool
 }
 
 // Owned reports whether somebody owns the partition, alive or not.
@@ -139,6 +144,10 @@ type Cluster interface {
 	Drain(ctx context.Context, name string, on bool) error
 	// Part says of an instance that ends what Drain says, if it is registered in that session: another one of that name goes on as it is.
 	Part(ctx context.Context, i Instance) error
+	// AcceptLoss says that a partition which was stopped since its database had lost commits goes on as it is: whoever looks at it next may claim it.
+	// halted is [Partition.Halted] as it was read, so that no loss is accepted that nobody has read of. [ErrNotLost]: the partition is not stopped, or for
+	// another reason; [ErrNotFound]: nobody has opened it yet.
+	AcceptLoss(ctx context.Context, partition int, halted string) error
 	// Rebalance tells all instances that are registered that partitions are to be where they should be, now.
 	Rebalance(ctx context.Context) error
 	// Layout tells how the database is divided; [ErrNotFound]: SetLayout was never called, and it is one partition, number 0.

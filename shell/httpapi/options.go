@@ -141,6 +141,8 @@ type Options struct {
 	// Drain has an instance give its partitions to the others, or take part again; [store.ErrNotFound]: there is none of that name (default: nothing can be
 	// given away, and it is answered with 501).
 	Drain func(ctx context.Context, instance string, on bool) error
+	// AcceptLoss has a partition go on that is stopped for that loss of commits; [store.ErrNotLost]: it is not (default: it is answered with 501).
+	AcceptLoss func(ctx context.Context, partition int, stopped string) error
 	// Rebalance has partitions be where they should be, and tells where they are (default: there is one, and it is answered with 501).
 	Rebalance func(context.Context) ([]wire.ClusterPlace, error)
 	// Placings tells where partitions are, and has none move: what keeps a partition only its owner knows, whom the [Router] of another process asks (default: it is not asked).

@@ -155,6 +155,7 @@ var placings = map[string]placing{
 	"GET /v1/system":                                      {how: ofAll, merge: mergeSystem},
 	"GET /v1/cluster":                                     {how: here},
 	"POST /v1/cluster/drain":                              {how: here},
+	"POST /v1/cluster/accept-loss":                        {how: here},
 	"POST /v1/cluster/rebalance":                          {how: here, merge: mergeRebalance},
 	"POST /v1/system/resume":                              {how: ofAll, merge: mergeResumed},
 	"GET /v1/notify/channels":                             {how: ofAll, merge: mergeChannels},

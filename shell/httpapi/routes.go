@@ -101,6 +101,7 @@ func (s *Server) routes() []route {
 			{"GET", "/v1/system", unboundToken, noQuery(s.showSystem)},
 			{"GET", "/v1/cluster", unboundToken, noQuery(s.showCluster)},
 			{"POST", "/v1/cluster/drain", adminToken, noQuery(s.drainInstance)},
+			{"POST", "/v1/cluster/accept-loss", adminToken, noQuery(s.acceptLoss)},
 			{"POST", "/v1/cluster/rebalance", adminToken, noQuery(s.rebalanceCluster)},
 			{"POST", "/v1/system/resume", adminToken, noQuery(s.resumeSystem)},
 			{"GET", "/v1/notify/channels", adminToken, noQuery(s.listChannels)},

@@ -204,6 +204,14 @@ func (c *cluster) Drain(_ context.Context, name string, on bool) error {
 	return nil
 }
 
+// AcceptLoss implements [store.Cluster]: in a run a loss stops nothing but its owner.
+func (c *cluster) AcceptLoss(_ context.Context, partition int, _ string) error {
+	if err := c.ask(fmt.Sprint("accepts the loss of partition ", partition)); err != nil {
+		return err
+	}
+	return store.ErrNotLost
+}
+
 // Part implements [store.Cluster].
 func (c *cluster) Part(_ context.Context, i store.Instance) error {
 	if err := c.ask("parts " + i.Name); err != nil {

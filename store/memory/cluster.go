@@ -70,7 +70,7 @@ func (c *Cluster) Halt(partition int, why string) {
 	}
 	p.disown()
 	p.row.Token++
-	p.row.Halted = why
+	p.row.Halted, p.row.Lost = why, true
 }
 
 // disown takes a partition from its owner, who learns it when he asks the database next.
@@ -233,10 +233,32 @@ func (p *Process) claim(claim store.PartitionClaim) (*Owned, error) {
 	session := rand.Text()
 	part.row.Token++
 	part.row.Beat++
-	part.row.Session, part.row.Owner, part.row.Address, part.row.Halted = session, claim.Owner, claim.Address, ""
+	part.row.Session, part.row.Owner, part.row.Address, part.row.Halted, part.row.Lost = session, claim.Owner, claim.Address, "", false
 	o := &Owned{Store: newStore(session, part.data), process: p, part: part, token: part.row.Token, failed: make(chan struct{})}
 	o.fence, part.owner = o, o
 	return o, nil
+}
+
+// AcceptLoss implements [store.Cluster].
+func (p *Process) AcceptLoss(ctx context.Context, number int, halted string) error {
+	err := p.ask(ctx, func() error {
+		part := p.c.partitions[number]
+		switch {
+		case part == nil:
+			return store.ErrNotFound
+		case part.row.Halted == "":
+			return fmt.Errorf("%w: it is not stopped", store.ErrNotLost)
+		case part.row.Halted != halted:
+			return fmt.Errorf("%w: it is stopped for another reason: %s", store.ErrNotLost, part.row.Halted)
+		}
+		part.row.Halted, part.row.Lost = "", false
+		part.row.Beat++
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("accept the loss of partition %d: %w", number, err)
+	}
+	return nil
 }
 
 // Register implements [store.Cluster].

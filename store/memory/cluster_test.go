@@ -121,6 +121,22 @@ func TestAPartitionThatWasStoppedIsOpenedOnlyWithTheLossAccepted(t *testing.T) {
 	o, err = p.Claim(ctx, store.PartitionClaim{Seen: seen, Owner: "a", AcceptLoss: true})
 	require.NoError(t, err)
 	require.NoError(t, o.Update(ctx, nothing))
+	require.ErrorContains(t, p.AcceptLoss(ctx, 0, "two commits are gone"), "it is not stopped")
+
+	c.Halt(0, "three commits are gone")
+	require.ErrorContains(t, p.AcceptLoss(ctx, 0, "two commits are gone"), "another reason: three commits are gone")
+	require.ErrorIs(t, p.AcceptLoss(ctx, 0, "two commits are gone"), store.ErrNotLost)
+	require.ErrorIs(t, p.AcceptLoss(ctx, 1, "three commits are gone"), store.ErrNotFound)
+	seen, err = p.Look(ctx, 0)
+	require.NoError(t, err)
+	require.True(t, seen.Lost)
+	require.NoError(t, p.AcceptLoss(ctx, 0, "three commits are gone"))
+	seen, err = p.Look(ctx, 0)
+	require.NoError(t, err)
+	require.Equal(t, []any{"", false}, []any{seen.Halted, seen.Lost})
+	o, err = p.Claim(ctx, store.PartitionClaim{Seen: seen, Owner: "a"})
+	require.NoError(t, err)
+	require.NoError(t, o.Update(ctx, nothing))
 }
 
 func TestInstancesOfAClusterInMemory(t *testing.T) {

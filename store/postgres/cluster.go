@@ -26,7 +26,7 @@ type Instance = store.Instance
 
 // Cluster looks at a database without opening a partition: for those who stand by. Its methods are safe for
 // concurrent use, and none of them waits for an owner. While the database does not answer, those that callers of the API wait for
-// (Look, Partitions, Instances, FormerOwners, Drain, Rebalance, Layout) return [store.ErrUnreachable].
+// (Look, Partitions, Instances, FormerOwners, Drain, AcceptLoss, Rebalance, Layout) return [store.ErrUnreachable].
 type Cluster struct {
 	kv  *pgkv.Cluster
 	url string
@@ -102,7 +102,7 @@ func (c *Cluster) Claim(ctx context.Context, claim store.PartitionClaim) (store.
 func partitionOf(r pgkv.Row) Partition {
 	return Partition{
 		Number: r.Part, Token: r.Token, Beat: r.Beat, Last: r.Last, Lag: r.Last - r.Checkpoint,
-		Session: r.Session, Owner: r.Owner, Address: r.Address, Halted: r.Halted,
+		Session: r.Session, Owner: r.Owner, Address: r.Address, Halted: r.Halted, Lost: pgkv.IsLost(r.Halted),
 	}
 }
 
@@ -176,6 +176,32 @@ func (c *Cluster) Part(ctx context.Context, i Instance) error {
 		return fmt.Errorf("part instance %s: %w", i.Name, err)
 	}
 	return nil
+}
+
+// AcceptLoss implements [store.Cluster].
+func (c *Cluster) AcceptLoss(ctx context.Context, partition int, halted string) error {
+	is, err := c.kv.AcceptLoss(ctx, partition, halted)
+	if err == nil && !is {
+		err = c.notLost(ctx, partition)
+	}
+	if err != nil {
+		return fmt.Errorf("accept the loss of partition %d: %w", partition, err)
+	}
+	return nil
+}
+
+// notLost says what a partition is that is not stopped for the loss that was to be accepted.
+func (c *Cluster) notLost(ctx context.Context, partition int) error {
+	p, err := c.Look(ctx, partition)
+	switch {
+	case err != nil:
+		return err
+	case p.Halted == "":
+		return fmt.Errorf("%w: it is not stopped", store.ErrNotLost)
+	case !p.Lost:
+		return fmt.Errorf("%w: %w", store.ErrNotLost, IsFilled(p))
+	}
+	return fmt.Errorf("%w: it is stopped for another reason: %s", store.ErrNotLost, p.Halted)
 }
 
 // Rebalance implements [store.Cluster]: each instance finds it in its row.

@@ -31,7 +31,7 @@
 // With a synchronous standby (synchronous_standby_names, and synchronous_commit at least on) a failover loses nothing.
 // With an asynchronous one the standby may lack what the primary acknowledged last. An owner that is told by the
 // database of an earlier last commit than its own stops the partition with [ErrLost] and notes that there, whoever owns it by
-// then; nobody opens it from then on unless [Options.AcceptLoss] is set. What was lost is gone: callers hold answers about it,
+// then; nobody opens it from then on before [Cluster.AcceptLoss], or with [Options.AcceptLoss]. What was lost is gone: callers hold answers about it,
 // and side effects may have happened. Each commit, View, checkpoint and [Store.Renew] looks. If the owner ended before it could
 // look, or the partition has more commits by then than were lost, nobody notices. Where the standby lacks no commit but a
 // checkpoint alone, the store refuses everything, and the partition can be opened anew without a loss.

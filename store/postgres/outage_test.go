@@ -124,6 +124,7 @@ func TestWhatACallerAsksOfTheClusterIsUnreachableWhileTheServerIsStopped(t *test
 		"Partitions": func() error { _, err := cluster.Partitions(ctx); return err },
 		"Instances":  func() error { _, err := cluster.Instances(ctx); return err },
 		"Drain":      func() error { return cluster.Drain(ctx, "a", true) },
+		"AcceptLoss": func() error { return cluster.AcceptLoss(ctx, 0, "a loss") },
 		"Rebalance":  func() error { return cluster.Rebalance(ctx) },
 		"Layout":     func() error { _, err := cluster.Layout(ctx); return err },
 	} {

@@ -28,7 +28,7 @@ var (
 // Errors that callers decide on.
 var (
 	// ErrLost: the database lacks commits that were acknowledged, as after a failover to a standby that lagged behind.
-	// Nobody opens the partition until Options.AcceptLoss is set.
+	// Nobody opens the partition before [Cluster.AcceptLoss], or with [Options.AcceptLoss].
 	ErrLost = pgkv.ErrLost
 	// ErrNewer: a newer Orrery made the tables, in a format unknown to this one.
 	ErrNewer = pgkv.ErrNewer

@@ -250,6 +250,17 @@ func (f *Forwarder) keepBody(w http.ResponseWriter, r *http.Request) (_ *http.Re
 // errNobody: nobody works.
 var errNobody = errors.New("nobody works on the database at the moment")
 
+// errStopped: nobody can work until a person has looked at it.
+var errStopped = errors.New("it is stopped")
+
+// stopped says why nobody can work; nil: somebody works, or can.
+func (f *Forwarder) stopped() error {
+	if s := f.o.Member.State(); s.Owner == "" && !s.Works {
+		return s.Unusable
+	}
+	return nil
+}
+
 // errStandsBy: the one that was asked does not know yet that it works, or works no more.
 var errStandsBy = errors.New("the one that was taken for it stands by")
 
@@ -270,7 +281,10 @@ func (f *Forwarder) roundTrip(r *http.Request) (*http.Response, error) {
 	for {
 		o, changed := f.owner()
 		err := errNobody
-		if o.address != "" {
+		switch why := f.stopped(); {
+		case why != nil: // waiting does not help
+			return nil, cmp.Or(unsure, fmt.Errorf("%w: %w", errStopped, why))
+		case o.address != "":
 			var resp *http.Response
 			resp, err = f.attempt(r, o, changed, body, isKept, harmless)
 			if err == nil && unsure != nil && isKept && putOff(resp) {
@@ -381,7 +395,7 @@ func (f *Forwarder) send(r *http.Request, o owner, body kept, isKept bool) (*htt
 func notSent(err error) bool {
 	op, dialed := errors.AsType[*net.OpError](err)
 	_, distrusted := errors.AsType[*tls.CertificateVerificationError](err)
-	return errors.Is(err, errNobody) || errors.Is(err, errStandsBy) || dialed && op.Op == "dial" || distrusted
+	return errors.Is(err, errNobody) || errors.Is(err, errStopped) || errors.Is(err, errStandsBy) || dialed && op.Op == "dial" || distrusted
 }
 
 // failed answers where nobody has.
@@ -391,6 +405,11 @@ func (f *Forwarder) failed(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	o, _ := f.owner()
 	f.o.Logger.Warn("a request could not be passed on", "method", r.Method, "path", r.URL.Path, "to", o.name, "at", o.address, "error", err)
+	if errors.Is(err, errStopped) {
+		w.Header().Set("Retry-After", "10")
+		problem(w, http.StatusServiceUnavailable, strings.TrimPrefix(err.Error(), errStopped.Error()+": ")+": nothing was done")
+		return
+	}
 	if notSent(err) || isRead(r) {
 		Unavailable(w, "the one that works does not answer, or none does at the moment: nothing was done")
 		return

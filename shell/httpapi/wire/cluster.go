@@ -14,6 +14,13 @@ type ClusterDrain struct {
 	Undo     bool   `json:"undo,omitempty"` // it takes part again
 }
 
+// ClusterAcceptLoss is the body of POST /v1/cluster/accept-loss.
+type ClusterAcceptLoss struct {
+	Partition *int `json:"partition"` // its number
+	// Stopped is what GET /v1/cluster says of why nobody may work on it: so nobody accepts a loss that they have not read of.
+	Stopped string `json:"stopped"`
+}
+
 // ClusterPlacing is the answer to POST /v1/cluster/rebalance.
 type ClusterPlacing struct {
 	Partitions []ClusterPlace `json:"partitions"`
@@ -36,6 +43,8 @@ type ClusterPartition struct {
 	Commit  uint64 `json:"commit"`  // number of the last one
 	Behind  uint64 `json:"behind"`  // commits that a takeover has to read
 	Stopped string `json:"stopped"` // why nobody may work on it; empty: somebody may
+	// LossCanBeAccepted: it is stopped since the database has lost commits, and goes on once somebody accepts that.
+	LossCanBeAccepted bool `json:"loss_can_be_accepted"`
 	// FormerOwners have given it back, and go on with runs of tools that they had begun.
 	FormerOwners []ClusterFormerOwner `json:"former_owners"`
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,7 +25,7 @@ func (a *app) clusterCommand() *cobra.Command {
 		`Of several daemons on one PostgreSQL database each partition has one that works on it, and the
 others stand by. A database has one partition, unless "init" divides it before a daemon works
 on it. Each daemon may be asked anything.`,
-		a.clusterInit(), a.addClientFlags(a.clusterStatus()), a.addClientFlags(a.clusterDrain()), a.addClientFlags(a.clusterRebalance()))
+		a.clusterInit(), a.addClientFlags(a.clusterStatus()), a.addClientFlags(a.clusterDrain()), a.addClientFlags(a.clusterAcceptLoss()), a.addClientFlags(a.clusterRebalance()))
 }
 
 // defaultPartitions is how many a divided database has, unless somebody says otherwise: a few for each of the daemons that most clusters have.
@@ -138,6 +139,108 @@ machine stays. It takes an admin's token.`,
 		return a.print(raw, placingView(s))
 	})
 	return cmd
+}
+
+func (a *app) clusterAcceptLoss() *cobra.Command {
+	var database string
+	cmd := &cobra.Command{
+		Use:   "accept-loss PARTITION",
+		Short: "Have a partition go on whose database has lost commits",
+		Long: `Have a partition go on that is stopped since its database has lost commits, as after a failover
+to a standby that lagged behind. What is there is whole, but older. What is gone stays gone, and
+others hold answers about it: an action that a caller was told is queued is not there, one that
+has completed may run again, and a lock may be held twice, with a token that was given out
+before. Look for what callers know first: "cluster status" shows which partitions are stopped.
+A database with one partition has no daemon to ask then: name it with --database. Without that it takes an
+admin's token.`,
+		Example: "  orreryd cluster accept-loss 3\n  orreryd cluster accept-loss 0 --database postgres://orrery@db.example/orrery",
+		Args:    oneArg("PARTITION"),
+	}
+	cmd.Flags().StringVar(&database, "database", "", "`URL` of the PostgreSQL database: no daemon is asked")
+	ask := a.withClient(func(ctx context.Context, c *client, args []string) error {
+		n, err := partitionArg(args[0])
+		if err != nil {
+			return err
+		}
+		var s wire.Cluster
+		if _, err := c.json(ctx, request{method: http.MethodGet, path: "/v1/cluster"}, &s); err != nil {
+			return err
+		}
+		i := slices.IndexFunc(s.Partitions, func(p wire.ClusterPartition) bool { return p.Number == n })
+		if i < 0 || !s.Partitions[i].LossCanBeAccepted {
+			return notStopped(n, i >= 0 && s.Partitions[i].Stopped != "")
+		}
+		body := wire.ClusterAcceptLoss{Partition: &n, Stopped: s.Partitions[i].Stopped}
+		raw, err := c.json(ctx, request{method: http.MethodPost, path: "/v1/cluster/accept-loss", body: body}, nil)
+		if err != nil {
+			return err
+		}
+		return a.printLine(raw, goesOn(n, body.Stopped))
+	})
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if !cmd.Flags().Changed("database") {
+			return ask(cmd, args)
+		}
+		return a.acceptLossIn(cmd.Context(), database, args[0])
+	}
+	return cmd
+}
+
+// partitionArg reads the number of a partition.
+func partitionArg(arg string) (int, error) {
+	n, err := strconv.Atoi(arg)
+	if err != nil || n < 0 || n >= store.MaxPartitions {
+		return 0, usagef("PARTITION: %q is no number of a partition: orreryd cluster status shows them", text.Clip(arg, 60))
+	}
+	return n, nil
+}
+
+// notStopped says that there is no loss to accept.
+func notStopped(n int, otherwise bool) error {
+	if otherwise {
+		return fmt.Errorf("partition %d is stopped, and not for a loss of commits: orreryd cluster status says why", n)
+	}
+	return fmt.Errorf("partition %d is not stopped: there is no loss to accept", n)
+}
+
+func goesOn(n int, stopped string) string {
+	return fmt.Sprintf("partition %d goes on with what is there: %s", n, stopped)
+}
+
+// acceptedLoss is what cluster accept-loss --database --json prints.
+type acceptedLoss struct {
+	Partition int    `json:"partition"`
+	Stopped   string `json:"stopped"`
+}
+
+// acceptLossIn accepts the loss of a partition without a daemon.
+func (a *app) acceptLossIn(ctx context.Context, database, arg string) error {
+	n, err := partitionArg(arg)
+	switch {
+	case err != nil:
+		return err
+	case !config.IsDatabaseURL(database):
+		return usagef("--database: is no URL of PostgreSQL: want one such as postgres://orrery@db.example/orrery")
+	}
+	name := config.DatabaseName(database)
+	cluster, err := postgres.Connect(ctx, database, postgres.Options{})
+	if err != nil {
+		return fmt.Errorf("--database: %s: %w", name, err)
+	}
+	defer cluster.Close()
+	p, err := cluster.Look(ctx, n)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return fmt.Errorf("PARTITION: nobody has worked on partition %d of %s: there is no loss to accept", n, name)
+	case err != nil:
+		return fmt.Errorf("--database: %s: %w", name, err)
+	case !p.Lost:
+		return notStopped(n, p.Halted != "")
+	}
+	if err := cluster.AcceptLoss(ctx, n, p.Halted); err != nil {
+		return err
+	}
+	return a.show(acceptedLoss{n, p.Halted}, text.Clean(goesOn(n, p.Halted))+"\n")
 }
 
 func placingView(s wire.ClusterPlacing) view {

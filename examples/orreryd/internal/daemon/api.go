@@ -27,7 +27,7 @@ func (d *daemon) addServers() error {
 		o.Cluster, o.Ready = d.term.roster.tell, d.term.ready
 	}
 	if d.hosted() {
-		o.Drain, o.Partitions, o.Shared = d.term.roster.drain, d.term.host.layout.Partitions, &d.term.host.shared
+		o.Drain, o.AcceptLoss, o.Partitions, o.Shared = d.term.roster.drain, d.term.roster.acceptLoss, d.term.host.layout.Partitions, &d.term.host.shared
 		o.PageKey, o.Rebalance, o.Placings = d.term.host.pageKey, d.term.host.rebalance, d.term.host.placings
 	}
 	if d.server, err = httpapi.New(o); err != nil || d.hosted() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strconv"
 	"time"
 
 	"github.com/orrery-go/orrery/shell/fleet"
@@ -22,6 +23,11 @@ type roster struct {
 // drain has a daemon give its partitions to the others, or take part again.
 func (r roster) drain(ctx context.Context, instance string, on bool) error {
 	return r.cluster.Drain(ctx, instance, on)
+}
+
+// acceptLoss has a partition go on although the database has lost commits.
+func (r roster) acceptLoss(ctx context.Context, partition int, stopped string) error {
+	return r.cluster.AcceptLoss(ctx, partition, stopped)
 }
 
 // rebalance has partitions be where they should be, and tells where they are.
@@ -63,7 +69,7 @@ func (r roster) tell(ctx context.Context) (wire.Cluster, error) {
 	formers, err := r.cluster.FormerOwners(ctx)
 	for _, p := range rows {
 		of := wire.ClusterPartition{
-			Number: p.Number, Owner: p.Owner, Address: p.Address, Token: p.Token, Commit: p.Last, Behind: p.Lag, Stopped: p.Halted,
+			Number: p.Number, Owner: p.Owner, Address: p.Address, Token: p.Token, Commit: p.Last, Behind: p.Lag, Stopped: p.Halted, LossCanBeAccepted: p.Lost,
 			FormerOwners: []wire.ClusterFormerOwner{},
 		}
 		for _, f := range formers {
@@ -104,7 +110,7 @@ func logMove(log *slog.Logger, database, name string, e fleet.Event) {
 	case fleet.EventUnfit:
 		of.Error("the partition cannot be worked on here, and was given back: another daemon may take it", "error", e.Err)
 	case fleet.EventUnusable:
-		of.Error("nobody can open the partition; this daemon works on those that can be opened", "error", hintUnfilled(e.Err))
+		of.Error("nobody can open the partition; this daemon works on those that can be opened", "error", hintLost(strconv.Itoa(s.Partition), hintUnfilled(e.Err)))
 	default:
 		logEvent(log, database, name, e)
 	}

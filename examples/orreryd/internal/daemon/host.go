@@ -129,7 +129,7 @@ func (h *host) route() error {
 	if err != nil {
 		return err
 	}
-	o.Cluster, o.Drain, o.Rebalance, o.Placings, o.Metrics, o.Shared = h.roster.tell, h.roster.drain, h.rebalance, h.placings, h.metrics(), &h.shared
+	o.Cluster, o.Drain, o.AcceptLoss, o.Rebalance, o.Placings, o.Metrics, o.Shared = h.roster.tell, h.roster.drain, h.roster.acceptLoss, h.rebalance, h.placings, h.metrics(), &h.shared
 	o.Settings, o.PageKey = func() string { return h.settings().Shown() }, h.pageKey
 	o.Ready = h.ready
 	h.router, err = httpapi.NewRouter(httpapi.RouterOptions{

@@ -112,7 +112,7 @@ func orchestrateShared(ctx context.Context, c config.Config, t Terminal, log *sl
 		return ended
 	})
 	if !errors.Is(err, ended) && (errors.Is(err, store.ErrUnusable) || errors.Is(err, store.ErrCorrupt)) {
-		err = c.OfDatabase(hintUnfilled(err))
+		err = c.OfDatabase(hintLost("0 --database URL", hintUnfilled(err)))
 	}
 	return err
 }

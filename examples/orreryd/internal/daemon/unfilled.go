@@ -31,6 +31,14 @@ func hintUnfilled(err error) error {
 	return fmt.Errorf("%w. If orreryd copy goes on, start the daemon once that is done; if it was cut off, run the same copy again, or drop the schema orrery and begin without it", err)
 }
 
+// hintLost says what to do if an error is about commits that a database has lost; of is what the command takes.
+func hintLost(of string, err error) error {
+	if !errors.Is(err, postgres.ErrLost) {
+		return err
+	}
+	return fmt.Errorf("%w. Look for what callers know of what is gone, then: orreryd cluster accept-loss %s", err, of)
+}
+
 // unfilled gives the error of a partition that this daemon was to work on, and that is half of a copy; nil: there is none.
 func (h *host) unfilled() error {
 	for p := range h.layout.Partitions {

@@ -76,6 +76,12 @@ func (c *Cluster) Part(ctx context.Context, i store.Instance) error {
 	return err
 }
 
+// AcceptLoss has a partition go on that is stopped for that loss of commits; false: it is not.
+func (c *Cluster) AcceptLoss(ctx context.Context, part int, halted string) (is bool, err error) {
+	tag, err := c.pool.Exec(ctx, c.s.acceptLoss, part, halted, filling)
+	return tag.RowsAffected() > 0, unreachable(ctx, err)
+}
+
 // Rebalance tells all instances that partitions are to be where they should be.
 func (c *Cluster) Rebalance(ctx context.Context) error {
 	_, err := c.pool.Exec(ctx, c.s.rebalance)

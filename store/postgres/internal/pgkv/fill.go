@@ -31,6 +31,9 @@ func IsFilled(part int, halted string) error {
 	return nil
 }
 
+// IsLost reports whether a partition with that mark has lost commits.
+func IsLost(halted string) bool { return halted != "" && halted != filling }
+
 // CanFill refuses to fill a partition of that number, last commit and mark that has content.
 func CanFill(part int, last uint64, halted string) error {
 	if last > 0 && halted != filling {

@@ -295,7 +295,7 @@ func (db *DB) isHalted(r Row) error {
 	if err := IsFilled(r.Part, r.Halted); err != nil {
 		return err
 	}
-	return fmt.Errorf("partition %d: %w: %s; what is there is whole, but older: open it with the loss accepted", r.Part, ErrLost, r.Halted)
+	return fmt.Errorf("partition %d: %w: %s; what is there is whole, but older: somebody has to accept the loss", r.Part, ErrLost, r.Halted)
 }
 
 // claimed says who owns the partition.

@@ -42,6 +42,7 @@ type statements struct {
 	drain       string
 	part        string
 	rebalance   string
+	acceptLoss  string
 
 	layout, setLayout, lockMeta, lockParts, dropParts string
 
@@ -75,7 +76,8 @@ func newStatements(schema string) *statements {
 		release: `UPDATE @.partitions SET beat = beat + 1, session = '', owner = '', address = '' WHERE part = $1 AND session = $2`,
 		regain:  `UPDATE @.partitions SET token = token + 1, beat = beat + 1 WHERE part = $1 AND session = $2 RETURNING ` + columns,
 		// Whoever owns it is fenced: it goes on from what has lost commits.
-		halt: `UPDATE @.partitions SET halted = $2, token = token + 1, beat = beat + 1, session = '', owner = '', address = '' WHERE part = $1 AND last < $3`,
+		halt:       `UPDATE @.partitions SET halted = $2, token = token + 1, beat = beat + 1, session = '', owner = '', address = '' WHERE part = $1 AND last < $3`,
+		acceptLoss: `UPDATE @.partitions SET halted = '', beat = beat + 1 WHERE part = $1 AND halted = $2 AND halted NOT IN ('', $3)`,
 		// One statement, so that the row is locked only once the server has all of the frames. By its place ($8) the row's newest
 		// version is found at once; by the index all those are walked through that some transaction may still see. See place.go.
 		commit: `WITH fence AS (UPDATE @.partitions SET last = $4, beat = beat + 1 WHERE part = $1 AND token = $2 AND last = $3 AND checkpoint >= $7
@@ -171,7 +173,7 @@ func (s *statements) all() []*string {
 		&s.log, &s.up, &s.upTo, &s.down, &s.downTo, &s.many, &s.warmFirst, &s.warmLast,
 		&s.emptyEntries, &s.emptyLog, &s.emptyTables, &s.emptied, &s.filled,
 		&s.instance, &s.renewed, &s.together, &s.instances, &s.leave, &s.partitions,
-		&s.drain, &s.part, &s.rebalance, &s.layout, &s.setLayout, &s.lockMeta, &s.lockParts, &s.dropParts,
+		&s.drain, &s.part, &s.rebalance, &s.acceptLoss, &s.layout, &s.setLayout, &s.lockMeta, &s.lockParts, &s.dropParts,
 		&s.remain, &s.report, &s.depart, &s.dismiss, &s.formers, &s.allFormers, &s.reported, &s.stopFormer, &s.taken,
 	}
 }
