@@ -592,6 +592,15 @@ func TestAPartitionThatNobodyCanOpenDoesNotEndTheOthers(t *testing.T) {
 			}
 		}
 		assert.Equal(t, 1, n, "told once")
+		row, err := a.Process.Look(t.Context(), 3)
+		require.NoError(t, err)
+		require.NoError(t, a.Process.AcceptLoss(t.Context(), 3, row.Halted))
+		pass(time.Second)
+		require.Len(t, a.owns(), many, "whoever accepts the loss need not start anybody anew")
+		require.NoError(t, a.Member(3).State().Unusable)
+		c.Halt(3, "commits 8 and 9 are not there")
+		pass(time.Minute)
+		require.Len(t, a.owns(), many-1)
 		require.NoError(t, a.end())
 		b := join(t, c, "b", book, func(_ *party, o *fleet.Options) { o.AcceptLoss = true })
 		pass(time.Second)

@@ -59,6 +59,42 @@ func TestAnInstanceIsDrainedByItsName(t *testing.T) {
 	assert.Contains(t, r.body, "instance: is missing")
 }
 
+func TestTheLossOfAPartitionIsAcceptedAsItWasRead(t *testing.T) {
+	a := divided(t, func(o *httpapi.Options) {
+		o.Cluster = func(context.Context) (wire.Cluster, error) { return wire.Cluster{}, nil }
+		o.AcceptLoss = func(_ context.Context, partition int, stopped string) error {
+			switch {
+			case partition == 0:
+				return store.ErrNotFound
+			case stopped != "commit 3 is gone":
+				return fmt.Errorf("%w: it is not stopped", store.ErrNotLost)
+			}
+			return nil
+		}
+	})
+	for body, want := range map[string]string{ // order-free: each is a case by itself
+		`{"partition":1,"stopped":"commit 3 is gone"}`:  "204 ",
+		`{"partition":1,"stopped":"commit 2 is gone"}`:  "409 stopped: the partition is not stopped for that loss: it is not stopped: read GET /v1/cluster again",
+		`{"partition":0,"stopped":"commit 3 is gone"}`:  "404 partition: nobody has worked on 0 yet: there is nothing that it could have lost",
+		`{"partition":3,"stopped":"commit 3 is gone"}`:  "404 partition: there is none of the number 3: GET /v1/cluster lists them",
+		`{"partition":-1,"stopped":"commit 3 is gone"}`: "404 partition: there is none of the number -1: GET /v1/cluster lists them",
+		`{"stopped":"commit 3 is gone"}`:                "400 partition: is missing: want the number of one that GET /v1/cluster lists",
+		`{"partition":1}`:                               "400 stopped: is missing: want what GET /v1/cluster says of why the partition is stopped, so that no loss is accepted that nobody has read of",
+	} {
+		r := a.do("POST", "/v1/cluster/accept-loss", body)
+		says := fmt.Sprint(r.status, " ")
+		if r.status != http.StatusNoContent {
+			says += r.errorText()
+		}
+		assert.Equal(t, want, says, body)
+	}
+	r := start(t, setup{api: func(o *httpapi.Options) {
+		o.Cluster = func(context.Context) (wire.Cluster, error) { return wire.Cluster{}, nil }
+	}}).do("POST", "/v1/cluster/accept-loss", "{}")
+	assert.Equal(t, http.StatusNotImplemented, r.status)
+	assert.Contains(t, r.body, "orreryd cluster accept-loss 0 --database URL has it go on")
+}
+
 // What keeps a partition where it is only the daemon knows that owns it.
 func TestARebalanceAsksTheOwnerOfEachPartitionWhatKeepsItThere(t *testing.T) {
 	var told []string

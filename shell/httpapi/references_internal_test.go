@@ -101,6 +101,8 @@ var fieldRules = []struct{ rule, fields string }{
 		NotifyTest.channel`},
 	{"an instance of the cluster, for an admin", `
 		ClusterDrain.instance`},
+	{"the reason why a partition of the cluster is stopped, for an admin", `
+		ClusterAcceptLoss.stopped`},
 	{"a schedule that the caller could trigger: backfillOf", `
 		Backfill.recurring_id Backfill.job`},
 	{"the id of the machine that is made, which must be free", `

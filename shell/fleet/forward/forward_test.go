@@ -323,6 +323,29 @@ func TestAnOwnerThatAnswersNoRequestsIsNobody(t *testing.T) {
 	assert.Contains(t, text, "nothing was done")
 }
 
+// Waiting would not help: a person has to look at it.
+func TestWhoAsksForWhatIsStoppedIsToldWhyAtOnce(t *testing.T) {
+	w := newWorks("")
+	w.change(func(s *fleet.State) {
+		s.Owner, s.Unusable = "", errors.New("partition 3: commits 7 to 9 are not there")
+	})
+	f := forwarder(t, w, func(o *forward.Options) { o.Wait = time.Hour })
+	s := httptest.NewServer(f)
+	t.Cleanup(s.Close)
+	for _, method := range []string{"GET", "POST"} {
+		resp, text := ask(t, method, s.URL+"/v1/actions", "{}", nil)
+		assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+		assert.Equal(t, "10", resp.Header.Get("Retry-After"))
+		assert.JSONEq(t, `{"error":"partition 3: commits 7 to 9 are not there: nothing was done"}`, text)
+	}
+
+	next := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "next") }))
+	t.Cleanup(next.Close)
+	w.change(func(s *fleet.State) { s.Owner, s.Address = "next", next.URL })
+	_, text := ask(t, "POST", s.URL+"/v1/actions", "{}", nil)
+	assert.Equal(t, "next", text, "somebody has taken it over before this process has looked")
+}
+
 func TestTheOneThatWorksIsReachedOverHTTPSWithACertificateThatIsTrusted(t *testing.T) {
 	other := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) }))
 	other.EnableHTTP2 = true // as a server of net/http does by itself
