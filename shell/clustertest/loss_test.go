@@ -21,8 +21,8 @@ import (
 	"github.com/orrery-go/orrery/store/postgres/postgrestest"
 )
 
-// quietConfig is that of daemons which commit next to nothing of themselves.
-var quietConfig = strings.Replace(daemonConfig, "tick_rate_seconds = 1\n", "tick_rate_seconds = 3600\n", 1)
+// quietConfig is that of daemons which commit nothing of themselves.
+var quietConfig = strings.NewReplacer("tick_rate_seconds = 1\n", "tick_rate_seconds = 3600\n", "lease_ttl_seconds = 2\n", "lease_ttl_seconds = 3600\nscrub_records_per_second = 0\n").Replace(daemonConfig)
 
 // losing is a cluster whose database has lost commits that clients were told of.
 type losing struct {
@@ -76,10 +76,35 @@ func (l *losing) lastOf(t *testing.T, s *postgrestest.Server) (last []string) {
 	return last
 }
 
+// calm waits until each partition is where it should be, and nobody commits: what the standby lacks then is what the test has asked for.
+func (l *losing) calm(t *testing.T) {
+	t.Helper()
+	if len(l.of) > 1 {
+		require.NoError(t, poll(patience, func() error {
+			a := l.chief.do(t.Context(), http.MethodPost, "/v1/cluster/rebalance", nil)
+			var said wire.ClusterPlacing
+			if !l.chief.into(a, &said) || slices.ContainsFunc(said.Partitions, func(p wire.ClusterPlace) bool { return p.Owner != p.Should }) {
+				return fmt.Errorf("%d %s: %w", a.status, a.body, errLater)
+			}
+			return nil
+		}))
+	}
+	var last []string
+	require.NoError(t, poll(patience, func() error {
+		was := last
+		wait(lease / 2)
+		if last = l.lastOf(t, l.server); !slices.Equal(was, last) {
+			return fmt.Errorf("commits go on, from %v to %v: %w", was, last, errLater)
+		}
+		return nil
+	}))
+}
+
 // lose has clients told of an item in some partitions that the standby lacks, and that standby take the place of the primary. It gives why each partition
 // is stopped from now on; "": it is not.
 func (l *losing) lose(t *testing.T, standby *postgrestest.Server, parts ...int) (why []string) {
 	t.Helper()
+	l.calm(t)
 	standby.Detach(t, l.server)
 	for _, p := range parts {
 		l.push(t, p)
