@@ -205,7 +205,7 @@ func TestAScheduleHasEachKindOfFault(t *testing.T) {
 	assert.Equal(t, first, plan(newRand(7), int(drained), false)[0].String(), "a seed is a schedule")
 	for seed := range uint64(20) {
 		has := func(s step) bool { return s.first.kind == frozenInTransaction && s.second == nil }
-		assert.Equal(t, 1, len(slices.DeleteFunc(plan(newRand(seed), 3, false), func(s step) bool { return !has(s) })), "a short schedule has it, too")
+		assert.Len(t, slices.DeleteFunc(plan(newRand(seed), 3, false), func(s step) bool { return !has(s) }), 1, "a short schedule has it, too")
 	}
 }
 

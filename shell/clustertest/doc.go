@@ -11,7 +11,9 @@
 // Each daemon is a process, and reaches the database through a proxy of its own; the others
 // reach it through another one. So it can be cut off from the database or from the others, and
 // answers of commits can be lost. Daemons are killed, stopped and frozen for longer than their
-// lease, also within a transaction that has the row of a partition locked: on one partition the server ends it, on several whoever takes over has to. The server is restarted, killed, and failed over to a synchronous standby. The clocks
+// lease, also within a transaction that has the row of a partition locked: on one partition the server ends
+// that, on several whoever takes over has to. The server is restarted, killed, and failed over to a
+// synchronous standby. The clocks
 // of the daemons are minutes apart: the program is built with another clock, see clock_test.go.
 //
 // Two runs of their own have an asynchronous standby: it lacks what clients were told of, and takes over. Each partition that has lost a commit says so, also after
