@@ -167,8 +167,11 @@ admin's token.`,
 			return err
 		}
 		i := slices.IndexFunc(s.Partitions, func(p wire.ClusterPartition) bool { return p.Number == n })
-		if i < 0 || !s.Partitions[i].LossCanBeAccepted {
-			return notStopped(n, i >= 0 && s.Partitions[i].Stopped != "")
+		switch {
+		case i < 0:
+			return noPartition(n)
+		case !s.Partitions[i].LossCanBeAccepted:
+			return notStopped(n, s.Partitions[i].Stopped != "")
 		}
 		body := wire.ClusterAcceptLoss{Partition: &n, Stopped: s.Partitions[i].Stopped}
 		raw, err := c.json(ctx, request{method: http.MethodPost, path: "/v1/cluster/accept-loss", body: body}, nil)
@@ -193,6 +196,10 @@ func partitionArg(arg string) (int, error) {
 		return 0, usagef("PARTITION: %q is no number of a partition: orreryd cluster status shows them", text.Clip(arg, 60))
 	}
 	return n, nil
+}
+
+func noPartition(n int) error {
+	return fmt.Errorf("PARTITION: there is no partition %d: orreryd cluster status shows them", n)
 }
 
 // notStopped says that there is no loss to accept.
@@ -231,7 +238,7 @@ func (a *app) acceptLossIn(ctx context.Context, database, arg string) error {
 	p, err := cluster.Look(ctx, n)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return fmt.Errorf("PARTITION: nobody has worked on partition %d of %s: there is no loss to accept", n, name)
+		return noPartition(n)
 	case err != nil:
 		return fmt.Errorf("--database: %s: %w", name, err)
 	case !p.Lost:

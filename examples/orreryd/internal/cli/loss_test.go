@@ -1,0 +1,117 @@
+//go:build unix
+
+package cli
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/orrery-go/orrery/core"
+	"github.com/orrery-go/orrery/store/postgres/postgrestest"
+)
+
+const lostCommit = "commit 7 was acknowledged, the database's last one is 5, as after a failover to a standby that lagged behind"
+
+// loses stops a partition as its owner does that finds its last commit gone.
+func loses(t *testing.T, database string, partition int) {
+	t.Helper()
+	execSQL(t, database, fmt.Sprintf(`UPDATE orrery.partitions SET halted = '%s', token = token + 1, beat = beat + 1, session = '', owner = '', address = '' WHERE part = %d`,
+		strings.ReplaceAll(lostCommit, "'", "''"), partition))
+}
+
+// tenantIn gives the flags of a tenant that lives in that partition of so many.
+func tenantIn(partition, partitions int) []string {
+	for n := 0; ; n++ {
+		if of := (core.Scope{Namespace: "n", Tenant: fmt.Sprint("t", n)}); core.Partition(of, partitions) == partition {
+			return []string{"--namespace", of.Namespace, "--tenant", of.Tenant}
+		}
+	}
+}
+
+func TestAPartitionThatHasLostCommitsGoesOnOnceThatIsAccepted(t *testing.T) {
+	t.Parallel()
+	database := postgrestest.Database(t)
+	r := cli(t, nil, "", "cluster", "init", "--database", database, "--partitions", "2")
+	require.Zero(t, r.code, r.err)
+	p := start(t, "--database", database, "--config", member(t, "one"))
+	p.divides(2, "one")
+	add := func(partition int) []string {
+		return append([]string{"action", "add", "--in", "1h"}, append(tenantIn(partition, 2), "--", "echo", "x")...)
+	}
+	p.ok(add(1)...)
+
+	loses(t, database, 1)
+	await(t, p.errs, `nobody can open the partition.* partition=1 .*Look for what callers know of what is gone, then: orreryd cluster accept-loss 1`)
+	assert.Contains(t, p.ok("cluster", "status"), "stopped: "+lostCommit)
+	assert.Equal(t, []string{"1"}, partitionsIn(p.metrics(), "orrery_partition_stopped", "1"))
+	assert.Equal(t, []string{"0"}, partitionsIn(p.metrics(), "orrery_partition_stopped", "0"))
+	status, _ := p.readiness()
+	assert.Equal(t, http.StatusOK, status, "it works on the other one")
+	r = p.do(add(1)...)
+	assert.Equal(t, exitFailed, r.code)
+	assert.Contains(t, r.err, lostCommit)
+	assert.Contains(t, r.err, "nothing was done")
+	p.ok(add(0)...)
+
+	for arg, says := range map[string]string{ // order-free: each is a case by itself
+		"0": "partition 0 is not stopped: there is no loss to accept",
+		"9": "PARTITION: there is no partition 9: orreryd cluster status shows them",
+		"x": `PARTITION: "x" is no number of a partition: orreryd cluster status shows them`,
+	} {
+		for _, at := range [][]string{nil, {"--database", database}} {
+			r := p.do(append([]string{"cluster", "accept-loss", arg}, at...)...)
+			assert.NotZero(t, r.code, r.out)
+			assert.Contains(t, r.err, says)
+		}
+	}
+	assert.Equal(t, "partition 1 goes on with what is there: "+lostCommit+"\n", p.ok("cluster", "accept-loss", "1"))
+	p.divides(2, "one")
+	p.ok(add(1)...)
+	assert.Empty(t, partitionsIn(p.metrics(), "orrery_partition_stopped", "1"))
+	r = p.do("cluster", "accept-loss", "1")
+	assert.Contains(t, r.err, "partition 1 is not stopped: there is no loss to accept")
+	p.stop()
+}
+
+func TestTheLossOfADatabaseOfOnePartitionIsAcceptedWithoutADaemon(t *testing.T) {
+	t.Parallel()
+	database := postgrestest.Database(t)
+	p := start(t, "--database", database, "--config", member(t, "one"))
+	p.add("--in", "1h", "--", "echo", "x")
+	r := p.do("cluster", "accept-loss", "0")
+	assert.Contains(t, r.err, "partition 0 is not stopped: there is no loss to accept")
+	loses(t, database, 0)
+	const then = `Look for what callers know of what is gone, then: orreryd cluster accept-loss 0 --database URL`
+	await(t, p.errs, `standing by, since the database takes nothing of this daemon any more.*has lost commits`)
+	await(t, p.errs, then)
+	assert.Equal(t, exitFailed, p.code())
+	again := begin(t, nil, "orchestrate", "--listen", "127.0.0.1:0", "--database", database, "--config", member(t, "two"))
+	await(t, again.errs, then)
+	assert.Equal(t, exitFailed, again.code())
+
+	r = cli(t, nil, "", "cluster", "accept-loss", "0", "--database", "orrery.db")
+	assert.Equal(t, exitUsage, r.code)
+	assert.Contains(t, r.err, "--database: is no URL of PostgreSQL")
+	r = cli(t, nil, "", "cluster", "accept-loss", "0", "--json", "--database", database)
+	require.Zero(t, r.code, r.err)
+	assert.JSONEq(t, `{"partition":0,"stopped":"`+lostCommit+`"}`, r.out)
+	p = start(t, "--database", database, "--config", member(t, "one"))
+	assert.Contains(t, p.ok("action", "list"), "pending")
+	p.stop()
+}
+
+func TestAPartitionThatIsStoppedOtherwiseHasNoLossToAccept(t *testing.T) {
+	t.Parallel()
+	database := postgrestest.Database(t)
+	p := start(t, "--database", database, "--config", member(t, "one"))
+	p.stop()
+	execSQL(t, database, `UPDATE orrery.partitions SET halted = 'it is being filled with another database''s content' WHERE part = 0`)
+	r := cli(t, nil, "", "cluster", "accept-loss", "0", "--database", database)
+	assert.Equal(t, exitFailed, r.code)
+	assert.Contains(t, r.err, "partition 0 is stopped, and not for a loss of commits: orreryd cluster status says why")
+}
