@@ -4,6 +4,7 @@ package clustertest
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -200,8 +201,12 @@ func TestAScheduleHasEachKindOfFault(t *testing.T) {
 		}
 		assert.Len(t, has, most)
 	}
-	const first = "kill daemon-0, 2.987s"
-	assert.Equal(t, first, plan(newRand(7), 1, false)[0].String(), "a seed is a schedule")
+	const first = "kill daemon-1, 3.075s"
+	assert.Equal(t, first, plan(newRand(7), int(drained), false)[0].String(), "a seed is a schedule")
+	for seed := range uint64(20) {
+		has := func(s step) bool { return s.first.kind == frozenInTransaction && s.second == nil }
+		assert.Len(t, slices.DeleteFunc(plan(newRand(seed), 3, false), func(s step) bool { return !has(s) }), 1, "a short schedule has it, too")
+	}
 }
 
 func TestTheCheckerKnowsThatAnEpochHasOneCore(t *testing.T) {

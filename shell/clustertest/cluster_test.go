@@ -125,6 +125,14 @@ func freeAddresses(t *testing.T, n int) (all []string) {
 // daemon more, which takes no part until it is added. The daemons run pods if there is an API for them.
 func newCluster(t *testing.T, ahead [daemons]time.Duration, partitions int, pods *podAPI) *cluster {
 	t.Helper()
+	c := prepareCluster(t, ahead, partitions, pods, daemonConfig)
+	c.start(t)
+	return c
+}
+
+// prepareCluster is newCluster without the start of the daemons, which have that configuration.
+func prepareCluster(t *testing.T, ahead [daemons]time.Duration, partitions int, pods *podAPI, config string) *cluster {
+	t.Helper()
 	server := postgrestest.Start(t, postgrestest.Options{NoFsync: true, TCP: true}) // without PostgreSQL the test is skipped here
 	dir, err := os.MkdirTemp("", "orrery-cluster-")                                 //nolint:usetesting // the folder of a failed test is kept
 	require.NoError(t, err)
@@ -163,7 +171,7 @@ func newCluster(t *testing.T, ahead [daemons]time.Duration, partitions int, pods
 		m.stopFile = c.stopFile()
 		m.config, m.log = filepath.Join(dir, m.name+".toml"), filepath.Join(dir, m.name+".log")
 		m.toDatabase, m.fromOthers = proxy(m.name+"-database", c.server.Address()), proxy(m.name, address)
-		text := fmt.Sprintf(daemonConfig, postgrestest.TCPURL(m.toDatabase.Listen, c.database), filepath.Join(dir, m.name+".db"), address,
+		text := fmt.Sprintf(config, m.databaseURL(c.database, partitions > 0), filepath.Join(dir, m.name+".db"), address,
 			m.name, m.fromOthers.Listen, lease.Seconds())
 		if pods != nil {
 			text += fmt.Sprintf(runnerConfig, pods.kubeconfig(t, dir, m.name))
@@ -176,13 +184,29 @@ func newCluster(t *testing.T, ahead [daemons]time.Duration, partitions int, pods
 			m.kill()
 		}
 	})
+	return c
+}
+
+// start starts the daemons that are always there, and waits until they answer.
+func (c *cluster) start(t *testing.T) {
+	t.Helper()
 	for _, m := range c.members[:daemons] {
 		m.start()
 	}
 	for _, m := range c.members[:daemons] {
 		require.NoError(t, poll(patience, m.answers), m.name)
 	}
-	return c
+}
+
+// databaseURL is that of the database for the daemon, whose sessions have its name. Without a limit the server waits as long as it takes for a session
+// within a transaction, as behind a pooler that passes over what sessions ask for: who takes over has to end one that is frozen. With it the
+// server ends it before.
+func (m *member) databaseURL(database string, unlimited bool) string {
+	url := postgrestest.TCPURL(m.toDatabase.Listen, database) + "&application_name=" + m.name
+	if unlimited {
+		url += "&idle_in_transaction_session_timeout=0"
+	}
+	return url
 }
 
 // cleanEnv is the environment without settings of a daemon.

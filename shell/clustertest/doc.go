@@ -11,8 +11,13 @@
 // Each daemon is a process, and reaches the database through a proxy of its own; the others
 // reach it through another one. So it can be cut off from the database or from the others, and
 // answers of commits can be lost. Daemons are killed, stopped and frozen for longer than their
-// lease; the server is restarted, killed, and failed over to a synchronous standby. The clocks
+// lease, also within a transaction that has the row of a partition locked: on one partition the server ends
+// that, on several whoever takes over has to. The server is restarted, killed, and failed over to a
+// synchronous standby. The clocks
 // of the daemons are minutes apart: the program is built with another clock, see clock_test.go.
+//
+// Two runs of their own have an asynchronous standby: it lacks what clients were told of, and takes over. Each partition that has lost a commit says so, also after
+// all daemons were started anew, and nobody works on it until the loss is accepted.
 //
 // A client asks until it is answered, with the same Idempotency-Key, and waits as Retry-After
 // says. What it asked, when, and what it was told is its history. The test holds all of them

@@ -22,26 +22,27 @@ import (
 type kind int
 
 const (
-	killed          kind = iota // kill -9, started again later
-	killedBriefly               // kill -9, started again at once
-	stopped                     // SIGTERM, started again at once
-	frozen                      // SIGSTOP for longer than a lease, then SIGCONT
-	cutFromDatabase             // nothing passes in either direction
-	answersLost                 // the database gets what is sent, and its answers are lost
-	connectionsLost             // connections to the database are closed, and none can be made for a while
-	cutFromOthers               // requests that others pass on do not arrive
-	repliesLost                 // requests that others pass on arrive, and are not answered
-	restarted                   // the server ends in order, and starts again
-	crashed                     // the server is killed, and starts again
-	failedOver                  // the server is killed, and its synchronous standby takes over
-	drained                     // a daemon gives its partitions away for a while
-	added                       // another daemon takes part, and is taken away by SIGTERM
-	frozenInCall                // as frozen, within a call to Kubernetes, which arrives or is answered late; only with pods
+	killed              kind = iota // kill -9, started again later
+	killedBriefly                   // kill -9, started again at once
+	stopped                         // SIGTERM, started again at once
+	frozen                          // SIGSTOP for longer than a lease, then SIGCONT
+	frozenInTransaction             // as frozen, while a session of the daemon has a partition's row locked
+	cutFromDatabase                 // nothing passes in either direction
+	answersLost                     // the database gets what is sent, and its answers are lost
+	connectionsLost                 // connections to the database are closed, and none can be made for a while
+	cutFromOthers                   // requests that others pass on do not arrive
+	repliesLost                     // requests that others pass on arrive, and are not answered
+	restarted                       // the server ends in order, and starts again
+	crashed                         // the server is killed, and starts again
+	failedOver                      // the server is killed, and its synchronous standby takes over
+	drained                         // a daemon gives its partitions away for a while
+	added                           // another daemon takes part, and is taken away by SIGTERM
+	frozenInCall                    // as frozen, within a call to Kubernetes, which arrives or is answered late; only with pods
 	kinds
 )
 
 var kindNames = [kinds]string{
-	"kill", "kill briefly", "stop", "freeze", "cut from the database", "lose answers of the database", "close connections to the database",
+	"kill", "kill briefly", "stop", "freeze", "freeze within a transaction", "cut from the database", "lose answers of the database", "close connections to the database",
 	"cut from the others", "lose replies to the others", "restart the database", "crash the database", "fail over",
 	"drain", "add another daemon, and take it away", "freeze within a call to Kubernetes",
 }
@@ -65,7 +66,7 @@ type fault struct {
 func (f fault) String() string {
 	who := fmt.Sprintf(" daemon-%d", f.who)
 	switch {
-	case f.kind.ofDatabase(), f.kind == added:
+	case f.kind.ofDatabase(), f.kind == added, f.kind == frozenInTransaction:
 		who = ""
 	case f.who < 0:
 		who = " the one that works"
@@ -75,6 +76,9 @@ func (f fault) String() string {
 	}
 	return fmt.Sprintf("%s%s, %s", f.kind, who, f.length)
 }
+
+// alone reports whether a fault happens beside no other one: it waits for what the other daemons do.
+func (k kind) alone() bool { return k == frozenInTransaction }
 
 // lasts reports whether a fault goes on until it is healed: another one may happen meanwhile.
 func (k kind) lasts() bool { return k != killedBriefly && k != stopped }
@@ -92,7 +96,8 @@ func (s step) String() string {
 	return fmt.Sprintf("%s; meanwhile %s", s.first, s.second)
 }
 
-// plan draws a schedule. As long as there are enough steps, each kind is in it that there is for such a database.
+// plan draws a schedule. As long as there are enough steps, each kind is in it that there is for such a database; frozenInTransaction
+// is in any.
 func plan(rng *rand.Rand, n int, divided bool) (all []step) {
 	most := int(drained)
 	if divided {
@@ -111,12 +116,17 @@ func plan(rng *rand.Rand, n int, divided bool) (all []step) {
 		return f
 	}
 	for len(all) < n {
-		for _, k := range rng.Perm(most) {
+		order := rng.Perm(most)
+		if at := slices.Index(order, int(frozenInTransaction)); len(all) == 0 && at >= n {
+			order[at], order[n-1] = order[n-1], order[at]
+		}
+		for _, k := range order {
 			s := step{first: draw(kind(k))}
 			other := kind(rng.IntN(most))
 			oneServer := other.ofDatabase() && s.first.kind.ofDatabase()
 			unmoved := other.moves() && s.first.kind.moves() || other.moves() && s.first.kind.ofDatabase() || other.ofDatabase() && s.first.kind.moves()
-			if rng.IntN(3) == 0 && s.first.kind.lasts() && other.lasts() && !oneServer && !unmoved {
+			notAlone := !s.first.kind.alone() && !other.alone()
+			if rng.IntN(3) == 0 && notAlone && s.first.kind.lasts() && other.lasts() && !oneServer && !unmoved {
 				second := draw(other)
 				s.second = &second
 			}
@@ -190,6 +200,10 @@ func (c *cluster) begin(t *testing.T, f fault, not *member) (heal func(), who *m
 	}
 	if f.kind == frozenInCall {
 		return c.beginInCall(t, f.call)
+	}
+	if f.kind == frozenInTransaction {
+		t.Logf("%s", f)
+		return c.beginInTransaction(t)
 	}
 	m := c.members[max(f.who, 0)]
 	if f.who < 0 {

@@ -33,26 +33,6 @@ func newPair(t *testing.T, r postgrestest.Replication) *pair {
 	return p
 }
 
-// await waits until a query of a server finds true.
-func (p *pair) await(t *testing.T, s *postgrestest.Server, sql string) {
-	t.Helper()
-	require.Eventually(t, func() bool {
-		v, err := s.Query(ctx, "postgres", sql)
-		return err == nil && v == "t"
-	}, time.Minute, time.Millisecond)
-}
-
-// detach has the standby follow up to here, and no further.
-func (p *pair) detach(t *testing.T) {
-	t.Helper()
-	at, err := p.primary.Query(ctx, "postgres", `SELECT pg_current_wal_lsn()`)
-	require.NoError(t, err)
-	p.await(t, p.standby, `SELECT pg_last_wal_replay_lsn() >= '`+at+`'`)
-	require.NoError(t, p.standby.Exec(ctx, "postgres", `ALTER SYSTEM SET primary_conninfo = ''`))
-	require.NoError(t, p.standby.Exec(ctx, "postgres", `SELECT pg_reload_conf()`))
-	p.await(t, p.primary, `SELECT NOT EXISTS (SELECT FROM pg_stat_replication)`)
-}
-
 // failOver ends the primary, and has the standby take its place.
 func (p *pair) failOver(t *testing.T) {
 	t.Helper()
@@ -96,7 +76,7 @@ func TestAFailoverToAStandbyThatLacksCommitsStopsThePartitionUntilTheLossIsAccep
 	p := newPair(t, postgrestest.Asynchronous)
 	s := open(t, p.url, postgres.Options{Checkpoint: time.Hour})
 	require.NoError(t, create(s, 0, 5))
-	p.detach(t)
+	p.standby.Detach(t, p.primary)
 	require.NoError(t, create(s, 5, 5))
 	p.failOver(t)
 	require.ErrorIs(t, create(s, 10, 1), postgres.ErrLost)
@@ -137,7 +117,7 @@ func TestAFailoverToAStandbyThatLacksACheckpointLosesNothing(t *testing.T) {
 	p := newPair(t, postgrestest.Asynchronous)
 	s := open(t, p.url, postgres.Options{Checkpoint: time.Hour})
 	require.NoError(t, create(s, 0, 5))
-	p.detach(t)
+	p.standby.Detach(t, p.primary)
 	require.NoError(t, postgres.Checkpoint(ctx, s))
 	p.failOver(t)
 	err := create(s, 5, 5)

@@ -75,6 +75,40 @@ func (s *Server) standby(r Replication) (_ *Server, err error) {
 	return standby, nil
 }
 
+// Detach has a standby follow its primary up to here, and no further: it lacks what the primary commits from now on, as one that lags
+// behind. It is for an asynchronous standby, without which the primary goes on. It returns when the standby has all of before.
+func (s *Server) Detach(t testing.TB, primary *Server) {
+	t.Helper()
+	if err := s.detach(primary); err != nil {
+		t.Fatalf("detach a standby of PostgreSQL: %v", err)
+	}
+}
+
+func (s *Server) detach(primary *Server) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	at, err := primary.Query(ctx, "postgres", "SELECT pg_current_wal_lsn()")
+	if err != nil {
+		return err
+	}
+	err = until(ctx, func(ctx context.Context) (bool, error) {
+		has, err := s.Query(ctx, "postgres", "SELECT pg_last_wal_replay_lsn() >= '"+at+"'")
+		return has == "t", err
+	}, "the standby in "+s.dir+" does not follow to "+at)
+	if err != nil {
+		return err
+	}
+	for _, sql := range []string{"ALTER SYSTEM SET primary_conninfo = ''", "SELECT pg_reload_conf()"} {
+		if err := s.Exec(ctx, "postgres", sql); err != nil {
+			return err
+		}
+	}
+	return until(ctx, func(ctx context.Context) (bool, error) {
+		none, err := primary.Query(ctx, "postgres", "SELECT NOT EXISTS (SELECT FROM pg_stat_replication)")
+		return none == "t", err
+	}, "the standby in "+s.dir+" still follows")
+}
+
 // Promote makes a standby a primary, that takes writes. The former primary should have
 // ended: nothing keeps it from going on by itself. It returns when the server takes writes.
 func (s *Server) Promote(t testing.TB) {

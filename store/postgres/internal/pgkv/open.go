@@ -344,7 +344,8 @@ func (db *DB) take(ctx context.Context, seen Row) (r Row, err error) {
 	return r, err
 }
 
-// blockedFor is how long a lock is waited for before those are ended that hold it.
+// blockedFor is how long a lock is waited for at most before those are ended that hold it: half a lease if that is shorter, since after a lease the server
+// waits no more.
 var blockedFor = time.Second // a variable for the tests
 
 // endFrozen ends the sessions that one waits for, of the same role, while they wait for their client within a transaction: a
@@ -374,7 +375,7 @@ func (db *DB) locking(ctx context.Context, fn func(tx pgx.Tx, calm func()) error
 	go func() {
 		defer close(done)
 		for {
-			pause := time.NewTimer(blockedFor)
+			pause := time.NewTimer(min(blockedFor, db.o.Lease/2))
 			select {
 			case <-watch.Done():
 				pause.Stop()
