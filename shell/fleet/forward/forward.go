@@ -403,13 +403,13 @@ func (f *Forwarder) failed(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
 		return // the client has gone
 	}
-	o, _ := f.owner()
-	f.o.Logger.Warn("a request could not be passed on", "method", r.Method, "path", r.URL.Path, "to", o.name, "at", o.address, "error", err)
-	if errors.Is(err, errStopped) {
+	if errors.Is(err, errStopped) { // why was logged once, when it was found
 		w.Header().Set("Retry-After", "10")
 		problem(w, http.StatusServiceUnavailable, strings.TrimPrefix(err.Error(), errStopped.Error()+": ")+": nothing was done")
 		return
 	}
+	o, _ := f.owner()
+	f.o.Logger.Warn("a request could not be passed on", "method", r.Method, "path", r.URL.Path, "to", o.name, "at", o.address, "error", err)
 	if notSent(err) || isRead(r) {
 		Unavailable(w, "the one that works does not answer, or none does at the moment: nothing was done")
 		return
