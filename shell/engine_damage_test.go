@@ -421,3 +421,49 @@ func TestTheScrubGoesOnBehindWhatItCannotWalkAndSaysSoOnceAMinute(t *testing.T) 
 		assert.Equal(t, 2, strings.Count(log.String(), "the scrub could not read records"), log.String())
 	})
 }
+
+// noting counts how often the scrub notes where it is.
+type noting struct {
+	*memory.Store
+	notes int
+}
+
+func (n *noting) Update(ctx context.Context, fn func(store.Tx) error) error {
+	return n.Store.Update(ctx, func(tx store.Tx) error { return fn(notingTx{tx, n}) })
+}
+
+type notingTx struct {
+	store.Tx
+	n *noting
+}
+
+func (t notingTx) SetMeta(name string, value []byte) error {
+	if name == "scrub" {
+		t.n.notes++
+	}
+	return t.Tx.SetMeta(name, value)
+}
+
+// Each note is a commit, which idle engines on a disk or a database that others share must not make each second.
+func TestTheScrubOfAFewRecordsNotesNothing(t *testing.T) {
+	for name, row := range map[string]struct{ rate, walks, notes int }{
+		"a walk each second": {1000, 599, 0}, "a walk each three minutes": {1, 3, 10}, // after one minute, after two, and where it begins anew
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				st := &noting{Store: memory.New()}
+				e, stop := start(t, shell.Options{Store: st, Tools: tools(&counting{}), ScrubRate: row.rate})
+				for range 170 {
+					_, err := e.Actions().Create(bg(), core.ActionSpec{ToolName: "count", Trigger: at(24 * time.Hour)})
+					require.NoError(t, err)
+				}
+				elapse(10 * time.Minute)
+				s, err := e.Stats(bg())
+				require.NoError(t, err)
+				assert.EqualValues(t, row.walks, s.ScrubWalks)
+				require.NoError(t, stop())
+				assert.Equal(t, row.notes, st.notes)
+			})
+		})
+	}
+}

@@ -126,6 +126,7 @@ const (
 // that cannot be read. After a walk it begins the next one.
 func (e *Engine) scrub(ctx context.Context) {
 	at, noted := e.scrubbedTo(ctx), e.o.Clock.Steady()
+	stored := at // a small store is walked through each second: that must not be a commit each
 	var logged time.Time
 	for {
 		timer, stop := e.o.Clock.Timer(scrubEvery)
@@ -146,12 +147,13 @@ func (e *Engine) scrub(ctx context.Context) {
 			logged = now
 			e.log.Error("the scrub could not read records; it goes on behind them", "after", at.String(), "error", err)
 		}
-		if next.IsZero() && !at.IsZero() {
+		if next.IsZero() && (!at.IsZero() || err == nil) {
 			e.stats.scrubWalks.Add(1)
 		}
-		if at = next; at.IsZero() || now.Sub(noted) >= scrubNote {
-			noted = now
-			e.noteScrub(ctx, at)
+		if at = next; at != stored && (at.IsZero() || now.Sub(noted) >= scrubNote) {
+			if noted = now; e.noteScrub(ctx, at) {
+				stored = at
+			}
 		}
 	}
 }
@@ -207,7 +209,8 @@ func (e *Engine) scrubbedTo(ctx context.Context) (at effects.Ref) {
 	return at
 }
 
-func (e *Engine) noteScrub(ctx context.Context, at effects.Ref) {
+// noteScrub notes how far it has come, and reports whether that is stored.
+func (e *Engine) noteScrub(ctx context.Context, at effects.Ref) bool {
 	err := e.store.Update(ctx, func(tx store.Tx) error {
 		raw, err := json.Marshal(at)
 		if err != nil {
@@ -218,4 +221,5 @@ func (e *Engine) noteScrub(ctx context.Context, at effects.Ref) {
 	if err != nil && ctx.Err() == nil {
 		e.log.Warn("the scrub could not note where it is", "error", err)
 	}
+	return err == nil
 }
