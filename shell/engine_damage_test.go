@@ -447,7 +447,7 @@ func (t notingTx) SetMeta(name string, value []byte) error {
 // Each note is a commit, which idle engines on a disk or a database that others share must not make each second.
 func TestTheScrubOfAFewRecordsNotesNothing(t *testing.T) {
 	for name, row := range map[string]struct{ rate, walks, notes int }{
-		"a walk each second": {1000, 599, 0}, "a walk each three minutes": {1, 3, 10}, // after one minute, after two, and where it begins anew
+		"a walk each second": {1000, 600, 0}, "a walk each three minutes": {1, 3, 10}, // after one minute, after two, and where it begins anew
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
