@@ -12,6 +12,10 @@ import (
 // this program never can. Trying again does not help.
 var ErrUnusable = errors.New("the partition cannot be opened")
 
+// ErrLost says that the database does not have commits that were acknowledged, as after a failover to a standby that lagged behind. Nobody opens the
+// partition before [Cluster.AcceptLoss].
+var ErrLost = errors.New("the database has lost commits that were acknowledged")
+
 // ErrNotLost says that a partition is not stopped for the loss of commits that somebody accepts.
 var ErrNotLost = errors.New("the partition is not stopped for that loss")
 

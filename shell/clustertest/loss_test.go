@@ -21,8 +21,19 @@ import (
 	"github.com/orrery-go/orrery/store/postgres/postgrestest"
 )
 
-// quietConfig is that of daemons which commit nothing of themselves.
-var quietConfig = strings.NewReplacer("tick_rate_seconds = 1\n", "tick_rate_seconds = 3600\n", "lease_ttl_seconds = 2\n", "lease_ttl_seconds = 3600\nscrub_records_per_second = 0\n").Replace(daemonConfig)
+// quietConfig is that of daemons which commit nothing of themselves, and of which none takes a partition over before its owner has looked at what the standby lacks.
+func quietConfig(t *testing.T) string {
+	t.Helper()
+	config := daemonConfig
+	for _, change := range [][2]string{
+		{"tick_rate_seconds = 1\n", "tick_rate_seconds = 3600\n"}, {"lease_ttl_seconds = 2\n", "lease_ttl_seconds = 3600\nscrub_records_per_second = 0\n"},
+		{"lease_seconds = %v\n", "lease_seconds = 5 # instead of %v\n"},
+	} {
+		require.Equal(t, 1, strings.Count(config, change[0]), change[0])
+		config = strings.Replace(config, change[0], change[1], 1)
+	}
+	return config
+}
 
 // losing is a cluster whose database has lost commits that clients were told of.
 type losing struct {
@@ -34,7 +45,7 @@ type losing struct {
 
 func newLosing(t *testing.T, partitions int) *losing {
 	t.Helper()
-	l := &losing{cluster: prepareCluster(t, [daemons]time.Duration{}, partitions, nil, quietConfig), of: make(map[int]*tenant), has: make(map[int]int)}
+	l := &losing{cluster: prepareCluster(t, [daemons]time.Duration{}, partitions, nil, quietConfig(t)), of: make(map[int]*tenant), has: make(map[int]int)}
 	l.start(t)
 	names := []string{"hist"}
 	if partitions > 0 {
@@ -143,6 +154,9 @@ func (l *losing) tells(ctx context.Context, m *member, why []string) error {
 		return fmt.Errorf("%d %s: %w", status, body, errLater)
 	}
 	_, metrics, _ := l.get(ctx, m, "/metrics")
+	if len(said.Partitions) != len(why) {
+		return fmt.Errorf("%s: %w", body, errLater)
+	}
 	for p, want := range why {
 		is := said.Partitions[p]
 		if is.Stopped != want || is.LossCanBeAccepted != (want != "") {
@@ -159,7 +173,7 @@ func (l *losing) tells(ctx context.Context, m *member, why []string) error {
 		switch {
 		case want == "" && status != http.StatusOK:
 			return fmt.Errorf("partition %d: %d %s: %w", p, status, body, errLater)
-		case want != "" && (status != http.StatusServiceUnavailable || !strings.Contains(body, want) || header.Get("Retry-After") == ""):
+		case want != "" && (status != http.StatusServiceUnavailable || !strings.Contains(body, fmt.Sprintf("partition %d is stopped since its database has lost commits, until somebody accepts that: nothing was done", p)) || header.Get("Retry-After") == ""):
 			return fmt.Errorf("partition %d, which is stopped: %d %s: %w", p, status, body, errLater)
 		}
 	}

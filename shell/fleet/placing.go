@@ -112,6 +112,10 @@ func (s *seat) see(row store.Partition, began, ended time.Time) {
 		s.bad = nil
 		s.unusable(nil)
 	}
+	if row.Lost && s.bad == nil && !s.accepts() { // also who claims nothing, or later than others, can tell
+		s.bad = &row
+		s.unusable(fmt.Errorf("%w: partition %d: %w: %s", store.ErrUnusable, row.Number, store.ErrLost, row.Halted))
+	}
 	s.saw(row, s.mine, s.quiet.since)
 }
 

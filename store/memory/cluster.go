@@ -226,7 +226,7 @@ func (p *Process) claim(claim store.PartitionClaim) (*Owned, error) {
 	}
 	switch {
 	case part.row.Halted != "" && !claim.AcceptLoss:
-		return nil, fmt.Errorf("%w: %s", store.ErrUnusable, part.row.Halted)
+		return nil, fmt.Errorf("%w: %w: %s", store.ErrUnusable, store.ErrLost, part.row.Halted)
 	case part.row.Token != seen.Token, part.row.Owned() && part.row.Beat != seen.Beat:
 		return nil, fmt.Errorf("%w: %s", store.ErrClaimed, cmp.Or(part.row.Owner, "one that has gone meanwhile"))
 	}

@@ -29,7 +29,7 @@ var (
 var (
 	// ErrLost: the database lacks commits that were acknowledged, as after a failover to a standby that lagged behind.
 	// Nobody opens the partition before [Cluster.AcceptLoss], or with [Options.AcceptLoss].
-	ErrLost = pgkv.ErrLost
+	ErrLost = store.ErrLost
 	// ErrNewer: a newer Orrery made the tables, in a format unknown to this one.
 	ErrNewer = pgkv.ErrNewer
 	// ErrUnfilled: the partition was opened with Options.Fill, and Import has not come to its end.

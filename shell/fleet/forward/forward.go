@@ -23,6 +23,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/orrery-go/orrery/shell/fleet"
+	"github.com/orrery-go/orrery/store"
 )
 
 // Header names the process that passes a request on: it is not passed on again.
@@ -251,14 +252,19 @@ func (f *Forwarder) keepBody(w http.ResponseWriter, r *http.Request) (_ *http.Re
 var errNobody = errors.New("nobody works on the database at the moment")
 
 // errStopped: nobody can work until a person has looked at it.
-var errStopped = errors.New("it is stopped")
+var errStopped = errors.New("nobody can work on the partition until an administrator has looked at why")
 
-// stopped says why nobody can work; nil: somebody works, or can.
+// stopped says that nobody can work; nil: somebody works, or can. Whoever asks need not be one that may know of the work of others in the partition, so
+// that no number of a commit is told.
 func (f *Forwarder) stopped() error {
-	if s := f.o.Member.State(); s.Owner == "" && !s.Works {
-		return s.Unusable
+	s := f.o.Member.State()
+	switch {
+	case s.Owner != "" || s.Works || s.Unusable == nil:
+		return nil
+	case errors.Is(s.Unusable, store.ErrLost):
+		return fmt.Errorf("%w: partition %d is stopped since its database has lost commits, until somebody accepts that", errStopped, s.Partition)
 	}
-	return nil
+	return fmt.Errorf("%w: partition %d cannot be opened", errStopped, s.Partition)
 }
 
 // errStandsBy: the one that was asked does not know yet that it works, or works no more.
@@ -282,8 +288,10 @@ func (f *Forwarder) roundTrip(r *http.Request) (*http.Response, error) {
 		o, changed := f.owner()
 		err := errNobody
 		switch why := f.stopped(); {
+		case why != nil && unsure != nil && !isRead(r):
+			return nil, unsure
 		case why != nil: // waiting does not help
-			return nil, cmp.Or(unsure, fmt.Errorf("%w: %w", errStopped, why))
+			return nil, why
 		case o.address != "":
 			var resp *http.Response
 			resp, err = f.attempt(r, o, changed, body, isKept, harmless)
@@ -405,7 +413,7 @@ func (f *Forwarder) failed(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if errors.Is(err, errStopped) { // why was logged once, when it was found
 		w.Header().Set("Retry-After", "10")
-		problem(w, http.StatusServiceUnavailable, strings.TrimPrefix(err.Error(), errStopped.Error()+": ")+": nothing was done")
+		problem(w, http.StatusServiceUnavailable, err.Error()+": nothing was done")
 		return
 	}
 	o, _ := f.owner()

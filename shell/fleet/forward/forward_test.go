@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/orrery-go/orrery/shell/fleet"
 	"github.com/orrery-go/orrery/shell/fleet/forward"
+	"github.com/orrery-go/orrery/store"
 )
 
 // works is who works, as a process that stands by knows it.
@@ -327,7 +329,7 @@ func TestAnOwnerThatAnswersNoRequestsIsNobody(t *testing.T) {
 func TestWhoAsksForWhatIsStoppedIsToldWhyAtOnce(t *testing.T) {
 	w := newWorks("")
 	w.change(func(s *fleet.State) {
-		s.Owner, s.Unusable = "", errors.New("partition 3: commits 7 to 9 are not there")
+		s.Partition, s.Owner, s.Unusable = 3, "", fmt.Errorf("partition 3: %w: commits 7 to 9 are not there", store.ErrLost)
 	})
 	f := forwarder(t, w, func(o *forward.Options) { o.Wait = time.Hour })
 	s := httptest.NewServer(f)
@@ -336,7 +338,7 @@ func TestWhoAsksForWhatIsStoppedIsToldWhyAtOnce(t *testing.T) {
 		resp, text := ask(t, method, s.URL+"/v1/actions", "{}", nil)
 		assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
 		assert.Equal(t, "10", resp.Header.Get("Retry-After"))
-		assert.JSONEq(t, `{"error":"partition 3: commits 7 to 9 are not there: nothing was done"}`, text)
+		assert.JSONEq(t, `{"error":"nobody can work on the partition until an administrator has looked at why: partition 3 is stopped since its database has lost commits, until somebody accepts that: nothing was done"}`, text)
 	}
 
 	next := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "next") }))

@@ -199,7 +199,7 @@ func partitionArg(arg string) (int, error) {
 }
 
 func noPartition(n int) error {
-	return fmt.Errorf("PARTITION: there is no partition %d: orreryd cluster status shows them", n)
+	return fmt.Errorf("PARTITION: nobody has worked on partition %d: there is no loss to accept", n)
 }
 
 // notStopped says that there is no loss to accept.
@@ -211,7 +211,7 @@ func notStopped(n int, otherwise bool) error {
 }
 
 func goesOn(n int, stopped string) string {
-	return fmt.Sprintf("partition %d goes on with what is there: %s", n, stopped)
+	return fmt.Sprintf("the loss is accepted, and partition %d goes on: %s", n, stopped)
 }
 
 // acceptedLoss is what cluster accept-loss --database --json prints.
@@ -230,12 +230,7 @@ func (a *app) acceptLossIn(ctx context.Context, database, arg string) error {
 		return usagef("--database: is no URL of PostgreSQL: want one such as postgres://orrery@db.example/orrery")
 	}
 	name := config.DatabaseName(database)
-	cluster, err := postgres.Connect(ctx, database, postgres.Options{})
-	if err != nil {
-		return fmt.Errorf("--database: %s: %w", name, err)
-	}
-	defer cluster.Close()
-	p, err := cluster.Look(ctx, n)
+	p, err := lookAt(ctx, database, n)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return noPartition(n)
@@ -244,10 +239,25 @@ func (a *app) acceptLossIn(ctx context.Context, database, arg string) error {
 	case !p.Lost:
 		return notStopped(n, p.Halted != "")
 	}
+	cluster, err := postgres.Connect(ctx, database, postgres.Options{})
+	if err != nil {
+		return fmt.Errorf("--database: %s: %w", name, err)
+	}
+	defer cluster.Close()
 	if err := cluster.AcceptLoss(ctx, n, p.Halted); err != nil {
 		return err
 	}
 	return a.show(acceptedLoss{n, p.Halted}, text.Clean(goesOn(n, p.Halted))+"\n")
+}
+
+// lookAt changes nothing of a database that has nothing to do with it.
+func lookAt(ctx context.Context, database string, partition int) (p store.Partition, err error) {
+	cluster, err := postgres.Connect(ctx, database, postgres.Options{ReadOnly: true})
+	if err != nil {
+		return p, err
+	}
+	defer cluster.Close()
+	return cluster.Look(ctx, partition)
 }
 
 func placingView(s wire.ClusterPlacing) view {

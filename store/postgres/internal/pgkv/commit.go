@@ -93,7 +93,7 @@ func (db *DB) stillOwns() error {
 		return fmt.Errorf("look who owns partition %d: %w", db.o.Partition, unreachable(context.Background(), err)) // whatever the bound above has to do with it
 	}
 	if err = db.judge(ctx, row, last, checkpoint); err != nil {
-		db.Break(err)
+		db.breaks(err)
 	}
 	return err
 }
@@ -179,7 +179,7 @@ func (db *DB) commitGroup(group []staged) error {
 	for {
 		attempt, cut := db.attempt(ctx)
 		at := db.place.next()
-		err := db.commitAt(attempt, at, db.o.Partition, db.token, first, last, numbers, frames, checkpoint)
+		err := db.commitAt(attempt, at, db.o.Partition, db.token, first, last, numbers, frames, checkpoint, db.o.Session)
 		cut()
 		switch {
 		case err == nil:

@@ -49,6 +49,8 @@ type DB struct {
 	rest    []byte     // room in memory that the last frame has left; the writer's
 	broken  atomic.Pointer[error]
 	over    chan struct{} // closed once everything is refused
+	loss    sync.Mutex
+	lost    error // guarded by loss: that the loss of commits is noted
 
 	mu         sync.RWMutex     // guards what is below
 	ids        map[string]int32 // the tables that the database has; a new map for each change
@@ -397,6 +399,11 @@ func patiently(ctx context.Context, patience time.Duration, fn func(ctx context.
 // readOnlyCode is the error of a session that may only read.
 const readOnlyCode = "25006"
 
+func isReadOnly(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.Code == readOnlyCode
+}
+
 // passes reports whether what has failed may go well a moment later: the connection was lost, the server is
 // starting or has too much to do, or a lock was not to be had.
 func passes(err error) bool {
@@ -408,7 +415,7 @@ func passes(err error) bool {
 	case "08", "40", "53", "55", "57", "58": // connection, rollback, resources, state, intervention, system
 		return true
 	}
-	return pg.Code == readOnlyCode || pg.Code == "25P03" // read-only, as a standby is until it is promoted; idle for too long
+	return isReadOnly(err) || pg.Code == "25P03" // read-only, as a standby is until it is promoted; idle for too long
 }
 
 // waitForRoom waits while too much is in memory only.
@@ -470,7 +477,7 @@ func (db *DB) close() error {
 	}
 	<-db.stopped
 	var err error
-	if !db.o.ReadOnly && !errors.Is(db.Broken(), store.ErrFenced) {
+	if broken := db.Broken(); !db.o.ReadOnly && !errors.Is(broken, store.ErrFenced) && !errors.Is(broken, errUnnoted) { // else nobody would notice
 		if err = db.release(); err != nil {
 			err = fmt.Errorf("give partition %d back: %w", db.o.Partition, err)
 		}

@@ -71,7 +71,7 @@ func TestACommitThatIsLateFindsTheTokenThatItsOwnerHadBefore(t *testing.T) {
 	require.Greater(t, row.Token, was)
 	require.Equal(t, row.Token, a.token)
 	late := func(token uint64) error {
-		return a.commitAt(ctx, nowhere, 0, token, row.Last, row.Last+1, []int64{int64(row.Last + 1)}, [][]byte{{1}}, 0)
+		return a.commitAt(ctx, nowhere, 0, token, row.Last, row.Last+1, []int64{int64(row.Last + 1)}, [][]byte{{1}}, 0, a.o.Session)
 	}
 	require.ErrorIs(t, late(was), pgx.ErrNoRows)
 	require.NoError(t, late(a.token), "else it would have been")

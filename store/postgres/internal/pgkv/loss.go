@@ -33,13 +33,42 @@ func (db *DB) judge(ctx context.Context, row Row, acknowledged, checkpoint uint6
 	return nil
 }
 
-// gone stops the partition, whoever owns it, since the database lacks what was acknowledged.
-func (db *DB) gone(ctx context.Context, row Row, acknowledged uint64) error {
-	why := fmt.Sprintf("commit %d was acknowledged, the database's last one is %d, as after a failover to a standby that lagged behind", acknowledged, row.Last)
-	if _, err := db.writes.Exec(ctx, db.s.halt, db.o.Partition, why, acknowledged); err != nil {
-		why += "; it could not be noted: " + err.Error()
+// errUnnoted: the database lacks what was acknowledged, and takes no note of it, as a standby before it is promoted, which may be one that is behind for a
+// moment. Nothing is stopped then: whoever asks next looks anew.
+var errUnnoted = errors.New("the database lacks commits that were acknowledged, and takes no note of that")
+
+// breaks refuses everything from now on for what judge has said, if that is certain. Nobody waits for a commit here.
+func (db *DB) breaks(err error) {
+	if !errors.Is(err, errUnnoted) {
+		db.Break(err)
 	}
-	return fmt.Errorf("partition %d: %w: %s", row.Part, ErrLost, why)
+}
+
+// notings is how often it is tried at most to note a loss.
+const notings = 3
+
+// gone stops the partition, whoever owns it, since the database lacks what was acknowledged: once, since somebody may have accepted it when a second one
+// of this owner finds the same.
+func (db *DB) gone(ctx context.Context, row Row, acknowledged uint64) error {
+	db.loss.Lock()
+	defer db.loss.Unlock()
+	if db.lost != nil {
+		return db.lost
+	}
+	why := fmt.Sprintf("commit %d was acknowledged, the database's last one is %d, as after a failover to a standby that lagged behind", acknowledged, row.Last)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), db.o.Lease/2) // who asks may have gone
+	defer cancel()
+	var err error
+	for range notings {
+		if _, err = db.writes.Exec(ctx, db.s.halt, db.o.Partition, why, acknowledged, filling); err == nil || !passes(err) || isReadOnly(err) {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("partition %d: %w: %s: %w", row.Part, errUnnoted, why, unreachable(context.Background(), err))
+	}
+	db.lost = fmt.Errorf("partition %d: %w: %s", row.Part, ErrLost, why)
+	return db.lost
 }
 
 // strange is for a last commit that nobody can have made.

@@ -25,7 +25,7 @@ var (
 	// ErrNewer: a newer program made the tables, in a format unknown to this one.
 	ErrNewer = errors.New("the tables were made by a newer Orrery")
 	// ErrLost: the database does not have commits that were acknowledged.
-	ErrLost = errors.New("the database has lost commits that were acknowledged")
+	ErrLost = store.ErrLost
 	// ErrOlder: the tables have an earlier format, and nothing may be changed.
 	ErrOlder = errors.New("the tables are those of an earlier version")
 	// ErrReadOnly: the partition is open for reading only.

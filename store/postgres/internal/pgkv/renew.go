@@ -75,7 +75,7 @@ func (db *DB) renewal(ctx context.Context) func(row Row) bool {
 		}
 		err := db.judge(ctx, row, last, checkpoint)
 		if err != nil {
-			db.Break(err)
+			db.breaks(err)
 		}
 		return err == nil
 	}
@@ -103,7 +103,7 @@ func (db *DB) Renew(ctx context.Context) error {
 		return fmt.Errorf("renew the claim of partition %d: %w", db.o.Partition, err)
 	}
 	if err := db.judge(ctx, row, last, checkpoint); err != nil {
-		db.Break(err)
+		db.breaks(err)
 		return err
 	}
 	return nil

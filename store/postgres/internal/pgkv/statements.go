@@ -75,17 +75,18 @@ func newStatements(schema string) *statements {
 		renew:   `UPDATE @.partitions SET beat = beat + 1 WHERE part = $1 AND session = $2 RETURNING ` + columns,
 		release: `UPDATE @.partitions SET beat = beat + 1, session = '', owner = '', address = '' WHERE part = $1 AND session = $2`,
 		regain:  `UPDATE @.partitions SET token = token + 1, beat = beat + 1 WHERE part = $1 AND session = $2 RETURNING ` + columns,
-		// Whoever owns it is fenced: it goes on from what has lost commits.
-		halt:       `UPDATE @.partitions SET halted = $2, token = token + 1, beat = beat + 1, session = '', owner = '', address = '' WHERE part = $1 AND last < $3`,
+		// Whoever owns it is fenced: it goes on from what has lost commits. One that is being filled ($4) is another database's since.
+		halt: `UPDATE @.partitions SET halted = $2, token = token + 1, beat = beat + 1, session = '', owner = '', address = ''
+			WHERE part = $1 AND last < $3 AND halted <> $4`,
 		acceptLoss: `UPDATE @.partitions SET halted = '', beat = beat + 1 WHERE part = $1 AND halted = $2 AND halted NOT IN ('', $3)`,
-		// One statement, so that the row is locked only once the server has all of the frames. By its place ($8) the row's newest
+		// One statement, so that the row is locked only once the server has all of the frames. By its place ($9) the row's newest
 		// version is found at once; by the index all those are walked through that some transaction may still see. See place.go.
-		commit: `WITH fence AS (UPDATE @.partitions SET last = $4, beat = beat + 1 WHERE part = $1 AND token = $2 AND last = $3 AND checkpoint >= $7
-				AND ($8::text = '` + nowhere + `' OR ctid = $8::text::tid) RETURNING part, ctid),
+		commit: `WITH fence AS (UPDATE @.partitions SET last = $4, beat = beat + 1 WHERE part = $1 AND token = $2 AND last = $3 AND checkpoint >= $7 AND session = $8
+				AND ($9::text = '` + nowhere + `' OR ctid = $9::text::tid) RETURNING part, ctid),
 			written AS (INSERT INTO @.log (part, n, frame) SELECT fence.part, x.n, x.frame FROM fence, unnest($5::bigint[], $6::bytea[]) AS x (n, frame))
 			SELECT ctid::text FROM fence`,
 		// The same for a database whose rows have no such place.
-		commitPlain: `WITH fence AS (UPDATE @.partitions SET last = $4, beat = beat + 1 WHERE part = $1 AND token = $2 AND last = $3 AND checkpoint >= $7 RETURNING part),
+		commitPlain: `WITH fence AS (UPDATE @.partitions SET last = $4, beat = beat + 1 WHERE part = $1 AND token = $2 AND last = $3 AND checkpoint >= $7 AND session = $8 RETURNING part),
 			written AS (INSERT INTO @.log (part, n, frame) SELECT fence.part, x.n, x.frame FROM fence, unnest($5::bigint[], $6::bytea[]) AS x (n, frame))
 			SELECT '` + nowhere + `' FROM fence`,
 		// Each finds all that it builds upon: the commits, the checkpoint and the step before it.

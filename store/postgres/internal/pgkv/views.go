@@ -90,7 +90,7 @@ func (db *DB) view(ctx context.Context) (tx *Tx, err error) {
 		} else {
 			err = db.own(ctx, tx)
 		}
-		if err == nil || !passes(err) || ctx.Err() != nil || noConnection(err) {
+		if err == nil || !passes(err) || ctx.Err() != nil || noConnection(err) || errors.Is(err, errUnnoted) {
 			break
 		}
 	}
@@ -120,7 +120,7 @@ func (db *DB) own(ctx context.Context, tx *Tx) error {
 		return err
 	}
 	if err = db.judge(ctx, s.row, tx.last, checkpoint); err != nil {
-		db.Break(err)
+		db.breaks(err)
 	} else if s.row.Target > tx.last { // the tables may have parts of what is not seen
 		err = errPassed
 	}
