@@ -34,6 +34,17 @@ type Partition struct {
 	Lost bool
 }
 
+// CanAcceptLoss says whether the partition is stopped for that loss of commits: nil, or an error that is [ErrNotLost]. It is for who implements [Cluster].
+func (p Partition) CanAcceptLoss(halted string) error {
+	switch {
+	case p.Halted == "":
+		return fmt.Errorf("%w: it is not stopped", ErrNotLost)
+	case p.Halted != halted, !p.Lost:
+		return fmt.Errorf("%w: it is stopped for another reason: %s", ErrNotLost, p.Halted)
+	}
+	return nil
+}
+
 // Owned reports whether somebody owns the partition, alive or not.
 func (p Partition) Owned() bool { return p.Session != "" }
 

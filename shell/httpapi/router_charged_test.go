@@ -141,7 +141,7 @@ func TestABulkActBeyondTheRateHereLooksForNothingMore(t *testing.T) {
 	assert.Equal(t, 30, strings.Count(got.body, `"status":200`))
 	assert.Equal(t, 30, strings.Count(got.body, `"status":429`))
 	assert.NotEmpty(t, got.header.Get("Retry-After"))
-	assert.EqualValues(t, 32, asked.Load(), "of two times sixteen ids it was asked who has them")
+	assert.EqualValues(t, 32, asked.Load(), "the other process was asked who has two times sixteen ids")
 }
 
 func TestTheIDsOfABulkActBeyondTheRateOfTheirProcessAreRefusedThere(t *testing.T) {

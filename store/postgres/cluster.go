@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -182,7 +183,7 @@ func (c *Cluster) Part(ctx context.Context, i Instance) error {
 func (c *Cluster) AcceptLoss(ctx context.Context, partition int, halted string) error {
 	is, err := c.kv.AcceptLoss(ctx, partition, halted)
 	if err == nil && !is {
-		err = c.notLost(ctx, partition)
+		err = c.notLost(ctx, partition, halted)
 	}
 	if err != nil {
 		return fmt.Errorf("accept the loss of partition %d: %w", partition, err)
@@ -191,17 +192,15 @@ func (c *Cluster) AcceptLoss(ctx context.Context, partition int, halted string) 
 }
 
 // notLost says what a partition is that is not stopped for the loss that was to be accepted.
-func (c *Cluster) notLost(ctx context.Context, partition int) error {
+func (c *Cluster) notLost(ctx context.Context, partition int, halted string) error {
 	p, err := c.Look(ctx, partition)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case p.Halted == "":
-		return fmt.Errorf("%w: it is not stopped", store.ErrNotLost)
-	case !p.Lost:
-		return fmt.Errorf("%w: %w", store.ErrNotLost, IsFilled(p))
 	}
-	return fmt.Errorf("%w: it is stopped for another reason: %s", store.ErrNotLost, p.Halted)
+	if unfilled := IsFilled(p); unfilled != nil {
+		return fmt.Errorf("%w: %w", store.ErrNotLost, unfilled)
+	}
+	return cmp.Or(p.CanAcceptLoss(halted), store.ErrNotLost) // it was when this was asked, and has changed since
 }
 
 // Rebalance implements [store.Cluster]: each instance finds it in its row.

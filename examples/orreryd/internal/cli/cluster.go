@@ -60,6 +60,8 @@ type divided struct {
 	Partitions int    `json:"partitions"`
 }
 
+var errNoDatabaseURL = usagef("--database: is no URL of PostgreSQL: want one such as postgres://orrery@db.example/orrery")
+
 // badPartitions refuses a number of partitions.
 func badPartitions(n int) error {
 	return usagef("--partitions: %d is not between 1 and %d: the page token of a list over all tenants has a place in each partition, and has to fit into a request", n, store.MaxDivided)
@@ -70,7 +72,7 @@ func (a *app) divide(ctx context.Context, database string, partitions int) error
 	case database == "":
 		return usagef("--database: missing: name the URL of a PostgreSQL database")
 	case !config.IsDatabaseURL(database):
-		return usagef("--database: is no URL of PostgreSQL: want one such as postgres://orrery@db.example/orrery")
+		return errNoDatabaseURL
 	case partitions < 1 || partitions > store.MaxDivided:
 		return badPartitions(partitions)
 	}
@@ -227,7 +229,7 @@ func (a *app) acceptLossIn(ctx context.Context, database, arg string) error {
 	case err != nil:
 		return err
 	case !config.IsDatabaseURL(database):
-		return usagef("--database: is no URL of PostgreSQL: want one such as postgres://orrery@db.example/orrery")
+		return errNoDatabaseURL
 	}
 	name := config.DatabaseName(database)
 	p, err := lookAt(ctx, database, n)

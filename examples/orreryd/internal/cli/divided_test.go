@@ -269,12 +269,7 @@ func TestADaemonOfSeveralPartitionsReadsItsSettingsAndFilesAgain(t *testing.T) {
 	require.Zero(t, r.code, r.err)
 	var tenants []string // one of each partition
 	for p := range partitions {
-		for i := 0; ; i++ {
-			if name := fmt.Sprint("t", i); core.Partition(core.Scope{Namespace: "n", Tenant: name}, partitions) == p {
-				tenants = append(tenants, name)
-				break
-			}
-		}
+		tenants = append(tenants, tenantIn(p, partitions))
 	}
 	declare := func(slots int) {
 		for _, tenant := range tenants {

@@ -24,11 +24,11 @@ func loses(t *testing.T, database string, partition int) {
 		strings.ReplaceAll(lostCommit, "'", "''"), partition))
 }
 
-// tenantIn gives the flags of a tenant that lives in that partition of so many.
-func tenantIn(partition, partitions int) []string {
+// tenantIn gives the name of a tenant in the namespace n that lives in that partition of so many.
+func tenantIn(partition, partitions int) string {
 	for n := 0; ; n++ {
 		if of := (core.Scope{Namespace: "n", Tenant: fmt.Sprint("t", n)}); core.Partition(of, partitions) == partition {
-			return []string{"--namespace", of.Namespace, "--tenant", of.Tenant}
+			return of.Tenant
 		}
 	}
 }
@@ -41,7 +41,7 @@ func TestAPartitionThatHasLostCommitsGoesOnOnceThatIsAccepted(t *testing.T) {
 	p := start(t, "--database", database, "--config", member(t, "one"))
 	p.divides(2, "one")
 	add := func(partition int) []string {
-		return append([]string{"action", "add", "--in", "1h"}, append(tenantIn(partition, 2), "--", "echo", "x")...)
+		return []string{"action", "add", "--in", "1h", "--namespace", "n", "--tenant", tenantIn(partition, 2), "--", "echo", "x"}
 	}
 	p.ok(add(1)...)
 

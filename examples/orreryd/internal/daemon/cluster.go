@@ -82,6 +82,11 @@ func (r roster) tell(ctx context.Context) (wire.Cluster, error) {
 	return out, err
 }
 
+// isReplaced reports whether a partition was lost to another daemon, and not because its database has lost commits.
+func isReplaced(err error) bool {
+	return errors.Is(err, store.ErrFenced) && !errors.Is(err, postgres.ErrLost)
+}
+
 // logMove says what has become of a partition in a daemon that works on several.
 func logMove(log *slog.Logger, database, name string, e fleet.Event) {
 	s := e.State
@@ -92,7 +97,7 @@ func logMove(log *slog.Logger, database, name string, e fleet.Event) {
 	case fleet.EventOwns:
 		of.Info("the partition is this daemon's", "name", name, "token", s.Token)
 	case fleet.EventLost:
-		if errors.Is(e.Err, store.ErrFenced) && !errors.Is(e.Err, postgres.ErrLost) {
+		if isReplaced(e.Err) {
 			of.Warn("another daemon has the partition; what ran here was told to end, and nothing of it is stored", "error", e.Err)
 		} else {
 			of.Warn("the database takes nothing of this daemon for the partition any more; what ran here was told to end, and was stored or not", "error", e.Err)
@@ -126,7 +131,7 @@ func logEvent(log *slog.Logger, database, name string, e fleet.Event) {
 	case fleet.EventOwns:
 		log.Info("the database is this daemon's", "name", name, "token", s.Token)
 	case fleet.EventLost:
-		if errors.Is(e.Err, store.ErrFenced) && !errors.Is(e.Err, postgres.ErrLost) {
+		if isReplaced(e.Err) {
 			log.Warn("standing by, since another daemon has the database; what ran here was told to end, and nothing of it is stored", "error", e.Err)
 		} else {
 			log.Warn("standing by, since the database takes nothing of this daemon any more; what ran here was told to end, and was stored or not", "error", e.Err)

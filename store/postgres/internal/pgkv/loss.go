@@ -56,7 +56,7 @@ func (db *DB) gone(ctx context.Context, row Row, acknowledged uint64) error {
 		return db.lost
 	}
 	why := fmt.Sprintf("commit %d was acknowledged, the database's last one is %d, as after a failover to a standby that lagged behind", acknowledged, row.Last)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), db.o.Lease/2) // who asks may have gone
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), db.o.Lease/2) // the client whose request has found it may have gone
 	defer cancel()
 	var err error
 	for range notings {
