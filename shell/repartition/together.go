@@ -1,6 +1,7 @@
 package repartition
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -29,7 +30,7 @@ func together(ctx context.Context, to []Target, do func(ctx context.Context, sin
 			}}
 			err := fill(ctx, e)
 			if err == nil && !e.called {
-				err = errNotTaken
+				err = cmp.Or(context.Cause(ctx), errNotTaken) // who was told to end has not refused
 			}
 			if err != nil {
 				failed <- err
