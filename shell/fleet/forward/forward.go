@@ -329,6 +329,7 @@ func (f *Forwarder) attempt(r *http.Request, o owner, changed <-chan struct{}, b
 		return f.send(r, o, body, isKept)
 	}
 	ctx, cancel := context.WithCancel(r.Context())
+	var over atomic.Bool // whoever sets it decides: the answer has begun, or is given up
 	answered := make(chan struct{})
 	go func() {
 		for {
@@ -341,13 +342,18 @@ func (f *Forwarder) attempt(r *http.Request, o owner, changed <-chan struct{}, b
 			}
 			var now owner
 			if now, changed = f.owner(); now != o {
-				cancel()
+				if over.CompareAndSwap(false, true) {
+					cancel()
+				}
 				return
 			}
 		}
 	}()
 	resp, err := f.send(r.WithContext(ctx), o, body, isKept)
 	close(answered)
+	if err == nil && !over.CompareAndSwap(false, true) {
+		err = errors.Join(errGivenUp, resp.Body.Close())
+	}
 	if err != nil {
 		cancel()
 		return nil, err
@@ -355,6 +361,9 @@ func (f *Forwarder) attempt(r *http.Request, o owner, changed <-chan struct{}, b
 	resp.Body = ending{resp.Body, cancel}
 	return resp, nil
 }
+
+// errGivenUp: another one worked before the answer had begun. What was sent may have been carried out.
+var errGivenUp = errors.New("the attempt was given up, since another one works")
 
 // ending is a body with what ends with it.
 type ending struct {

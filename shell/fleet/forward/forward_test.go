@@ -452,3 +452,40 @@ func TestOptionsSayWhatIsWrong(t *testing.T) {
 		require.EqualError(t, err, want)
 	}
 }
+
+// changing is a transport after whose answer another one works.
+type changing struct {
+	http.RoundTripper
+	change func()
+}
+
+func (c changing) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := c.RoundTripper.RoundTrip(r)
+	c.change()
+	return resp, err
+}
+
+// What has begun to answer is not broken off: whoever asked would have half of an answer.
+func TestAnAnswerIsWholeAlthoughAnotherOneWorksAsItBegins(t *testing.T) {
+	next := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "next") }))
+	t.Cleanup(next.Close)
+	long := strings.Repeat("first ", 100_000)
+	first := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "first ")
+		_ = http.NewResponseController(w).Flush()
+		_, _ = io.WriteString(w, long)
+	}))
+	t.Cleanup(first.Close)
+	w := newWorks(first.URL)
+	s := httptest.NewServer(forwarder(t, w, func(o *forward.Options) {
+		o.Transport = changing{o.Transport, func() { w.set(next.URL) }}
+	}))
+	t.Cleanup(s.Close)
+	for range 100 {
+		w.set(first.URL)
+		_, text := ask(t, "GET", s.URL+"/v1/actions", "", nil)
+		if text != "next" {
+			assert.Equal(t, "first "+long, text)
+		}
+	}
+}
