@@ -237,13 +237,14 @@ func TestAPartitionWhoseOwnerGivesSignsOfLifeIsNotTakenOver(t *testing.T) {
 			}
 		}
 	})
-	_, err := postgres.Open(ctx, url, postgres.Options{Lease: 2 * time.Second})
+	_, err := postgres.Open(ctx, url, postgres.Options{Lease: 20 * time.Second}) // it looks twenty times within a lease
 	close(stop)
 	beats.Wait()
 	require.ErrorIs(t, err, store.ErrClaimed)
 	require.ErrorContains(t, err, `"first" at "here:1"`)
 
-	second := open(t, url, postgres.Options{Lease: 100 * time.Millisecond})
+	// On a machine that is busy a session may pause within its transaction for longer than half of so short a lease.
+	second := open(t, url+"&idle_in_transaction_session_timeout=0&lock_timeout=0", postgres.Options{Lease: 100 * time.Millisecond})
 	require.ErrorIs(t, first.Renew(ctx), store.ErrFenced, "it was silent for a lease")
 	require.NoError(t, second.Close())
 	third := open(t, url, postgres.Options{Lease: time.Hour})
@@ -376,7 +377,7 @@ func TestInstancesAreRegisteredAndReplaced(t *testing.T) {
 func TestAFrozenOwnerWithinACommitDoesNotHoldUpWhoTakesOver(t *testing.T) {
 	url := postgrestest.Database(t)
 	w := &wire{}
-	first := open(t, url, w.options(postgres.Options{Checkpoint: time.Hour, Patience: 2 * time.Second}))
+	first := open(t, url, w.options(postgres.Options{Checkpoint: time.Hour, Patience: time.Minute})) // it goes on while the other one opens
 	require.NoError(t, create(first, 0, 1))
 	frozen, thaw := make(chan struct{}), make(chan struct{})
 	goOn := sync.OnceFunc(func() { close(thaw) })

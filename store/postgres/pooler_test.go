@@ -110,7 +110,7 @@ func TestBehindPgBouncerInTransactionModeAllIsAsWithoutIt(t *testing.T) {
 	})
 	t.Run("a takeover from a process that is frozen within a commit", func(t *testing.T) {
 		w := &wire{}
-		o := postgres.Options{Schema: schema(), Checkpoint: time.Hour, Patience: 2 * time.Second}
+		o := postgres.Options{Schema: schema(), Checkpoint: time.Hour, Lease: time.Minute, Patience: time.Minute}
 		first := open(t, behind, w.options(o))
 		require.NoError(t, create(first, 0, 1))
 		frozen, thaw := make(chan struct{}), make(chan struct{})
@@ -127,7 +127,7 @@ func TestBehindPgBouncerInTransactionModeAllIsAsWithoutIt(t *testing.T) {
 		commit.Go(func() { late = create(first, 10, 1) })
 		<-frozen
 		o.TakeOver = true
-		within, cancel := context.WithTimeout(ctx, 8*time.Second) // before the limit of the lock
+		within, cancel := context.WithTimeout(ctx, 25*time.Second) // before the limits of the lock, and of a transaction that waits
 		defer cancel()
 		second, err := postgres.Open(within, behind, o)
 		require.NoError(t, err)
