@@ -82,7 +82,7 @@ func TestAnActOnManyTakesTheFiltersOfItsList(t *testing.T) {
 	k := newKit(t)
 	k.make("/v1/actions", `{"tool_name":"echo","tenant":"x",`+farAway+`}`)
 	middle := time.Now().Add(time.Millisecond)
-	require.Eventually(t, func() bool { return time.Now().After(middle.Add(time.Millisecond)) }, time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return time.Now().After(middle.Add(time.Millisecond)) }, time.Minute, time.Millisecond)
 	k.make("/v1/actions", `{"tool_name":"echo","tenant":"y",`+farAway+`}`)
 	k.make("/v1/actions", `{"tool_name":"hold","tenant":"x"}`)
 	at := url.QueryEscape(middle.UTC().Format(time.RFC3339Nano))

@@ -147,7 +147,7 @@ func TestACopyLooksAtFormerOwnersInAllPartitions(t *testing.T) {
 			}
 		}
 	}()
-	copyRefused(t, url, `the daemon "d" has given partition 2 back, goes on with what it carries out there, and gives signs of life`, "--lease", "1")
+	copyRefused(t, url, `the daemon "d" has given partition 2 back, goes on with what it carries out there, and gives signs of life`, "--lease", "20")
 	close(stop)
 	<-done
 	for k := range 3 {
@@ -212,10 +212,10 @@ func TestACopyWaitsForTheOwnersOfAllPartitionsTogether(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, living.Close()) }()
 	require.NoError(t, held(t.Context(), living, func(ctx context.Context) error {
-		copyRefused(t, url, `partition 1: claimed by another holder: "living" at "" owns it and gives signs of life: stop the daemon first`, "--lease", "1")
+		copyRefused(t, url, `partition 1: claimed by another holder: "living" at "" owns it and gives signs of life: stop the daemon first`, "--lease", "20")
 		return nil
 	}))
-	beside, err := postgres.Open(t.Context(), url, postgres.Options{Lease: time.Second})
+	beside, err := postgres.Open(t.Context(), url, postgres.Options{})
 	require.NoError(t, err, "the copy has left partition 0 as it was")
 	require.NoError(t, beside.Close())
 }

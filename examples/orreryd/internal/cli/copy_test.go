@@ -120,7 +120,7 @@ func TestACopyFencesNoDaemonAndKeepsDaemonsAway(t *testing.T) {
 	db, url := database(t), postgrestest.Database(t)
 	p := start(t, "--database", url, "--config", member(t, "works"))
 	p.add("--wait", "--", "echo", "done")
-	for _, flags := range [][]string{nil, {"--lease", "1"}} {
+	for _, flags := range [][]string{nil, {"--lease", "20"}} { // a sign of life ends its wait at once
 		r := cli(t, nil, "", append([]string{"copy", "--from", url, "--to", db}, flags...)...)
 		assert.Equal(t, exitFailed, r.code)
 		assert.Contains(t, r.err, `"works" at "`+p.url+`" owns it`)
