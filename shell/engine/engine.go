@@ -383,12 +383,17 @@ func (e *Engine) Ask(ctx context.Context, req Request) (Reply, error) {
 		return e.lateReply(r)
 	case <-e.decided:
 		r.wake()
-		select { // it may have been answered as the last thing
-		case <-r.done:
-			return r.reply(), nil
-		default:
-			return Reply{}, ErrStopped
-		}
+		return r.replyOr(ErrStopped) // it may have been answered as the last thing
+	}
+}
+
+// replyOr gives the reply if it is there, whatever else has happened at the same moment.
+func (r *request) replyOr(err error) (Reply, error) {
+	select {
+	case <-r.done:
+		return r.reply(), nil
+	default:
+		return Reply{}, err
 	}
 }
 
@@ -405,7 +410,7 @@ func (e *Engine) lateReply(r *request) (Reply, error) {
 		case <-e.decided:
 		}
 	}
-	return Reply{}, r.ctx.Err()
+	return r.replyOr(r.ctx.Err())
 }
 
 // Post hands a request to the loop and does not wait for the reply, or for longer than ctx

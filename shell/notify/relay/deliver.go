@@ -13,6 +13,7 @@ import (
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
 	"github.com/orrery-go/orrery/shell"
+	"github.com/orrery-go/orrery/shell/internal/pause"
 	"github.com/orrery-go/orrery/shell/notify"
 )
 
@@ -90,22 +91,10 @@ func (d *delivery) handle(ctx context.Context, i core.QueueItem) (json.RawMessag
 		if now := time.Now(); !now.Before(until) {
 			return nil, err
 		}
-		if err := pause(ctx, max(wait, min(asked, longestAsk))); err != nil {
+		if err := pause.For(ctx, max(wait, min(asked, longestAsk))); err != nil { // the relay stops: the item is given back, to be told by the next one
 			return nil, err
 		}
 		wait = min(2*wait, longestWait)
-	}
-}
-
-// pause waits, unless the relay stops: then the item is given back, to be told by the next one.
-func pause(ctx context.Context, wait time.Duration) error {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 
