@@ -73,8 +73,11 @@ func TestAConnectionThatBreaksIsRepeatedOnlyWhereNothingIsDoneTwice(t *testing.T
 func TestARequestThatWasNeverSentIsRepeatedWithEveryMethod(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	addr := l.Addr().String()
-	require.NoError(t, l.Close()) // now nothing listens there
+	t.Cleanup(func() { _ = l.Close() })
+	c, err := net.Dial("tcp", l.Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	addr := c.LocalAddr().String() // nobody listens there, nor can: a connection has the port
 	_, err = run(t, newTool(t, httpcall.Options{Retries: 1}), in("url", "http://"+addr, "method", "POST", "body", 1))
 	var failed *httpcall.RequestError
 	require.ErrorAs(t, err, &failed)

@@ -85,13 +85,16 @@ func passing(t *testing.T, w *works) *httptest.Server {
 	return s
 }
 
-// gone is an address at which nobody answers.
+// gone is an address at which nobody answers, nor can: a connection has its port.
 func gone(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	defer func() { require.NoError(t, l.Close()) }()
-	return "http://" + l.Addr().String()
+	t.Cleanup(func() { _ = l.Close() })
+	c, err := net.Dial("tcp", l.Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return "http://" + c.LocalAddr().String()
 }
 
 func ask(t *testing.T, method, url, body string, header map[string]string) (*http.Response, string) {

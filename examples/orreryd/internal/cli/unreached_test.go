@@ -17,9 +17,13 @@ func TestADaemonThatCannotUseItsDatabaseNamesTheSettingAndNeverThePassword(t *te
 	const password = "hush-hush-8"
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	require.NoError(t, l.Close()) // nothing listens there now
-	url := "postgres://orrery:" + password + "@" + l.Addr().String() + "/work"
-	shown := "postgres://orrery@" + l.Addr().String() + "/work"
+	t.Cleanup(func() { _ = l.Close() })
+	c, err := net.Dial("tcp", l.Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	refuses := c.LocalAddr().String() // nobody listens there, nor can: a connection has the port
+	url := "postgres://orrery:" + password + "@" + refuses + "/work"
+	shown := "postgres://orrery@" + refuses + "/work"
 	tables := postgrestest.Database(t)
 	r := cli(t, nil, "", "cluster", "init", "--database", tables, "--partitions", "1")
 	require.Zero(t, r.code, r.err)
