@@ -330,6 +330,8 @@ func (a *podAPI) left() (names []string) {
 // checkStrangers: nobody has changed or deleted what is another's.
 func checkStrangers(f *findings, a *podAPI) {
 	is := a.names()
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	for name, version := range a.strangers { // order-free: findings of a test that fails
 		if is[name] != version {
 			f.add("%s is of somebody else, and was changed or deleted: version %q, then %q", name, version, is[name])
