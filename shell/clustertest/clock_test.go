@@ -31,23 +31,24 @@ var clocks = []edit{
 	{"../../store/postgres/cluster.go", "return at.Sub(asked.Add(within)), within, nil", "return at.Sub(asked.Add(within).Add(ahead)), within, nil", aheadSource, osAlone},
 }
 
-// stops is where a daemon freezes itself if it finds a file, which the first one that does takes away: between the commit that says to create a Job, and the call.
+// stops is where a daemon waits to be frozen if it finds a file, which the first one that does takes away: between the commit that says to create a Job, and the call.
+// It says that it is there, and the test freezes it. It does not freeze itself: on a busy machine the thread that asks for that goes on until the kernel
+// has run another one of the process, which may be time enough for the call. A SIGCONT tells it that all that is over.
 var stops = edit{
 	"../kube/kube.go", "	if run.Confirm != nil {\n", "	stopsHere(job.Name)\n	if run.Confirm != nil {\n", `
 func stopsHere(job string) {
+	goesOn := make(chan os.Signal, 1)
+	signal.Notify(goesOn, syscall.SIGCONT)
+	defer signal.Stop(goesOn)
 	file := os.Getenv("` + stopEnv + `")
 	if file == "" || os.Remove(file) != nil {
 		return
 	}
 	_ = os.WriteFile(file+".new", []byte(fmt.Sprint(job, " ", os.Getpid())), 0o600)
 	_ = os.Rename(file+".new", file+".caught")
-	self, _ := os.FindProcess(os.Getpid())
-	_ = self.Signal(syscall.SIGSTOP)
-	// The signal is for the whole process; this thread may go on for a moment.
-	for began := time.Now(); time.Since(began) < time.Millisecond; {
-	}
+	<-goesOn
 }
-`, osAlone + "; import \"syscall\"",
+`, osAlone + "; import \"os/signal\"; import \"syscall\"",
 }
 
 // stopEnv names the file.

@@ -86,7 +86,7 @@ type member struct {
 	program    string
 	config     string
 	log        string
-	stopFile   string        // what it freezes by, see [cluster.stopFile]
+	stopFile   string        // what it waits by, see [cluster.stopFile]
 	address    string        // where it listens
 	ahead      time.Duration // its clock
 	apart      atomic.Bool   // it takes no part now: nobody starts it or asks it
@@ -106,8 +106,8 @@ func loopback() string {
 	return fmt.Sprintf("127.%d.%d.%d", 1+id>>14&0x7f, 1+id>>7&0x7f, 1+id&0x7f)
 }
 
-// freeAddresses gives addresses to listen on.
-func freeAddresses(t *testing.T, n int) (all []string) {
+// reserveAddresses gives addresses to listen on, which nobody else is given before they are freed.
+func reserveAddresses(t *testing.T, n int) (all []string, free func()) {
 	t.Helper()
 	var open []net.Listener
 	for range n {
@@ -115,10 +115,11 @@ func freeAddresses(t *testing.T, n int) (all []string) {
 		require.NoError(t, err)
 		open, all = append(open, l), append(all, l.Addr().String())
 	}
-	for _, l := range open {
-		require.NoError(t, l.Close())
+	return all, func() {
+		for _, l := range open {
+			require.NoError(t, l.Close())
+		}
 	}
-	return all
 }
 
 // newCluster starts the server and the daemons, whose clocks are so far ahead, on a database of so many partitions; 0: one that is not divided. On a divided one there is a
@@ -162,7 +163,9 @@ func prepareCluster(t *testing.T, ahead [daemons]time.Duration, partitions int, 
 		out, err := c.run("cluster", "init", "--partitions", strconv.Itoa(partitions), "--database", c.server.URL(c.database))
 		require.NoError(t, err, "%s", out)
 	}
-	for n, address := range freeAddresses(t, all) {
+	addresses, free := reserveAddresses(t, all)
+	defer free() // the proxies have other ones then
+	for n, address := range addresses {
 		m := &member{t: t, name: fmt.Sprintf("daemon-%d", n), program: c.program, address: address}
 		if n < daemons {
 			m.ahead = ahead[n]

@@ -273,6 +273,17 @@ func (c *cluster) beginInDatabase(t *testing.T, k kind) (heal func()) {
 	return func() { server.Start(t) }
 }
 
+// foundNoDatabase reports whether a daemon says with its last words that there was no database when it started: none at all, or none any more when it looked at
+// what is in there.
+func foundNoDatabase(last string) bool {
+	for _, says := range []string{": connect to the database: ", ": read the layout: the database is not available: ", ": list partitions: the database is not available: "} {
+		if strings.HasPrefix(last, "orreryd: database: ") && strings.Contains(last, says) {
+			return true
+		}
+	}
+	return false
+}
+
 // revive starts daemons that have ended by themselves, as a supervisor does, and says which had no reason to: one that finds no
 // database at its start says so, and ends.
 func (c *cluster) revive() (ended []string) {
@@ -281,7 +292,7 @@ func (c *cluster) revive() (ended []string) {
 			continue
 		}
 		lines := strings.Split(strings.TrimSpace(m.logged()), "\n")
-		if last := lines[len(lines)-1]; !strings.Contains(last, "connect to the database") {
+		if last := lines[len(lines)-1]; !foundNoDatabase(last) {
 			ended = append(ended, fmt.Sprintf("%s ended by itself: %v: %s", m.name, m.err, last))
 		}
 		m.cmd = nil

@@ -52,7 +52,7 @@ func (p *program) build(t *testing.T) string {
 		if p.dir, p.err = os.MkdirTemp("", "orrery-cluster-build-"); p.err != nil {
 			return
 		}
-		ctx, stop := context.WithTimeout(context.Background(), 10*time.Minute)
+		ctx, stop := context.WithTimeout(context.Background(), 15*time.Minute)
 		defer stop()
 		args := slices.Concat([]string{"build", "-o", p.dir, overlay(t, p.dir, p.edits)}, raceFlags, []string{"github.com/orrery-go/orrery/examples/orreryd"})
 		if out, err := exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil {

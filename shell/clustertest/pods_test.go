@@ -139,6 +139,7 @@ func (c *cluster) beginBeforeCall(t *testing.T) (heal func(), m *member) {
 	require.NoError(t, os.Remove(c.stopFile()+".caught"))
 	job, pid, _ := strings.Cut(string(caught), " ")
 	m = c.members[slices.IndexFunc(c.members, func(m *member) bool { return m.cmd != nil && strconv.Itoa(m.cmd.Process.Pid) == pid })]
+	m.signal(syscall.SIGSTOP)
 	t.Logf("%s: frozen before it creates %s", m.name, job)
 	return func() {
 		err := poll(doneLimit, func() error {
@@ -155,7 +156,7 @@ func (c *cluster) beginBeforeCall(t *testing.T) (heal func(), m *member) {
 	}, m
 }
 
-// stopFile is what the next daemon that is about to create a Job finds, and freezes by.
+// stopFile is what the next daemon that is about to create a Job finds, and waits by.
 func (c *cluster) stopFile() string { return filepath.Join(c.dir, "stop") }
 
 // testJob is a job of each tenant: how its pods go on, and so how its runs end.
@@ -329,6 +330,8 @@ func (a *podAPI) left() (names []string) {
 // checkStrangers: nobody has changed or deleted what is another's.
 func checkStrangers(f *findings, a *podAPI) {
 	is := a.names()
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	for name, version := range a.strangers { // order-free: findings of a test that fails
 		if is[name] != version {
 			f.add("%s is of somebody else, and was changed or deleted: version %q, then %q", name, version, is[name])

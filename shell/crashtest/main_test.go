@@ -52,7 +52,7 @@ func daemonProgram(t *testing.T) string {
 		if built.dir, built.err = os.MkdirTemp("", "orrery-crash-build-"); built.err != nil {
 			return
 		}
-		ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
+		ctx, stop := context.WithTimeout(context.Background(), 15*time.Minute) // on a busy machine whose cache is cold it takes more than five
 		defer stop()
 		args := append([]string{"build", "-o", built.dir}, raceFlags...)
 		cmd := exec.CommandContext(ctx, "go", append(args, "github.com/orrery-go/orrery/examples/orreryd")...)

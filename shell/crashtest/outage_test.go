@@ -85,7 +85,8 @@ func TestRealOutagesAreToldWithTheirOwnCauses(t *testing.T) {
 			}
 			var told core.Occurrence
 			for _, o := range history(core.VerdictMissed) {
-				if strings.Contains(o.Reason, row.want) && o.LastDueAt > before {
+				// On a busy machine a daemon may stand still for another second.
+				if strings.Contains(o.Reason, row.want) && o.LastDueAt > before && o.Count > told.Count {
 					told = o
 				}
 			}

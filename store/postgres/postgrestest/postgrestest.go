@@ -50,7 +50,7 @@ type Options struct {
 	// NoFsync leaves out the syncs, which is faster. What was committed survives the end
 	// of the server's processes, not that of the machine.
 	NoFsync bool
-	// TCP makes the server listen on a port of 127.0.0.1, too; see [Server.Address].
+	// TCP makes the server listen on a port of a loopback address, too; see [Server.Address].
 	TCP bool
 	// Settings of the configuration, such as "max_connections": "20".
 	Settings map[string]string
@@ -155,7 +155,7 @@ func (s *Server) Address() string {
 	if s.port == 0 {
 		return ""
 	}
-	return "127.0.0.1:" + strconv.Itoa(s.port)
+	return loopback() + ":" + strconv.Itoa(s.port)
 }
 
 // Exec runs SQL on a connection of its own: one statement, or several with semicolons.

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,7 +37,7 @@ type Server struct {
 	options  Options
 	name     string // of a standby
 	dir      string // the Unix socket, the data and the log
-	port     int    // on 127.0.0.1; 0: none
+	port     int    // at [loopback]; 0: none
 	guard    *guard
 	process  process
 	runs     atomic.Bool // the postmaster has been started, and has not been ended
@@ -227,9 +228,19 @@ func (s *Server) launch() error {
 	}
 }
 
-// freePort is a port of 127.0.0.1 that nobody listens on at this moment.
+// loopback is an address of this machine at which nobody but this process and its servers listens, and from which nobody connects: the port of a server that
+// starts, or is started again, is not somebody else's meanwhile. The processes of other tests may open thousands of ports at 127.0.0.1.
+func loopback() string {
+	if runtime.GOOS != "linux" {
+		return "127.0.0.1" // elsewhere there is no other
+	}
+	id := os.Getpid()
+	return fmt.Sprintf("127.%d.%d.%d", 129+(id>>14)%126, 1+id>>7&0x7f, 1+id&0x7f)
+}
+
+// freePort is a port of [loopback] that nobody listens on at this moment.
 func freePort() (int, error) {
-	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", loopback()+":0")
 	if err != nil {
 		return 0, err
 	}
@@ -285,7 +296,7 @@ func (s *Server) configure() error {
 		"log_line_prefix":            "%m [%p] ",
 	}
 	if s.port != 0 {
-		settings["listen_addresses"] = "127.0.0.1"
+		settings["listen_addresses"] = loopback()
 	}
 	if s.name != "" {
 		settings["cluster_name"] = s.name // under which it also introduces itself to its primary

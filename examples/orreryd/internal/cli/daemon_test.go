@@ -91,6 +91,7 @@ func TestAStopWaitsForWhatRuns(t *testing.T) {
 	db, gate := database(t), fifo(t)
 	p := start(t, "--db", db)
 	id := p.add("--", "cat", gate)
+	require.Eventually(t, func() bool { return p.action(id).Status.Type == core.StatusRunning }, patience, 20*time.Millisecond)
 	p.signal(syscall.SIGTERM)
 	await(t, p.errs, `msg=stopping running=1`)
 	assert.Contains(t, p.ok("actions", "list"), "running", "it answers while it waits")

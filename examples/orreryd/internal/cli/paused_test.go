@@ -22,7 +22,10 @@ func TestABackupIsOpenedPausedAndGoesOnWhenItIsToldTo(t *testing.T) {
 	db, gate := database(t), fifo(t)
 	p := start(t, "--db", db)
 	inHand := p.add("--on-interrupt", "retry", "--", "cat", gate)
-	due, unwanted := p.add("--in", "1s", "--", "echo", "due"), p.add("--in", "1s", "--", "echo", "unwanted")
+	require.Eventually(t, func() bool { return p.action(inHand).Status.Type == core.StatusRunning }, patience, 20*time.Millisecond)
+	const soon = 10 * time.Second // after the backup, however busy the machine is
+	due, unwanted := p.add("--in", soon.String(), "--", "echo", "due"), p.add("--in", soon.String(), "--", "echo", "unwanted")
+	comes := time.After(soon)
 	recurring := anID.FindString(p.ok("recurring", "add", "--cron", "* * * * * *", "--", "echo", "again"))
 	p.ok("backup", "--to", db+".backup")
 	p.signal(syscall.SIGKILL)
@@ -45,6 +48,7 @@ func TestABackupIsOpenedPausedAndGoesOnWhenItIsToldTo(t *testing.T) {
 	p.signal(syscall.SIGHUP)
 	await(t, p.errs, `msg=reloaded what=set .*created=1 changed=1`)
 	p.ok("queue", "push", "q", "--data", "1")
+	<-comes // both are due by now
 	assert.Empty(t, p.ok("queue", "take", "q", "--holder", "me", "--wait", "2s"))
 	for id, want := range map[string]core.StatusType{inHand: core.StatusRunning, due: core.StatusPending, unwanted: core.StatusCancelled, fresh: core.StatusPending} {
 		assert.Equal(t, want, p.action(id).Status.Type)

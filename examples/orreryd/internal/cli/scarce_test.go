@@ -14,6 +14,7 @@ import (
 )
 
 func TestCommandsForWhichThereIsNoDescriptorWaitAndAllRunOnce(t *testing.T) {
+	t.Parallel()
 	requirePrograms(t, "sh")
 	exe, err := os.Executable()
 	require.NoError(t, err)
@@ -26,7 +27,7 @@ func TestCommandsForWhichThereIsNoDescriptorWaitAndAllRunOnce(t *testing.T) {
 	p.awaitReady()
 	const many = 40
 	for range many { // due together, once all are there: the requests need descriptors, too
-		p.add("--in", "5s", "--", "sh", "-c", `echo ran >>"$1"; while [ ! -e "$0" ]; do sleep 0.05; done`, gate, ran)
+		p.add("--in", "15s", "--", "sh", "-c", `echo ran >>"$1"; while [ ! -e "$0" ]; do sleep 0.05; done`, gate, ran)
 	}
 	line := await(t, p.errs, "the system lacks what a start needs")
 	assert.Contains(t, line, "level=WARN")
