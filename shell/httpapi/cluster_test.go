@@ -80,7 +80,7 @@ func TestTheLossOfAPartitionIsAcceptedAsItWasRead(t *testing.T) {
 		`{"partition":0,"stopped":"commit 3 is gone"}`:  "404 partition: nobody has worked on 0 yet: there is nothing that it could have lost",
 		`{"partition":3,"stopped":"commit 3 is gone"}`:  "404 partition: there is none of the number 3: GET /v1/cluster lists them",
 		`{"partition":-1,"stopped":"commit 3 is gone"}`: "404 partition: there is none of the number -1: GET /v1/cluster lists them",
-		`{"partition":2,"stopped":"commit 3 is gone"}`:  "503 the database does not answer: send the request again",
+		`{"partition":2,"stopped":"commit 3 is gone"}`:  "503 the database is not available: try again",
 		`{"stopped":"commit 3 is gone"}`:                "400 partition: is missing: want the number of one that GET /v1/cluster lists",
 		`{"partition":1}`:                               "400 stopped: is missing: want what GET /v1/cluster says of why the partition is stopped, so that no loss is accepted that nobody has read of",
 	} {

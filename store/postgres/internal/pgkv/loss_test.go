@@ -134,3 +134,40 @@ func TestAnOwnerThatRefusesEverythingGivesNoSignOfLife(t *testing.T) {
 	require.Equal(t, []bool{false}, renewed)
 	require.Equal(t, was+1, beat(), "others are to take it over")
 }
+
+func TestOnlyTheLossThatWasReadIsAccepted(t *testing.T) {
+	url := postgrestest.Database(t)
+	openDB(t, url, Options{Owner: "a"})
+	c, err := Connect(ctx, url, Options{})
+	require.NoError(t, err)
+	defer c.Close()
+	for _, row := range []struct {
+		halted, accepted string
+		is               bool
+	}{{"", "", false}, {"commit 3", "commit 2", false}, {"commit 3", "", false}, {filling, filling, false}, {"commit 3", "commit 3", true}} {
+		_, err := c.pool.Exec(ctx, `UPDATE orrery.partitions SET halted = $1, beat = 7`, row.halted)
+		require.NoError(t, err)
+		is, err := c.AcceptLoss(ctx, 0, row.accepted)
+		require.NoError(t, err)
+		require.Equal(t, row.is, is, "%+v", row)
+		stays := Row{Halted: row.halted, Beat: 7}
+		if row.is {
+			stays = Row{Beat: 8} // whoever looks at it sees that it has changed
+		}
+		found, err := c.Look(ctx, 0)
+		require.NoError(t, err)
+		require.Equal(t, stays, Row{Halted: found.Halted, Beat: found.Beat}, "%+v", row)
+	}
+}
+
+func TestAPartitionThatIsStoppedHasAnotherTokenAndSignOfLife(t *testing.T) {
+	url := postgrestest.Database(t)
+	db := openDB(t, url, Options{Owner: "a"})
+	for range 3 {
+		require.NoError(t, write(db, "k=v"))
+	}
+	sql(t, url, `UPDATE orrery.partitions SET last = 1, beat = 7`)
+	require.ErrorIs(t, db.gone(ctx, Row{Last: 1}, 3), ErrLost)
+	require.Equal(t, int64(db.token)+1, sql(t, url, `SELECT token FROM orrery.partitions`), "commits of its owner that are on their way are fenced")
+	require.EqualValues(t, 8, sql(t, url, `SELECT beat FROM orrery.partitions`))
+}
