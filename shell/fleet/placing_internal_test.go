@@ -146,6 +146,7 @@ func TestAPartitionThatNobodyCouldOpenIsTriedOnceItHasChanged(t *testing.T) {
 		s := placingGroup(t).seats[0]
 		s.bad = &was
 		s.unusable(errors.New(was.Halted))
+		s.o.Events = func(e Event) { assert.NotEqual(t, EventUnusable, e.Kind, name) }
 		s.see(row.is, time.Unix(1000, 0), time.Unix(1000, 0))
 		assert.Equal(t, row.tried, s.bad == nil, name)
 		assert.Equal(t, row.tried, s.State().Unusable == nil, name)
@@ -231,4 +232,36 @@ func TestThatAPartitionCannotBeClaimedIsToldOnceAndNotIfAnotherOneWasFaster(t *t
 		s.unclaimed(t.Context(), s.row, errors.New("no connection is left"))
 	}
 	assert.Equal(t, []EventKind{EventUnclaimed}, told)
+}
+
+// Whatever the reason is, and whether the look or the claim has found it, it is not tried at each look.
+func TestAPartitionThatCannotBeOpenedIsNotClaimedAgainAsLongAsItIsAsItWas(t *testing.T) {
+	for _, why := range []error{store.ErrUnusable, store.ErrCorrupt} {
+		s := placingGroup(t).seats[0]
+		row := store.Partition{Token: 4, Beat: 7}
+		s.unclaimed(t.Context(), row, why)
+		require.ErrorIs(t, s.State().Unusable, why)
+		s.see(row, time.Unix(1000, 0), time.Unix(1000, 0))
+		assert.False(t, s.open(), "%v", why)
+		require.ErrorIs(t, s.State().Unusable, why)
+	}
+}
+
+func TestALossIsToldOfItsPartitionAsOneThatNobodyCanOpen(t *testing.T) {
+	s := placingGroup(t).seats[1]
+	s.see(store.Partition{Number: 1, Token: 4, Halted: "commits are not there", Lost: true}, time.Unix(1000, 0), time.Unix(1000, 0))
+	why := s.State().Unusable
+	require.ErrorIs(t, why, store.ErrUnusable)
+	require.ErrorIs(t, why, store.ErrLost)
+	assert.ErrorContains(t, why, "partition 1: ")
+	assert.ErrorContains(t, why, ": commits are not there")
+}
+
+// Looks that succeed say nothing of what this process holds, so that nothing would take back what one that fails has said.
+func TestALookThatFailsSaysNothingOfWhatThisProcessHolds(t *testing.T) {
+	g := placingGroup(t)
+	working(g.seats[0])
+	g.missed(store.ErrUnreachable)
+	require.NoError(t, g.seats[0].State().Err)
+	require.ErrorIs(t, g.seats[1].State().Err, store.ErrUnreachable)
 }

@@ -66,6 +66,8 @@ func TestTheLossOfAPartitionIsAcceptedAsItWasRead(t *testing.T) {
 			switch {
 			case partition == 0:
 				return store.ErrNotFound
+			case partition == 2:
+				return fmt.Errorf("%w: no route to it", store.ErrUnreachable)
 			case stopped != "commit 3 is gone":
 				return fmt.Errorf("%w: it is not stopped", store.ErrNotLost)
 			}
@@ -78,6 +80,7 @@ func TestTheLossOfAPartitionIsAcceptedAsItWasRead(t *testing.T) {
 		`{"partition":0,"stopped":"commit 3 is gone"}`:  "404 partition: nobody has worked on 0 yet: there is nothing that it could have lost",
 		`{"partition":3,"stopped":"commit 3 is gone"}`:  "404 partition: there is none of the number 3: GET /v1/cluster lists them",
 		`{"partition":-1,"stopped":"commit 3 is gone"}`: "404 partition: there is none of the number -1: GET /v1/cluster lists them",
+		`{"partition":2,"stopped":"commit 3 is gone"}`:  "503 the database is not available: try again",
 		`{"stopped":"commit 3 is gone"}`:                "400 partition: is missing: want the number of one that GET /v1/cluster lists",
 		`{"partition":1}`:                               "400 stopped: is missing: want what GET /v1/cluster says of why the partition is stopped, so that no loss is accepted that nobody has read of",
 	} {
@@ -93,6 +96,9 @@ func TestTheLossOfAPartitionIsAcceptedAsItWasRead(t *testing.T) {
 	}}).do("POST", "/v1/cluster/accept-loss", "{}")
 	assert.Equal(t, http.StatusNotImplemented, r.status)
 	assert.Contains(t, r.body, "orreryd cluster accept-loss 0 --database URL has it go on")
+	r = start(t, setup{}).do("POST", "/v1/cluster/accept-loss", "{}")
+	assert.Equal(t, http.StatusNotImplemented, r.status)
+	assert.Contains(t, r.body, "the database of this server is its own")
 }
 
 // What keeps a partition where it is only the daemon knows that owns it.

@@ -64,7 +64,7 @@ func (w *works) set(address string) {
 }
 
 // forwarder is one without tokens, unless it is changed.
-func forwarder(t *testing.T, w *works, change func(*forward.Options)) *forward.Forwarder {
+func forwarder(t *testing.T, w forward.Member, change func(*forward.Options)) *forward.Forwarder {
 	t.Helper()
 	transport := forward.Transport(nil)
 	t.Cleanup(transport.CloseIdleConnections)
@@ -78,7 +78,7 @@ func forwarder(t *testing.T, w *works, change func(*forward.Options)) *forward.F
 }
 
 // passing is a process that stands by, before those that work.
-func passing(t *testing.T, w *works) *httptest.Server {
+func passing(t *testing.T, w forward.Member) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(forwarder(t, w, nil))
 	t.Cleanup(s.Close)
@@ -349,6 +349,68 @@ func TestWhoAsksForWhatIsStoppedIsToldWhyAtOnce(t *testing.T) {
 	w.change(func(s *fleet.State) { s.Owner, s.Address = "next", next.URL })
 	_, text := ask(t, "POST", s.URL+"/v1/actions", "{}", nil)
 	assert.Equal(t, "next", text, "somebody has taken it over before this process has looked")
+}
+
+// Whoever asks need not be one that may know why.
+func TestOfWhatCannotBeOpenedForAnotherReasonNoneIsTold(t *testing.T) {
+	w := newWorks("")
+	w.change(func(s *fleet.State) {
+		s.Partition, s.Owner, s.Unusable = 3, "", fmt.Errorf("partition 3: %w: record 7 of tenant t", store.ErrCorrupt)
+	})
+	resp, text := ask(t, "GET", passing(t, w).URL+"/v1/actions", "", nil)
+	assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+	assert.JSONEq(t, `{"error":"nobody can work on the partition until an administrator has looked at why: partition 3 cannot be opened: nothing was done"}`, text)
+}
+
+// The attempt before the partition was stopped may be in the database, though the loss was noted since.
+func TestWhatMayHaveBeenCarriedOutBeforeAPartitionWasStoppedIsNotSaidToBeUndone(t *testing.T) {
+	for _, row := range []struct {
+		method, body string
+		status       int
+		says         string
+	}{
+		{"POST", "{}", http.StatusBadGateway, "this may have been carried out"},
+		{"GET", "", http.StatusServiceUnavailable, "partition 3 is stopped since its database has lost commits"},
+	} {
+		w := newWorks("")
+		dies := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			w.change(func(s *fleet.State) {
+				s.Partition, s.Owner, s.Address, s.Unusable = 3, "", "", fmt.Errorf("partition 3: %w", store.ErrLost)
+			})
+			panic(http.ErrAbortHandler)
+		}))
+		t.Cleanup(dies.Close)
+		w.set(dies.URL)
+		resp, text := ask(t, row.method, passing(t, w).URL+"/v1/actions", row.body, nil)
+		assert.Equal(t, row.status, resp.StatusCode, row.method)
+		assert.Contains(t, text, row.says, row.method)
+	}
+}
+
+// A form of the page, say, which is sent once: it has not been sent yet.
+func TestWhatCannotBeSentAgainWaitsForWhoWorksNext(t *testing.T) {
+	next := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		all, _ := io.ReadAll(r.Body)
+		_, _ = w.Write(all)
+	}))
+	t.Cleanup(next.Close)
+	w := newWorks("")
+	s := passing(t, &asked{works: w, first: func() { go w.set(next.URL) }})
+	resp, text := ask(t, "POST", s.URL+"/ui/act", "x=1", nil)
+	assert.Equal(t, http.StatusOK, resp.StatusCode)
+	assert.Equal(t, "x=1", text)
+}
+
+// asked does something once it was asked who works.
+type asked struct {
+	*works
+	once  sync.Once
+	first func()
+}
+
+func (a *asked) State() fleet.State {
+	defer a.once.Do(a.first)
+	return a.works.State()
 }
 
 func TestTheOneThatWorksIsReachedOverHTTPSWithACertificateThatIsTrusted(t *testing.T) {

@@ -1,6 +1,7 @@
 package pgkv
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -82,4 +83,91 @@ func TestACommitOfAnotherOwnerWithTheSameTokenIsFenced(t *testing.T) {
 			require.EqualValues(t, 1, sql(t, url, `SELECT last FROM orrery.partitions`))
 		})
 	}
+}
+
+// Each finds it by the request of a client, who may go.
+func TestALossIsNotedAlthoughWhoeverHasAskedHasGone(t *testing.T) {
+	url := postgrestest.Database(t)
+	db := openDB(t, url, Options{Owner: "a"})
+	for range 3 {
+		require.NoError(t, write(db, "k=v"))
+	}
+	sql(t, url, twoGone)
+	gone, cancel := context.WithCancel(ctx)
+	cancel()
+	require.ErrorIs(t, db.gone(gone, Row{Last: 1}, 3), ErrLost)
+	require.EqualValues(t, 1, sql(t, url, halted))
+}
+
+func TestWhoWasReplacedIsFencedAlthoughTheDatabaseDoesNotTellByWhom(t *testing.T) {
+	db := openDB(t, postgrestest.Database(t), Options{Owner: "a"})
+	db.s.look = `SELECT part FROM unheard_of WHERE part = $1`
+	require.ErrorIs(t, db.fenced(ctx), store.ErrFenced)
+	require.ErrorIs(t, db.Broken(), store.ErrFenced)
+}
+
+// A commit is a sign of life, but only of the time since the renewal before.
+func TestARenewalOfAPartitionThatIsLockedCountsIfACommitWasMadeSinceTheOneBefore(t *testing.T) {
+	db := openDB(t, postgrestest.Database(t), Options{Owner: "a"})
+	lives := func() bool { return db.renewal(ctx)(Row{Part: isLocked}) }
+	require.False(t, lives(), "it was only opened")
+	require.NoError(t, write(db, "k=v"))
+	require.True(t, lives())
+	require.False(t, lives(), "no other commit was made")
+}
+
+func TestAnOwnerThatRefusesEverythingGivesNoSignOfLife(t *testing.T) {
+	url := postgrestest.Database(t)
+	db := openDB(t, url, Options{Owner: "a"})
+	c, err := Connect(ctx, url, Options{})
+	require.NoError(t, err)
+	defer c.Close()
+	beat := func() int64 { return sql(t, url, `SELECT beat FROM orrery.partitions`) }
+	was := beat()
+	renewed, _, err := c.Renew(ctx, "i", "s", []*DB{db})
+	require.NoError(t, err)
+	require.Equal(t, []bool{true}, renewed)
+	require.Equal(t, was+1, beat())
+	db.Break(store.ErrFenced)
+	renewed, _, err = c.Renew(ctx, "i", "s", []*DB{db})
+	require.NoError(t, err)
+	require.Equal(t, []bool{false}, renewed)
+	require.Equal(t, was+1, beat(), "others are to take it over")
+}
+
+func TestOnlyTheLossThatWasReadIsAccepted(t *testing.T) {
+	url := postgrestest.Database(t)
+	openDB(t, url, Options{Owner: "a"})
+	c, err := Connect(ctx, url, Options{})
+	require.NoError(t, err)
+	defer c.Close()
+	for _, row := range []struct {
+		halted, accepted string
+		is               bool
+	}{{"", "", false}, {"commit 3", "commit 2", false}, {"commit 3", "", false}, {filling, filling, false}, {"commit 3", "commit 3", true}} {
+		_, err := c.pool.Exec(ctx, `UPDATE orrery.partitions SET halted = $1, beat = 7`, row.halted)
+		require.NoError(t, err)
+		is, err := c.AcceptLoss(ctx, 0, row.accepted)
+		require.NoError(t, err)
+		require.Equal(t, row.is, is, "%+v", row)
+		stays := Row{Halted: row.halted, Beat: 7}
+		if row.is {
+			stays = Row{Beat: 8} // whoever looks at it sees that it has changed
+		}
+		found, err := c.Look(ctx, 0)
+		require.NoError(t, err)
+		require.Equal(t, stays, Row{Halted: found.Halted, Beat: found.Beat}, "%+v", row)
+	}
+}
+
+func TestAPartitionThatIsStoppedHasAnotherTokenAndSignOfLife(t *testing.T) {
+	url := postgrestest.Database(t)
+	db := openDB(t, url, Options{Owner: "a"})
+	for range 3 {
+		require.NoError(t, write(db, "k=v"))
+	}
+	sql(t, url, `UPDATE orrery.partitions SET last = 1, beat = 7`)
+	require.ErrorIs(t, db.gone(ctx, Row{Last: 1}, 3), ErrLost)
+	require.Equal(t, int64(db.token)+1, sql(t, url, `SELECT token FROM orrery.partitions`), "commits of its owner that are on their way are fenced")
+	require.EqualValues(t, 8, sql(t, url, `SELECT beat FROM orrery.partitions`))
 }
