@@ -19,7 +19,9 @@ func ExampleRun() {
 	greet := func(_ context.Context, c shell.Call) (json.RawMessage, error) { return json.Marshal("hi " + c.Label) }
 	ctx, stop := context.WithCancel(context.Background()) // a program ends it with a signal
 	err := fleet.Run(ctx, fleet.Options{Cluster: cluster, Name: "a"}, func(ctx context.Context, t fleet.Term) error {
-		engine, err := shell.New(shell.Options{Store: t.Store, Tools: map[string]shell.Tool{"greet": shell.ToolFunc(greet)}})
+		engine, err := shell.New(shell.Options{
+			Store: t.Store, Clock: t.Clock, Handover: t.Handover, Tools: map[string]shell.Tool{"greet": shell.ToolFunc(greet)},
+		})
 		if err != nil {
 			return err
 		}
@@ -63,7 +65,7 @@ func ExampleGroup() {
 	home := core.Partition(tenant, layout.Partitions)
 	var worked atomic.Int32
 	err = group.Run(ctx, func(ctx context.Context, t fleet.Term) error {
-		engine, err := shell.New(shell.Options{Store: t.Store, Clock: t.Clock, Partition: t.Partition, Tools: tools})
+		engine, err := shell.New(shell.Options{Store: t.Store, Clock: t.Clock, Partition: t.Partition, Handover: t.Handover, Tools: tools})
 		if err != nil {
 			return err
 		}

@@ -117,7 +117,16 @@ func (p *Page) fail(w http.ResponseWriter, q *visit, err error) {
 	if status == http.StatusNotFound {
 		title = "Not found"
 	}
-	p.render(w, q, status, view{Title: title, Fail: &apiError{Status: status, Text: text}, Static: true})
+	p.render(w, q, status, view{Title: title, Fail: &apiError{Status: status, Text: text}, Static: true, More: q.whoWorks(status)})
+}
+
+// whoWorks links what tells why the work of a partition is not done at the moment, and what to do about that.
+func (q *visit) whoWorks(status int) []link {
+	const instances = "/instances"
+	if status != http.StatusServiceUnavailable || q.nav == instances || q.who == nil || !q.p.o.API.HasCluster() || q.mayNot(http.MethodGet, "/v1/cluster") != "" {
+		return nil
+	}
+	return []link{{Text: "Instances: which daemons work, and on what", Href: q.page(instances)}}
 }
 
 // viewRoute is a page that is read.

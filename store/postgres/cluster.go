@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/orrery-go/orrery/store"
 	"github.com/orrery-go/orrery/store/postgres/internal/pgkv"
@@ -44,9 +45,22 @@ func Connect(ctx context.Context, url string, o Options) (*Cluster, error) {
 	}
 	kv, err := pgkv.Connect(ctx, url, o.kv())
 	if err != nil {
-		return nil, fmt.Errorf("connect to the database: %w", err)
+		return nil, fmt.Errorf("connect to the database: %w", hintPassword(url, err))
 	}
 	return &Cluster{kv, url, o}, nil
+}
+
+// hintPassword says what is missing where the server asks for a password and none was given: it only says that it is the wrong one.
+func hintPassword(url string, err error) error {
+	pg, refused := errors.AsType[*pgconn.PgError](err)
+	if !refused || pg.Code != "28P01" { // invalid_password
+		return err
+	}
+	c, parseErr := pgconn.ParseConfig(url)
+	if parseErr != nil || c.Password != "" {
+		return err
+	}
+	return fmt.Errorf("%w: no password was given, and the server asks for one: set PGPASSWORD, or write it into ~/.pgpass", err)
 }
 
 // Look tells who owns a partition; [store.ErrNotFound]: nobody has opened it yet.

@@ -322,6 +322,9 @@ func clusterView(s wire.Cluster) view {
 			says = append(says, f.Instance+" has given it back, and goes on with "+counted(f.Running, "run"))
 			runs[f.Instance] += f.Running
 		}
+		if p.LossCanBeAccepted {
+			says = append(says, "look for what callers know of what is gone, then: orreryd cluster accept-loss "+strconv.Itoa(p.Number))
+		}
 		v.fields = append(v.fields, [2]string{"partition " + strconv.Itoa(p.Number), strings.Join(says, "; ")})
 	}
 	for _, i := range s.Instances {

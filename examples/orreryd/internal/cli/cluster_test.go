@@ -23,3 +23,14 @@ func TestTheStatusOfAClusterTellsInWhatDaemonsDiffer(t *testing.T) {
 		assert.Equal(t, "stands by, at http://"+name+", version v1"+want, says[name])
 	}
 }
+
+func TestTheStatusOfAClusterSaysWhatToDoAboutALoss(t *testing.T) {
+	says := map[string]string{}
+	for _, f := range clusterView(wire.Cluster{Partitions: []wire.ClusterPartition{
+		{Number: 3, Commit: 5, Stopped: "commit 7 is gone", LossCanBeAccepted: true}, {Number: 4, Commit: 6, Stopped: "it is being filled"},
+	}}).fields {
+		says[f[0]] = f[1]
+	}
+	assert.Equal(t, "stopped: commit 7 is gone; commit 5; look for what callers know of what is gone, then: orreryd cluster accept-loss 3", says["partition 3"])
+	assert.Equal(t, "stopped: it is being filled; commit 6", says["partition 4"], "it has lost nothing")
+}

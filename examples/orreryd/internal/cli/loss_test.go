@@ -70,12 +70,14 @@ func TestAPartitionThatHasLostCommitsGoesOnOnceThatIsAccepted(t *testing.T) {
 		}
 	}
 	assert.Equal(t, "the loss is accepted, and partition 1 goes on: "+lostCommit+"\n", p.ok("cluster", "accept-loss", "1"))
+	await(t, p.errs, `a loss of commits was accepted here.* partition=1 stopped="commit 7 was acknowledged`)
 	p.divides(2, "one")
 	p.ok(add(1)...)
 	assert.Empty(t, partitionsIn(p.metrics(), "orrery_partition_stopped", "1"))
 	r = p.do("cluster", "accept-loss", "1")
 	assert.Contains(t, r.err, "partition 1 is not stopped: there is no loss to accept")
 	p.stop()
+	assert.Contains(t, p.stderr.String(), "this daemon has ended, as it was told to")
 }
 
 func TestTheLossOfADatabaseOfOnePartitionIsAcceptedWithoutADaemon(t *testing.T) {

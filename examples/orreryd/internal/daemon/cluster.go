@@ -18,6 +18,7 @@ type roster struct {
 	name, database string
 	cluster        *postgres.Cluster
 	instances      func(context.Context) ([]fleet.Instance, error)
+	log            *slog.Logger
 }
 
 // drain has a daemon give its partitions to the others, or take part again.
@@ -27,7 +28,11 @@ func (r roster) drain(ctx context.Context, instance string, on bool) error {
 
 // acceptLoss has a partition go on although the database has lost commits.
 func (r roster) acceptLoss(ctx context.Context, partition int, stopped string) error {
-	return r.cluster.AcceptLoss(ctx, partition, stopped)
+	if err := r.cluster.AcceptLoss(ctx, partition, stopped); err != nil {
+		return err
+	}
+	r.log.Warn("a loss of commits was accepted here, so that the partition goes on", "database", r.database, "partition", partition, "stopped", stopped)
+	return nil
 }
 
 // rebalance has partitions be where they should be, and tells where they are.
@@ -95,7 +100,7 @@ func logMove(log *slog.Logger, database, name string, e fleet.Event) {
 	case fleet.EventStandsBy:
 		of.Info("another daemon works on the partition", "works", s.Owner, "at", s.Address)
 	case fleet.EventOwns:
-		of.Info("the partition is this daemon's", "name", name, "token", s.Token)
+		logOwned(of, "the partition is this daemon's", name, e)
 	case fleet.EventLost:
 		if isReplaced(e.Err) {
 			of.Warn("another daemon has the partition; what ran here was told to end, and nothing of it is stored", "error", e.Err)
@@ -121,6 +126,15 @@ func logMove(log *slog.Logger, database, name string, e fleet.Event) {
 	}
 }
 
+// logOwned says what this daemon works on from now on, and warns of another one that had it and has not given it back: that one was lost without a word.
+func logOwned(log *slog.Logger, owns, name string, e fleet.Event) {
+	if e.Before == "" || e.Before == name {
+		log.Info(owns, "name", name, "token", e.State.Token)
+		return
+	}
+	log.Warn(owns+"; the one before was silent, and has not given it back", "name", name, "token", e.State.Token, "before", e.Before)
+}
+
 // logEvent says what has become of a daemon in its cluster.
 func logEvent(log *slog.Logger, database, name string, e fleet.Event) {
 	log = log.With("database", database)
@@ -129,7 +143,7 @@ func logEvent(log *slog.Logger, database, name string, e fleet.Event) {
 	case fleet.EventStandsBy:
 		log.Info("standing by: another daemon works on the database", "works", s.Owner, "at", s.Address)
 	case fleet.EventOwns:
-		log.Info("the database is this daemon's", "name", name, "token", s.Token)
+		logOwned(log, "the database is this daemon's", name, e)
 	case fleet.EventLost:
 		if isReplaced(e.Err) {
 			log.Warn("standing by, since another daemon has the database; what ran here was told to end, and nothing of it is stored", "error", e.Err)

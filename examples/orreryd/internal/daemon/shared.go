@@ -50,6 +50,11 @@ type member struct {
 // orchestrateShared works on a database while it is this daemon's, and stands by while it is another one's, until ctx ends.
 func orchestrateShared(ctx context.Context, c config.Config, t Terminal, log *slog.Logger, level *slog.LevelVar) (err error) {
 	m := &member{c: c, t: t, log: log, level: level}
+	defer func() {
+		if ctx.Err() != nil && err == nil { // engines tell of their end, but this daemon may have none
+			log.Info("this daemon has ended, as it was told to", "database", c.StoreName())
+		}
+	}()
 	defer func() { err = errors.Join(err, m.close()) }()
 	url, err := m.listen(ctx)
 	if err != nil {
@@ -100,7 +105,7 @@ func orchestrateShared(ctx context.Context, c config.Config, t Terminal, log *sl
 		return err
 	}
 	defer s.ending.Wait() // what was passed on comes to its end, for a while
-	r := roster{name: name, database: c.StoreName(), cluster: cluster, instances: s.member.Instances}
+	r := roster{name: name, database: c.StoreName(), cluster: cluster, instances: s.member.Instances, log: log}
 	var ended error
 	err = s.member.Run(ctx, func(ctx context.Context, own fleet.Term) error {
 		m.left.stop(own.Partition)
