@@ -106,7 +106,7 @@ func (c *cluster) Claim(_ context.Context, claim store.PartitionClaim) (store.Ow
 			c.taken = append(c.taken, fmt.Sprintf("%s takes %s from %s, which has given a sign of life %s before", c.of.name, c.partition(seen.Number), db.row.Owner, silent))
 		}
 	}
-	if db.row.Halted != "" {
+	if claim.AcceptLoss && db.row.Halted != "" {
 		db.goesOn()
 	}
 	u := c.of.unitFor(seen.Number)
