@@ -27,6 +27,8 @@ const (
 	RuleReplay       = "the replay is clean"
 	// RuleTold: an owner whose commits a failover has lost stores nothing any more, and ends with an error that says so.
 	RuleTold = "an owner that has lost commits is told"
+	// RuleStopped: nothing is stored in a partition that is stopped for a loss before an operator has accepted that.
+	RuleStopped = "nothing is stored in a partition that is stopped"
 	// RuleLives: an effect that a living process carries out for a partition which it has handed over is not declared interrupted, and what it has reported counts.
 	RuleLives = "what a process runs that lives is taken from nobody"
 	// RuleAnswered: whoever has come to an engine of a process that lives is answered.
@@ -184,6 +186,9 @@ func (r *run) check() (list []Violation) {
 	for _, what := range r.taken {
 		bad(RuleKept, "%s", what)
 	}
+	for _, what := range r.unopened {
+		bad(RuleStopped, "%s", what)
+	}
 	for _, what := range r.crowded {
 		bad(RuleSlots, "%s", what)
 	}
@@ -227,7 +232,7 @@ func (r *run) checkTold(bad func(rule, format string, args ...any)) {
 		case b.had.heard > b.step:
 			bad(RuleTold, "%s commits at step %d, although the failover of step %d has lost what it had committed", i.name, b.had.heard, b.step)
 		case i.units[b.had.db.number].handle != b.had: // it has noticed, and has opened the store anew: it may end for another reason later
-		case i.ended && !i.dead && !i.told && !errors.Is(i.err, errLost):
+		case i.ended && !i.dead && !i.told && !isLost(i.err):
 			bad(RuleTold, "%s has lost commits by the failover of step %d, and ends with: %v", i.name, b.step, i.err)
 		}
 	}

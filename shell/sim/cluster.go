@@ -90,6 +90,9 @@ func (c *cluster) Claim(_ context.Context, claim store.PartitionClaim) (store.Ow
 		return nil, err
 	}
 	db := c.dbs[seen.Number]
+	if db.row.Halted != "" && !claim.AcceptLoss {
+		return nil, fmt.Errorf("%s: %w: %s", c.partition(seen.Number), errStopped, db.row.Halted)
+	}
 	if row := db.row; row.Token != seen.Token || row.Owned() && row.Beat != seen.Beat {
 		return nil, store.ErrClaimed
 	}
@@ -102,6 +105,9 @@ func (c *cluster) Claim(_ context.Context, claim store.PartitionClaim) (store.Ow
 		if silent := c.silence(db.sign); silent < lease && db.row.Owner != c.of.name {
 			c.taken = append(c.taken, fmt.Sprintf("%s takes %s from %s, which has given a sign of life %s before", c.of.name, c.partition(seen.Number), db.row.Owner, silent))
 		}
+	}
+	if claim.AcceptLoss && db.row.Halted != "" {
+		db.goesOn()
 	}
 	u := c.of.unitFor(seen.Number)
 	h := db.open(u)
@@ -204,12 +210,12 @@ func (c *cluster) Drain(_ context.Context, name string, on bool) error {
 	return nil
 }
 
-// AcceptLoss implements [store.Cluster]: in a run a loss stops nothing but its owner.
-func (c *cluster) AcceptLoss(_ context.Context, partition int, _ string) error {
-	if err := c.ask(fmt.Sprint("accepts the loss of partition ", partition)); err != nil {
+// AcceptLoss implements [store.Cluster].
+func (c *cluster) AcceptLoss(_ context.Context, partition int, halted string) error {
+	if err := c.ask("accepts the loss of " + c.partition(partition)); err != nil {
 		return err
 	}
-	return store.ErrNotLost
+	return c.dbs[partition].acceptLoss(halted)
 }
 
 // Part implements [store.Cluster].
@@ -276,7 +282,7 @@ func (h *handle) Close() error {
 	if h.in == nil {
 		return nil
 	}
-	if err := h.in.ask("gives " + h.db.partition(h.db.number) + " back"); err != nil || h.usable() != nil {
+	if err := h.in.ask("gives " + h.db.partition(h.db.number) + " back"); err != nil || h.readable() != nil {
 		return nil //nolint:nilerr // whoever opens it next waits for a lease
 	}
 	h.db.row.Session, h.db.row.Owner, h.db.row.Address = "", "", ""

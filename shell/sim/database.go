@@ -23,7 +23,9 @@ type database struct {
 	lagging int           // the step since which it lags
 	former  *memory.Store // before the last commit; for a defect
 	row     store.Partition
-	sign    time.Time // when the owner has given its last sign of life
+	kept    uint64         // the last commit that the standby has
+	told    map[int]uint64 // by opening: up to which of its commits those that are gone were told
+	sign    time.Time      // when the owner has given its last sign of life
 }
 
 // lives notes a sign of life of the owner.
@@ -33,7 +35,7 @@ var (
 	// errRefused is a failure that passes, such as one to serialise.
 	errRefused = errors.New("the transaction was refused, try it again")
 	// errLost is what an owner is told that finds its last commit gone.
-	errLost = fmt.Errorf("the database lacks commits that were acknowledged: %w", store.ErrFenced)
+	errLost = fmt.Errorf("%w: %w", store.ErrFenced, store.ErrLost)
 	// errAway: nobody reaches the database.
 	errAway = errors.New("the database cannot be reached")
 )
@@ -43,7 +45,7 @@ func newDatabase(r *run, number int) *database {
 	if r.o.Shared {
 		session = ""
 	}
-	return &database{run: r, number: number, live: memory.NewSession(session), shared: r.o.Shared, row: store.Partition{Number: number}}
+	return &database{run: r, number: number, live: memory.NewSession(session), shared: r.o.Shared, row: store.Partition{Number: number}, told: map[int]uint64{}}
 }
 
 // handle is one opening of the database.
@@ -55,10 +57,15 @@ type handle struct {
 	failed error    // it refuses everything since
 	n      int      // counts its commits
 	heard  int      // the step of its last commit
+	acked  uint64   // the number of its last commit, or
+	found  uint64   // of the last one that it has found
+	before int      // the number of the opening before
+	judged bool     // it has found out that it is the owner no more
 	in     *cluster // nil: it is in none
 }
 
 func (db *database) open(u *unit) *handle {
+	before := db.owner
 	db.owner++
 	if db.former != nil {
 		db.live = db.former
@@ -66,7 +73,7 @@ func (db *database) open(u *unit) *handle {
 	if !db.shared {
 		db.live = db.live.Reopen(fmt.Sprintf("session-%d", db.owner))
 	}
-	h := &handle{db: db, of: u, number: db.owner, as: db.live.Session()}
+	h := &handle{db: db, of: u, number: db.owner, as: db.live.Session(), acked: db.row.Last, found: db.row.Last, before: before}
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	db.last = int(u.on.name[1] - '0')
@@ -99,8 +106,14 @@ func (h *handle) Backup(ctx context.Context, w io.Writer) (int64, error) {
 	return h.store().Backup(ctx, w)
 }
 
-// usable gives why nothing can be done with it.
+// usable gives why nothing can be written with it, once it has looked.
 func (h *handle) usable() error {
+	h.judge()
+	return h.readable()
+}
+
+// readable gives why nothing can be done with it.
+func (h *handle) readable() error {
 	h.db.mu.Lock()
 	leaving := h.of.leaving
 	h.db.mu.Unlock()
@@ -117,7 +130,7 @@ func (h *handle) usable() error {
 
 // View implements [store.Store].
 func (h *handle) View(ctx context.Context, fn func(store.ReadTx) error) error {
-	if err := h.usable(); err != nil {
+	if err := h.readable(); err != nil {
 		return err
 	}
 	if h.db.away.After(h.of.time()) {
@@ -219,6 +232,11 @@ func (h *handle) hears() {
 	h.db.mu.Lock()
 	defer h.db.mu.Unlock()
 	h.heard = h.db.steps
+	if h.db.row.Halted != "" {
+		h.db.unopened = append(h.db.unopened, fmt.Sprintf("%s commits at step %d in %s: %s", h.of.name, h.heard, h.db.partition(h.db.number), h.db.row.Halted))
+	}
+	h.db.row.Last++
+	h.acked = h.db.row.Last
 	h.db.lives()
 }
 
@@ -260,7 +278,7 @@ func (db *database) lag() {
 	session := db.live.Session()
 	db.standby = db.live.Reopen("standby")
 	db.live = db.live.Reopen(session)
-	db.lagging = db.steps
+	db.lagging, db.kept = db.steps, db.row.Last
 }
 
 // failOver makes the standby the database: what it lacks is gone, and the owner is told. It reports whether that may be something.
@@ -271,7 +289,7 @@ func (db *database) failOver() (lost bool) {
 	if db.seq(db.standby) < db.seq(db.live) {
 		db.counts[CountLost]++
 	}
-	db.live, db.standby = db.standby, nil
+	db.live, db.standby, db.row.Last = db.standby, nil, db.kept
 	for _, i := range db.all {
 		if h := i.units[db.number].handle; h.failed == nil && !h.stale() {
 			db.bereft = append(db.bereft, bereft{i, h, db.steps})

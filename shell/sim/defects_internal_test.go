@@ -35,6 +35,7 @@ type defect struct {
 var broken = map[string]defect{
 	"a new owner does not find the last commit": {make: func() defects { return defects{amnesia: true} }},
 	"nobody is told of lost commits":            {make: func() defects { return defects{untold: true} }, losses: true},
+	"nobody accepts a loss":                     {make: func() defects { return defects{unaccepted: true} }, losses: true, hands: true},
 	"a staged commit is durable before it is":   {make: func() defects { return defects{hasty: true} }},
 	"requests that come again have no key":      {make: func() defects { return defects{noKeys: true} }},
 	"nobody takes back what the lost one had":   {make: func() defects { return defects{} }, shared: true, engine: func(o *shell.Options) { o.RecoverAfter = 1000 * time.Hour }},

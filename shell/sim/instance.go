@@ -249,7 +249,7 @@ func (r *run) look() {
 			r.crash(on) // its store refuses everything: whoever operates it starts it anew
 		}
 	}
-	if r.succession {
+	if r.succession || r.isStopped() { // whoever begins ends with the reason: they are started once the loss is accepted
 		return
 	}
 	for _, on := range r.instances {
@@ -257,6 +257,9 @@ func (r *run) look() {
 			r.succession = true
 			r.after("a successor begins", r.takesOver(), func() {
 				r.succession = false
+				if r.isStopped() {
+					return
+				}
 				for _, on := range r.instances {
 					if on.runs == nil && r.returns() || r.successor() == on {
 						r.start(on)

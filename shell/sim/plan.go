@@ -28,7 +28,8 @@ const (
 	Outage FaultKind = "the store is away"
 	// Lag: the store's standby lacks what is committed from now on, until FailOver.
 	Lag FaultKind = "the standby lags"
-	// FailOver: the store's standby takes over. What it lacks is lost, and the owner of the store is told.
+	// FailOver: the store's standby takes over. What it lacks is lost, and the owner of the store is told: it stops the partition, and an operator accepts
+	// the loss a while later.
 	FailOver FaultKind = "the standby takes over"
 	// Crash: an instance is gone, and its process with it.
 	Crash FaultKind = "an instance crashes"
@@ -126,7 +127,7 @@ func (r *run) applies(f Fault) bool {
 	case Stop: // an engine is told while its loop waits
 		return on.runs.serves() && !on.runs.told && !on.frozen.After(r.now) && (on.runs.group != nil || !r.commits(on.runs))
 	case TakeOver:
-		return on.runs == nil && !on.frozen.After(r.now) && r.successor() == nil
+		return on.runs == nil && !on.frozen.After(r.now) && r.successor() == nil && !r.isStopped()
 	case Drain:
 		return on.runs.serves() && r.drains(on.runs.name, true)
 	case Double, LoseReply:

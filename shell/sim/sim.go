@@ -55,6 +55,8 @@ type defects struct {
 	hasty   bool                          // staged commits are durable before they are
 	untold  bool                          // nobody is told of what a failover has lost
 	noKeys  bool                          // clients do not say which request it is
+
+	unaccepted bool // nobody accepts a loss
 }
 
 // Request is what a client asks of whichever engine it reaches, again if the answer is lost: then it is the same request for
@@ -128,6 +130,7 @@ type run struct {
 	conflicts  []string                  // what the store has refused although nobody else writes
 	calm       time.Time                 // since when all has ended and nothing comes late; zero: it does
 	taken      []string                  // partitions that were taken from owners that lived
+	unopened   []string                  // what was stored in partitions that were stopped
 	crowded    []string                  // what was begun beyond the slots of its engine
 	gone       []string                  // former owners that were taken for gone and lived
 	stays      string                    // the name of an instance that stays drained; empty: none does

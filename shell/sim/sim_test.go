@@ -57,7 +57,7 @@ func TestWhateverHappensTheGuaranteesHold(t *testing.T) {
 		return // they are too few to reach all
 	}
 	for _, k := range []sim.FaultKind{
-		sim.CountAhead, sim.CountLost, sim.CountClaims, sim.CountLapsed, sim.CountForwarded, sim.CountMoved, sim.Drain,
+		sim.CountAhead, sim.CountLost, sim.CountStopped, sim.CountAccepted, sim.CountClaims, sim.CountLapsed, sim.CountForwarded, sim.CountMoved, sim.Drain,
 		sim.RefuseCommit, sim.LoseAnswer, sim.LoseCommit, sim.LoseBoth, sim.Unconfirm, sim.SlowCommit, sim.Outage, sim.Lag, sim.FailOver, sim.Crash, sim.Freeze,
 		sim.LoseMessages, sim.Stop, sim.TakeOver, sim.Jump, sim.Double, sim.LoseReply,
 	} {

@@ -113,6 +113,29 @@ func TestAFailoverToAStandbyThatLacksCommitsStopsThePartitionUntilTheLossIsAccep
 	requireCount(t, open(t, p.url, postgres.Options{}), 6)
 }
 
+// The late owner was frozen before the failover, and thaws once its successor's loss is accepted.
+func TestALateOwnerStopsNothingForALossThatItsSuccessorHasToldAfterAFailover(t *testing.T) {
+	p := newPair(t, postgrestest.Asynchronous)
+	late := open(t, p.url, postgres.Options{Checkpoint: time.Hour})
+	require.NoError(t, create(late, 0, 5))
+	p.standby.Detach(t, p.primary)
+	for n := range 3 {
+		require.NoError(t, create(late, 5+n, 1))
+	}
+	next := open(t, p.url, postgres.Options{Checkpoint: time.Hour, TakeOver: true})
+	require.NoError(t, create(next, 10, 1))
+	p.failOver(t)
+	require.ErrorIs(t, create(next, 11, 1), postgres.ErrLost)
+
+	accepted := open(t, p.url, postgres.Options{AcceptLoss: true})
+	require.NoError(t, create(accepted, 20, 1))
+	err := create(late, 12, 1)
+	require.ErrorIs(t, err, store.ErrFenced)
+	require.NotErrorIs(t, err, postgres.ErrLost)
+	require.NoError(t, create(accepted, 21, 1))
+	requireCount(t, accepted, 7)
+}
+
 func TestAFailoverToAStandbyThatLacksACheckpointLosesNothing(t *testing.T) {
 	p := newPair(t, postgrestest.Asynchronous)
 	s := open(t, p.url, postgres.Options{Checkpoint: time.Hour})

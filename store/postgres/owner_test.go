@@ -314,7 +314,7 @@ func TestADatabaseOfTheFirstFormatIsBroughtToThatOfNow(t *testing.T) {
 	require.NoError(t, create(s, 0, 3))
 	require.NoError(t, s.Close())
 	exec(t, url, `ALTER TABLE orrery.meta DROP COLUMN partitions, DROP COLUMN rule; ALTER TABLE orrery.instances DROP COLUMN able, DROP COLUMN core, DROP COLUMN draining, DROP COLUMN rebalanced;
-		DROP TABLE orrery.formers, orrery.reported; UPDATE orrery.meta SET format = 1`)
+		DROP TABLE orrery.formers, orrery.reported, orrery.told; UPDATE orrery.meta SET format = 1`)
 	c, err := postgres.Connect(ctx, url, postgres.Options{})
 	require.NoError(t, err)
 	defer c.Close()

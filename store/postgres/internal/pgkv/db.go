@@ -41,6 +41,7 @@ type DB struct {
 	cache   *cache
 	numbers names.Numbers
 	row     Row        // as it was claimed
+	before  string     // the session from which it was claimed; empty: nobody owned it
 	working sync.Mutex // held while a checkpoint is made; before writer
 	writer  lock       // held by the one that writes, or freezes what was written
 	syncing sync.Mutex // held by the one that commits; after writer, before mu

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/orrery-go/orrery/store"
 )
 
@@ -60,7 +62,7 @@ func (db *DB) gone(ctx context.Context, row Row, acknowledged uint64) error {
 	defer cancel()
 	var err error
 	for range notings {
-		if _, err = db.writes.Exec(ctx, db.s.halt, db.o.Partition, why, acknowledged, filling); err == nil || !passes(err) || isReadOnly(err) {
+		if err = db.halt(ctx, why, acknowledged); err == nil || !passes(err) || isReadOnly(err) {
 			break
 		}
 	}
@@ -69,6 +71,36 @@ func (db *DB) gone(ctx context.Context, row Row, acknowledged uint64) error {
 	}
 	db.lost = fmt.Errorf("partition %d: %w: %s", row.Part, ErrLost, why)
 	return db.lost
+}
+
+// halt stops the partition, and notes that this tells of the commits of this owner, and of the one from which it has claimed the partition: it has found
+// their commits, so each of these that is gone is one of those that it tells of.
+func (db *DB) halt(ctx context.Context, why string, acknowledged uint64) error {
+	sessions, last := []string{db.o.Session}, []int64{int64(acknowledged)}
+	if db.before != "" {
+		sessions, last = append(sessions, db.before), append(last, int64(db.row.Last))
+	}
+	_, err := db.writes.Exec(ctx, db.s.halt, db.o.Partition, why, acknowledged, filling, sessions, last)
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "42P01" { // undefined_table: the database has lost the step to this format, too
+		_, err = db.writes.Exec(ctx, db.s.haltPlain, db.o.Partition, why, acknowledged, filling)
+	}
+	return err
+}
+
+// isTold reports whether the partition was stopped since for the loss of all commits of this owner that the database lacks, up to that one. What says so stands in the
+// database beside the stop, so it is gone with it, and it names this opening, which owns the partition never again: a
+// loss of what comes later is another's. Where the database does not answer it was not told, and where this owner has told it itself, gone says so.
+func (db *DB) isTold(ctx context.Context, acknowledged uint64) (is bool) {
+	db.loss.Lock()
+	itself := db.lost != nil
+	db.loss.Unlock()
+	if itself {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), db.o.Lease/2)
+	defer cancel()
+	err := db.writes.QueryRow(ctx, db.s.told, db.o.Partition, db.o.Session, acknowledged).Scan(&is)
+	return err == nil && is
 }
 
 // strange is for a last commit that nobody can have made.
@@ -90,10 +122,12 @@ func (db *DB) replaced(ctx context.Context) error {
 	switch {
 	case err != nil:
 		err = fmt.Errorf("partition %d: %w", db.o.Partition, store.ErrFenced)
-	case row.Last < last:
+	case row.Last < last && !db.isTold(ctx, last):
 		err = db.gone(ctx, row, last)
 	case row.Halted != "":
 		err = fmt.Errorf("partition %d: %w: %w: %s", db.o.Partition, store.ErrFenced, ErrLost, row.Halted)
+	case row.Session == "":
+		err = fmt.Errorf("partition %d: %w: nobody owns it since", db.o.Partition, store.ErrFenced)
 	default:
 		err = fmt.Errorf("partition %d: %w: %q at %q owns it, with token %d", db.o.Partition, store.ErrFenced, row.Owner, row.Address, row.Token)
 	}

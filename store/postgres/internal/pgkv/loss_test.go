@@ -23,7 +23,8 @@ func TestALossThatIsNotNotedIsNotBelieved(t *testing.T) {
 	for range 3 {
 		require.NoError(t, write(db, "k=v"))
 	}
-	db.s.halt = `UPDATE unheard_of SET halted = $2 WHERE part = $1 AND last < $3 AND halted <> $4`
+	db.s.haltPlain = `UPDATE unheard_of SET halted = $2 WHERE part = $1 AND last < $3 AND halted <> $4`
+	db.s.halt = db.s.haltPlain + ` AND part = ANY ($6) AND session = ANY ($5)`
 	sql(t, url, twoGone)
 	_, err := db.Begin(ctx, false)
 	require.ErrorIs(t, err, errUnnoted)

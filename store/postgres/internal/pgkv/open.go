@@ -38,7 +38,7 @@ type Options struct {
 	Partition  int
 	Owner      string // who is named as owner
 	Address    string // where the owner answers
-	Session    string // empty: a random one
+	Session    string // no opening had it before; empty: a random one
 	ReadOnly   bool
 	TakeOver   bool // whoever owns it
 	Seen       *Row // takes over only if the partition is still like that
@@ -84,8 +84,9 @@ type Row struct {
 	Halted     string // why it must not go on by itself
 }
 
-func scanRow(row pgx.Row) (r Row, err error) {
-	err = row.Scan(&r.Part, &r.Token, &r.Last, &r.Checkpoint, &r.Target, &r.Beat, &r.Session, &r.Owner, &r.Address, &r.Halted)
+// scanRow reads one, and into more what the statement gives behind it.
+func scanRow(row pgx.Row, more ...any) (r Row, err error) {
+	err = row.Scan(append([]any{&r.Part, &r.Token, &r.Last, &r.Checkpoint, &r.Target, &r.Beat, &r.Session, &r.Owner, &r.Address, &r.Halted}, more...)...)
 	return r, err
 }
 
@@ -144,7 +145,7 @@ var migrations embed.FS
 // format is that of the tables that this program makes, and least the least one that one must know to work
 // with them. Once there are several partitions that is divided.
 const (
-	format  = 4
+	format  = 5
 	least   = 1
 	divided = 2
 )
@@ -338,7 +339,7 @@ func (db *DB) take(ctx context.Context, seen Row) (r Row, err error) {
 		mark = filling
 	}
 	err = db.locking(ctx, func(tx pgx.Tx, _ func()) error {
-		r, err = scanRow(tx.QueryRow(ctx, db.s.claim, db.o.Partition, db.o.Session, db.o.Owner, db.o.Address, always, seen.Token, seen.Beat, db.o.AcceptLoss || db.o.Fill, mark))
+		r, err = scanRow(tx.QueryRow(ctx, db.s.claim, db.o.Partition, db.o.Session, db.o.Owner, db.o.Address, always, seen.Token, seen.Beat, db.o.AcceptLoss || db.o.Fill, mark), &db.before)
 		return err
 	})
 	return r, err

@@ -14,6 +14,8 @@ type statements struct {
 	release     string
 	regain      string
 	halt        string
+	haltPlain   string
+	told        string
 	newPart     string
 	commit      string
 	commitPlain string
@@ -55,6 +57,10 @@ type statements struct {
 // the statement wait for one that is under way: without it the fence would be what was so when the statement began.
 const owns = `WITH own AS (SELECT part FROM @.partitions WHERE part = $1 AND session = $2 AND session <> '' FOR SHARE)`
 
+// halts stops a partition for a loss.
+const halts = `UPDATE @.partitions SET halted = $2, token = token + 1, beat = beat + 1, session = '', owner = '', address = ''
+				WHERE part = $1 AND last < $3 AND halted <> $4`
+
 const columns = "part, token, last, checkpoint, target, beat, session, owner, address, halted"
 
 func newStatements(schema string) *statements {
@@ -70,14 +76,21 @@ func newStatements(schema string) *statements {
 		// Whoever claims one at the same time waits, or was seen.
 		lockParts: `SELECT part, token FROM @.partitions ORDER BY part FOR UPDATE`,
 		dropParts: `DELETE FROM @.partitions WHERE token = 0 AND part >= $1`,
-		claim: `UPDATE @.partitions SET token = token + 1, beat = beat + 1, session = $2, owner = $3, address = $4, halted = $9
-			WHERE part = $1 AND ($5 OR token = $6) AND ($5 OR session = '' OR beat = $7) AND ($8 OR halted = '') RETURNING ` + columns,
+		// It gives the session before, too.
+		claim: `WITH was AS (SELECT part AS of, session AS before FROM @.partitions
+				WHERE part = $1 AND ($5 OR token = $6) AND ($5 OR session = '' OR beat = $7) AND ($8 OR halted = '') FOR UPDATE)
+			UPDATE @.partitions SET token = token + 1, beat = beat + 1, session = $2, owner = $3, address = $4, halted = $9
+			FROM was WHERE part = was.of RETURNING ` + columns + `, was.before`,
 		renew:   `UPDATE @.partitions SET beat = beat + 1 WHERE part = $1 AND session = $2 RETURNING ` + columns,
 		release: `UPDATE @.partitions SET beat = beat + 1, session = '', owner = '', address = '' WHERE part = $1 AND session = $2`,
 		regain:  `UPDATE @.partitions SET token = token + 1, beat = beat + 1 WHERE part = $1 AND session = $2 RETURNING ` + columns,
-		// Whoever owns it is fenced: it goes on from what has lost commits. One that is being filled ($4) is another database's since.
-		halt: `UPDATE @.partitions SET halted = $2, token = token + 1, beat = beat + 1, session = '', owner = '', address = ''
-			WHERE part = $1 AND last < $3 AND halted <> $4`,
+		// Whoever owns it is fenced: it goes on from what has lost commits. One that is being filled ($4) is another database's since. It notes
+		// in the same step of whose commits ($5) that tells, up to which ($6).
+		halt: `WITH stopped AS (` + halts + ` RETURNING part)
+			INSERT INTO @.told (part, session, last) SELECT stopped.part, x.session, x.last FROM stopped, unnest($5::text[], $6::bigint[]) AS x (session, last)
+			ON CONFLICT (part, session) DO UPDATE SET last = greatest(@.told.last, excluded.last)`,
+		haltPlain:  halts,
+		told:       `SELECT EXISTS (SELECT FROM @.told WHERE part = $1 AND session = $2 AND last >= $3)`,
 		acceptLoss: `UPDATE @.partitions SET halted = '', beat = beat + 1 WHERE part = $1 AND halted = $2 AND halted NOT IN ('', $3)`,
 		// One statement, so that the row is locked only once the server has all of the frames. By its place ($9) the row's newest
 		// version is found at once; by the index all those are walked through that some transaction may still see. See place.go.
@@ -169,7 +182,7 @@ func newStatements(schema string) *statements {
 
 func (s *statements) all() []*string {
 	return []*string{
-		&s.look, &s.claim, &s.renew, &s.release, &s.regain, &s.halt, &s.newPart, &s.commit, &s.commitPlain,
+		&s.look, &s.claim, &s.renew, &s.release, &s.regain, &s.halt, &s.haltPlain, &s.told, &s.newPart, &s.commit, &s.commitPlain,
 		&s.fence, &s.finish, &s.trim, &s.upsert, &s.remove, &s.dropTable, &s.newTable, &s.tables,
 		&s.log, &s.up, &s.upTo, &s.down, &s.downTo, &s.many, &s.warmFirst, &s.warmLast,
 		&s.emptyEntries, &s.emptyLog, &s.emptyTables, &s.emptied, &s.filled,
