@@ -382,7 +382,9 @@ func (db *DB) locking(ctx context.Context, fn func(tx pgx.Tx, calm func()) error
 				pause.Stop()
 				return
 			case <-pause.C:
-				_, _ = db.writes.Exec(watch, endFrozen, pid) // the lock's limit tells
+				// Not given up by calm, which waits for it: the server would go on with it, and end whoever the transaction waits for next. An error is
+				// told by the lock's limit.
+				_, _ = db.writes.Exec(ctx, endFrozen, pid)
 			}
 		}
 	}()
