@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -18,37 +19,46 @@ import (
 
 const clusterPage = "docs/cluster.md"
 
-// freePorts gives ports that were free a moment ago, all at the same time.
-func freePorts(t *testing.T, n int) (ports []int) {
+// freeAddresses gives addresses that nobody listened on a moment ago, all at the same time: of [loopback], so that nobody else takes them.
+func freeAddresses(t *testing.T, n int) (all []string) {
 	t.Helper()
-	var all []net.Listener
+	var open []net.Listener
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := net.Listen("tcp", loopback()+":0")
 		require.NoError(t, err)
-		all = append(all, l)
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port) //nolint:forcetypeassert // of tcp
+		open, all = append(open, l), append(all, l.Addr().String())
 	}
-	for _, l := range all {
+	for _, l := range open {
 		require.NoError(t, l.Close())
 	}
-	return ports
+	return all
 }
 
-// TestThreeDaemonsOfThePageSurviveTheLossOfOne types the page's commands in an empty folder, on a real database, and looks at what they print: with other ports.
+// loopback is an address of this machine that hardly another process listens on: it follows from the number of this one, and is none of those of the tests
+// of clusters, whose second number is below 129, and of their database servers, whose is below 255.
+func loopback() string {
+	if runtime.GOOS != "linux" {
+		return "127.0.0.1" // elsewhere there is no other
+	}
+	id := os.Getpid()
+	return fmt.Sprintf("127.255.%d.%d", 1+id>>7&0x7f, 1+id&0x7f)
+}
+
+// TestThreeDaemonsOfThePageSurviveTheLossOfOne types the page's commands in an empty folder, on a real database, and looks at what they print: with other addresses.
 func TestThreeDaemonsOfThePageSurviveTheLossOfOne(t *testing.T) {
 	if _, err := exec.LookPath("sh"); err != nil {
 		t.Skipf("the page's commands need sh: %v", err)
 	}
 	database, divided := postgrestest.Database(t), postgrestest.Database(t)
-	ports := freePorts(t, 3)
+	addresses := freeAddresses(t, 3)
 	here := func(script string) string {
-		for n, port := range ports {
-			script = strings.ReplaceAll(script, fmt.Sprintf("127.0.0.1:746%d", n+1), fmt.Sprintf("127.0.0.1:%d", port))
+		for n, address := range addresses {
+			script = strings.ReplaceAll(script, fmt.Sprintf("127.0.0.1:746%d", n+1), address)
 		}
 		script = strings.ReplaceAll(script, "postgres://orrery@127.0.0.1/divided", "'"+divided+"'")
-		// In the loop the port is the number's.
-		choose := fmt.Sprintf("$(case $n in 1) echo %d;; 2) echo %d;; *) echo %d;; esac)", ports[0], ports[1], ports[2])
-		return strings.ReplaceAll(script, "127.0.0.1:746$n", "127.0.0.1:"+choose)
+		// In the loop the address is the number's.
+		choose := fmt.Sprintf("$(case $n in 1) echo %s;; 2) echo %s;; *) echo %s;; esac)", addresses[0], addresses[1], addresses[2])
+		return strings.ReplaceAll(script, "127.0.0.1:746$n", choose)
 	}
 	const between = "=====\n"
 	var script strings.Builder
@@ -65,7 +75,7 @@ func TestThreeDaemonsOfThePageSurviveTheLossOfOne(t *testing.T) {
 	cmd.Env = plainEnv("PATH="+filepath.Dir(daemonBinary(t))+string(os.PathListSeparator)+os.Getenv("PATH"), "NO_PROXY=*", "ORRERY_DATABASE="+database)
 	out, err := cmd.CombinedOutput()
 	t.Cleanup(func() {
-		for n := range ports {
+		for n := range addresses {
 			for _, name := range []string{"daemon", "side"} {
 				if said, err := os.ReadFile(filepath.Join(dir, fmt.Sprintf("%s-%d.log", name, n+1))); t.Failed() {
 					t.Logf("%s-%d (%v): %s", name, n+1, err, said)
@@ -78,12 +88,12 @@ func TestThreeDaemonsOfThePageSurviveTheLossOfOne(t *testing.T) {
 	require.Len(t, parts, 8, "%s", out)
 
 	assert.Empty(t, parts[0])
-	assert.Regexp(t, `partition 0 +daemon-1 works, at http://127.0.0.1:\d+, with token 1`, parts[1])
+	assert.Regexp(t, `partition 0 +daemon-1 works, at http://127[.0-9]+:\d+, with token 1`, parts[1])
 	for _, name := range []string{"daemon-2", "daemon-3"} {
 		assert.Regexp(t, name+` +stands by`, parts[1])
 		assert.NotRegexp(t, name+" +silent", parts[2])
 	}
-	assert.Regexp(t, `partition 0 +daemon-[23] works, at http://127.0.0.1:\d+, with token 2`, parts[2])
+	assert.Regexp(t, `partition 0 +daemon-[23] works, at http://127[.0-9]+:\d+, with token 2`, parts[2])
 	assert.Regexp(t, `daemon-1 +silent for \d+ s`, parts[2])
 	assert.Len(t, regexp.MustCompile(anyID).FindAllString(strings.SplitAfterN(parts[2], "\n", 2)[1], -1), 2, "both items are there: %s", parts[2])
 	assert.Regexp(t, `items +2 ready`, parts[3], "and a clean stop of the two that were left loses none")

@@ -2,7 +2,6 @@ package docs_test
 
 import (
 	"bytes"
-	"fmt"
 	"maps"
 	"net"
 	"net/http"
@@ -184,11 +183,11 @@ func TestTheCommandsOfTheComposeFileMakeAClusterOfThree(t *testing.T) {
 		require.NoError(t, err, "%s", out)
 		assert.Contains(t, string(out), "has 6 partitions")
 	}
-	ports := freePorts(t, len(c.daemons()))
+	addresses := freeAddresses(t, len(c.daemons()))
 	var running []*exec.Cmd
 	for i, name := range c.daemons() {
 		require.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o700))
-		cmd, said := run(name, fmt.Sprintf("127.0.0.1:%d", ports[i])), new(bytes.Buffer)
+		cmd, said := run(name, addresses[i]), new(bytes.Buffer)
 		cmd.Stdout, cmd.Stderr = said, said
 		require.NoError(t, cmd.Start())
 		running = append(running, cmd)
@@ -202,14 +201,14 @@ func TestTheCommandsOfTheComposeFileMakeAClusterOfThree(t *testing.T) {
 	}
 	for i, name := range c.daemons() {
 		probe := c.Services[name].Healthcheck.Test
-		at := strings.Replace(probe[len(probe)-1], ":7460", fmt.Sprintf(":%d", ports[i]), 1)
+		at := strings.Replace(probe[len(probe)-1], "127.0.0.1:7460", addresses[i], 1)
 		require.Eventually(t, func() bool {
 			got, err := http.Get(at)
 			return err == nil && got.Body.Close() == nil && got.StatusCode == http.StatusOK
 		}, time.Minute, 50*time.Millisecond, "%s is not ready", name)
 	}
 	status := func() string {
-		out, code := orreryd(t, dir, []string{"ORRERY_TOKEN=" + composeToken, fmt.Sprintf("ORRERY_SERVER=http://127.0.0.1:%d", ports[0])}, "cluster", "status")
+		out, code := orreryd(t, dir, []string{"ORRERY_TOKEN=" + composeToken, "ORRERY_SERVER=http://" + addresses[0]}, "cluster", "status")
 		require.Zero(t, code, out)
 		return out
 	}

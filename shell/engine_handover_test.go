@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -358,11 +359,17 @@ func lasting(ends <-chan struct{}) func(*shell.Options) {
 func TestWhatRunsOnOfAStoreThatHasMovedIsCutOffOnlyOnceItsProcessEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, g, ends := memory.NewCluster(), newGate(), make(chan struct{})
-		a := inherit(t, c, "a", g, lasting(ends))
+		log := &logLines{}
+		a := inherit(t, c, "a", g, func(o *shell.Options) {
+			lasting(ends)(o)
+			o.Logger = slog.New(slog.NewTextHandler(log, nil))
+		})
 		long, err := a.Actions().Create(bg(), core.ActionSpec{ToolName: "count", Policy: core.RunPolicy{OnInterrupt: core.InterruptFail, TimeoutMS: time.Hour.Milliseconds()}})
 		require.NoError(t, err)
 		synctest.Wait()
 		a.leave(t)
+		assert.Len(t, log.with(`msg="giving the store to another process, while this one goes on" running=1 stop_timeout=1m0s`), 1)
+		assert.Empty(t, log.with("stopping"), "the process does not stop")
 		b := inherit(t, c, "b", &counting{}, alone)
 		elapse(30 * time.Minute)
 		require.Equal(t, core.StatusRunning, actionOf(t, b.Engine, long.ID).Status.Type, "the stop timeout is a minute, and the process lives")
@@ -371,6 +378,7 @@ func TestWhatRunsOnOfAStoreThatHasMovedIsCutOffOnlyOnceItsProcessEnds(t *testing
 		require.Equal(t, core.StatusRunning, actionOf(t, b.Engine, long.ID).Status.Type)
 		elapse(2 * time.Second)
 		require.NoError(t, <-a.done)
+		assert.Len(t, log.with("stopping what runs on of a store that was another process's"), 1)
 		assert.Contains(t, actionOf(t, b.Engine, long.ID).Status.Reason, "interrupted by a shutdown")
 		b.over(t)
 	})

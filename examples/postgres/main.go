@@ -77,7 +77,10 @@ func work(ctx context.Context, t fleet.Term, name string, front *forward.Front) 
 	greet := func(_ context.Context, c shell.Call) (json.RawMessage, error) {
 		return json.Marshal(name + " says hi to " + c.Label)
 	}
-	engine, err := shell.New(shell.Options{Store: t.Store, Clock: t.Clock, Tools: map[string]shell.Tool{"greet": shell.ToolFunc(greet)}})
+	engine, err := shell.New(shell.Options{
+		Store: t.Store, Clock: t.Clock, Tools: map[string]shell.Tool{"greet": shell.ToolFunc(greet)},
+		Handover: t.Handover, // a stop leaves the database to one that stands by at once, not once the last tool has ended
+	})
 	if err != nil {
 		return err
 	}

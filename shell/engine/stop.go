@@ -11,9 +11,13 @@ func (l *loop) beginStop() {
 	l.stopping = true
 	close(l.e.closing)
 	l.timeStop()
-	l.e.log.Info("stopping", "running", len(l.running), "stop_timeout", l.e.o.StopTimeout)
+	l.lasts = l.e.o.Handover.lasts()
+	says := "stopping"
+	if l.lasts {
+		says = "giving the store to another process, while this one goes on"
+	}
+	l.e.log.Info(says, "running", len(l.running), "stop_timeout", l.e.o.StopTimeout)
 	if h := l.e.o.Handover; h != nil {
-		l.lasts = h.lasts()
 		l.gives = l.lasts || h.Wanted != nil && h.Wanted()
 		l.followStore()
 	}

@@ -100,7 +100,7 @@ func (s *Server) acceptLoss(w http.ResponseWriter, r *http.Request, _ *call) err
 	}
 	n := *in.Partition
 	if n < 0 || n >= s.o.Partitions {
-		return failf(http.StatusNotFound, "partition: there is none of the number %d: GET /v1/cluster lists them", n)
+		return failf(http.StatusNotFound, "partition: there is none of the number %d: the cluster has partitions 0 to %d", n, s.o.Partitions-1)
 	}
 	err := s.o.AcceptLoss(r.Context(), n, in.Stopped)
 	switch {

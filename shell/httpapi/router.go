@@ -269,7 +269,7 @@ func (rt *Router) answer(w http.ResponseWriter, r *http.Request, c *call, of *ro
 	case of.merge == nil:
 		return failf(http.StatusNotImplemented, "partitions: %s %s is not made of the answers of several partitions yet: name one with the header %s: 0 to %d", of.method, of.path, HeaderPartition, rt.o.Partitions-1)
 	}
-	return relayedOr(w, of.merge(rt, w, r, c))
+	return relayedOr(w, orGone(r, of.merge(rt, w, r, c)))
 }
 
 // readAgain reads the body of a request that the router answers itself: it was read ahead to place the request, and is read and counted now as every server does.

@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -18,6 +20,20 @@ func (a *answered) refusal() error {
 		return failf(http.StatusBadGateway, "partitions: one did not answer: try again").with("Retry-After", "1")
 	}
 	return &relayed{status: a.status, header: a.header, body: text}
+}
+
+// errClientGone: the client has given its request up before it was answered.
+var errClientGone = errors.New("the client has gone")
+
+// orGone says of an answer that has broken off that the client has broken it off, if it has: the partitions end what is asked of them then. Only of
+// reads: whether a change was carried out remains unknown, whoever has ended it.
+func orGone(r *http.Request, err error) error {
+	f, ok := errors.AsType[*failure](err)
+	read := r.Method == http.MethodGet || r.Method == http.MethodHead
+	if !ok || f.status != http.StatusBadGateway || !read || !errors.Is(r.Context().Err(), context.Canceled) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errClientGone, err)
 }
 
 // brokenOff says of a request that changes something that nobody knows whether a partition has carried it out.

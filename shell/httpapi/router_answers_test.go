@@ -1,9 +1,11 @@
 package httpapi_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -131,6 +133,48 @@ func TestAnAnswerThatHasBrokenOffNamesItsPartition(t *testing.T) {
 		got := a.do("GET", target, nil)
 		assert.Equal(t, http.StatusBadGateway, got.status, target)
 		assert.Equal(t, "partitions: the answer of partition 1 has broken off: try again", got.errorText(), target)
+	}
+}
+
+// A proxy breaks its answer off when the client goes, and the forwarder gives none.
+func TestAClientThatGoesIsNoFaultOfThePartitionsInTheLog(t *testing.T) {
+	none, brokenOff := func() {}, func() { panic(http.ErrAbortHandler) }
+	for _, row := range []struct {
+		request, body string
+		ends          func()
+		goes          bool
+		fault         bool
+	}{
+		{request: "GET /v1/actions", ends: none, goes: true},
+		{request: "GET /v1/actions", ends: brokenOff, goes: true},
+		{request: "GET /v1/find?q=x", ends: none, goes: true},
+		{request: "GET /v1/find?q=x", ends: brokenOff, goes: true},
+		{request: "GET /v1/actions", ends: none, fault: true},
+		{request: "GET /v1/find?q=x", ends: brokenOff, fault: true},
+		{request: "POST /v1/events", body: wantedEvent, ends: brokenOff, goes: true, fault: true}, // whether it was announced nobody knows
+	} {
+		a := divided(t, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		a.elsewhere(func(_ int, _ http.ResponseWriter, r *http.Request) {
+			if row.goes {
+				cancel()
+				<-r.Context().Done()
+			}
+			row.ends()
+		})
+		method, target, _ := strings.Cut(row.request, " ")
+		var body any
+		if row.body != "" {
+			body = row.body
+		}
+		a.do(method, target, body, func(r *http.Request) { *r = *r.WithContext(ctx) })
+		cancel()
+		if row.fault {
+			assert.Regexp(t, `level=ERROR msg="request failed".*status=502`, a.logs.String(), row.request)
+			continue
+		}
+		assert.Regexp(t, `level=INFO msg="request ended early".*error="the client has gone: partitions: `, a.logs.String(), row.request)
+		assert.NotContains(t, a.logs.String(), "level=ERROR", row.request)
 	}
 }
 

@@ -278,7 +278,7 @@ func (s *Server) fail(w http.ResponseWriter, c *call, err error) {
 	switch {
 	case f.header.Get(headerStandsBy) != "": // whoever passed it on asks elsewhere, several times a second while nobody owns the partition
 		s.log.Debug("request refused", "request_id", c.id, "route", c.route, "status", f.status, "error", err)
-	case errors.Is(err, shell.ErrStopped), counted && sw.gone: // the daemon stopped, or the client has disconnected
+	case errors.Is(err, shell.ErrStopped), errors.Is(err, errClientGone), counted && sw.gone: // the daemon stopped, or the client has disconnected
 		s.log.Info("request ended early", "request_id", c.id, "route", c.route, "actor", c.actor, "error", err)
 	case f.status >= http.StatusInternalServerError && !errors.Is(err, context.Canceled):
 		if f.cause != nil { // what the caller is not told

@@ -412,7 +412,7 @@ func (f *Forwarder) send(r *http.Request, o owner, body kept, isKept bool) (*htt
 func notSent(err error) bool {
 	op, dialed := errors.AsType[*net.OpError](err)
 	_, distrusted := errors.AsType[*tls.CertificateVerificationError](err)
-	return errors.Is(err, errNobody) || errors.Is(err, errStandsBy) || errors.Is(err, errStopped) || dialed && op.Op == "dial" || distrusted
+	return errors.Is(err, errNobody) || errors.Is(err, errStandsBy) || dialed && op.Op == "dial" || distrusted
 }
 
 // failed answers where nobody has.

@@ -274,14 +274,13 @@ func (a *app) actionsList() *cobra.Command {
 				q.Set("include", "tool_input,result,raw_payload")
 			}
 		},
-		name:   func(ac core.Action) string { return ac.ID.String() },
-		header: []string{"ID", "STATUS:12", "TOOL:20", "LABEL:32", "DUE (UTC)", "STARTED (UTC)", "NOTE:48"},
-		row: func(ac core.Action) []string {
-			return []string{
+		name: func(ac core.Action) string { return ac.ID.String() },
+		rows: showsScope(a.home(), []string{"ID", "STATUS:12", "TOOL:20", "LABEL:32", "DUE (UTC)", "STARTED (UTC)", "NOTE:48"}, func(ac core.Action) (scoped, []string) {
+			return scoped{ac.Namespace, ac.Tenant}, []string{
 				ac.ID.String(), string(ac.Status.Type), ac.ToolName, text.OrDash(ac.Label),
 				shortTime(ac.Trigger.KeyTime()), shortTime(ac.StartedAt), text.OrDash(note(ac)),
 			}
-		},
+		}),
 	}.command(a)
 }
 

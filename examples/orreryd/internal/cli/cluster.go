@@ -168,14 +168,13 @@ admin's token.`,
 		if _, err := c.json(ctx, request{method: http.MethodGet, path: "/v1/cluster"}, &s); err != nil {
 			return err
 		}
-		i := slices.IndexFunc(s.Partitions, func(p wire.ClusterPartition) bool { return p.Number == n })
-		switch {
-		case i < 0:
-			return noPartition(n)
-		case !s.Partitions[i].LossCanBeAccepted:
-			return notStopped(n, s.Partitions[i].Stopped != "")
+		body := wire.ClusterAcceptLoss{Partition: &n, Stopped: notListed}
+		if i := slices.IndexFunc(s.Partitions, func(p wire.ClusterPartition) bool { return p.Number == n }); i >= 0 {
+			if !s.Partitions[i].LossCanBeAccepted {
+				return notStopped(n, s.Partitions[i].Stopped != "")
+			}
+			body.Stopped = s.Partitions[i].Stopped
 		}
-		body := wire.ClusterAcceptLoss{Partition: &n, Stopped: s.Partitions[i].Stopped}
 		raw, err := c.json(ctx, request{method: http.MethodPost, path: "/v1/cluster/accept-loss", body: body}, nil)
 		if err != nil {
 			return err
@@ -200,7 +199,19 @@ func partitionArg(arg string) (int, error) {
 	return n, nil
 }
 
-func noPartition(n int) error {
+// notListed is sent for a partition of which the cluster tells nothing, so that the daemon refuses it: that knows whether there is one on which nobody
+// has worked. No loss is described like that.
+const notListed = "GET /v1/cluster does not list it"
+
+// noPartition says why a database tells nothing of a partition.
+func noPartition(ctx context.Context, cluster store.Cluster, n int) error {
+	layout, err := cluster.Layout(ctx)
+	switch {
+	case errors.Is(err, store.ErrNotFound) && n > 0:
+		return fmt.Errorf("PARTITION: there is none of the number %d: the database is not divided, and has partition 0 alone", n)
+	case err == nil && n >= layout.Partitions:
+		return fmt.Errorf("PARTITION: there is none of the number %d: the cluster has partitions 0 to %d", n, layout.Partitions-1)
+	}
 	return fmt.Errorf("PARTITION: nobody has worked on partition %d: there is no loss to accept", n)
 }
 
@@ -232,12 +243,12 @@ func (a *app) acceptLossIn(ctx context.Context, database, arg string) error {
 		return errNoDatabaseURL
 	}
 	name := config.DatabaseName(database)
-	p, err := lookAt(ctx, database, n)
+	p, nothing, err := lookAt(ctx, database, n)
 	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return noPartition(n)
 	case err != nil:
 		return fmt.Errorf("--database: %s: %w", name, err)
+	case nothing != nil:
+		return nothing
 	case !p.Lost:
 		return notStopped(n, p.Halted != "")
 	}
@@ -252,14 +263,18 @@ func (a *app) acceptLossIn(ctx context.Context, database, arg string) error {
 	return a.show(acceptedLoss{n, p.Halted}, text.Clean(goesOn(n, p.Halted))+"\n")
 }
 
-// lookAt changes nothing of a database that has nothing to do with it.
-func lookAt(ctx context.Context, database string, partition int) (p store.Partition, err error) {
+// lookAt changes nothing of a database that has nothing to do with it. nothing says why there is nothing to look at.
+func lookAt(ctx context.Context, database string, partition int) (p store.Partition, nothing, err error) {
 	cluster, err := postgres.Connect(ctx, database, postgres.Options{ReadOnly: true})
 	if err != nil {
-		return p, err
+		return p, nil, err
 	}
 	defer cluster.Close()
-	return cluster.Look(ctx, partition)
+	p, err = cluster.Look(ctx, partition)
+	if errors.Is(err, store.ErrNotFound) {
+		return p, noPartition(ctx, cluster, partition), nil
+	}
+	return p, nil, err
 }
 
 func placingView(s wire.ClusterPlacing) view {

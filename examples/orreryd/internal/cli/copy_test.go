@@ -148,7 +148,7 @@ func TestACopyFencesNoDaemonAndKeepsDaemonsAway(t *testing.T) {
 	require.NoError(t, held(t.Context(), st, func(context.Context) error {
 		late := standsBy(t, url, "late")
 		await(t, late.errs, `standing by: another daemon works on the database.*works="orreryd copy"`)
-		<-time.After(3 * time.Second) // its lease of two is over
+		<-time.After(6 * time.Second) // its lease of five is over
 		status, _ := late.readiness()
 		assert.Equal(t, http.StatusServiceUnavailable, status, "nobody works, and it does not either")
 		late.signal(os.Interrupt)

@@ -30,7 +30,7 @@ type computer struct {
 
 func (c computer) begin() *process {
 	c.t.Helper()
-	file := write(c.t, c.name+".toml", fmt.Sprintf("[cluster]\nname = %q\nlease_seconds = 2\n\n[engine]\nrecover_after_seconds = 0.001\n\n[jobs]\nreconcile_seconds = 1\n\n[sessions]\nbackend = 'tmux'\nwatch_seconds = 0.1\nkill_grace_seconds = 0.1\n", c.name))
+	file := write(c.t, c.name+".toml", fmt.Sprintf("[cluster]\nname = %q\nlease_seconds = 5\n\n[engine]\nrecover_after_seconds = 0.001\n\n[jobs]\nreconcile_seconds = 1\n\n[sessions]\nbackend = 'tmux'\nwatch_seconds = 0.1\nkill_grace_seconds = 0.1\n", c.name))
 	return begin(c.t, []string{"ORRERY_DATABASE=" + c.database}, "orchestrate", "--listen", "127.0.0.1:0", "--config", file,
 		"--db", filepath.Join(c.dir, "orrery.db"), "--workspace", filepath.Join(c.dir, "workspace"))
 }

@@ -274,6 +274,21 @@ func (l listing[S]) text(args []string, list []S, s screen) string {
 	return none + "\n"
 }
 
+// showsScope gives [listing.rows] that have each one's namespace and tenant in the second column, if any of the list is of another tenant than the caller's
+// own.
+func showsScope[S any](home scoped, header []string, row func(S) (scoped, []string)) func([]string, []S) ([]string, [][]string) {
+	return func(_ []string, list []S) ([]string, [][]string) {
+		away := slices.ContainsFunc(list, func(s S) bool { of, _ := row(s); return of != home })
+		if !away {
+			return header, rowsOf(list, func(s S) []string { _, cells := row(s); return cells })
+		}
+		return slices.Insert(slices.Clone(header), 1, "SCOPE:40"), rowsOf(list, func(s S) []string {
+			of, cells := row(s)
+			return slices.Insert(cells, 1, of.namespace+"/"+of.tenant)
+		})
+	}
+}
+
 // sayMore says how to go on, if there is more.
 func (a *app) sayMore(next string) error {
 	if next == "" {

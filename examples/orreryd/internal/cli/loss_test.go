@@ -60,7 +60,7 @@ func TestAPartitionThatHasLostCommitsGoesOnOnceThatIsAccepted(t *testing.T) {
 
 	for arg, says := range map[string]string{ // order-free: each is a case by itself
 		"0": "partition 0 is not stopped: there is no loss to accept",
-		"9": "PARTITION: nobody has worked on partition 9: there is no loss to accept",
+		"9": ": there is none of the number 9: the cluster has partitions 0 to 1",
 		"x": `PARTITION: "x" is no number of a partition: orreryd cluster status shows them`,
 	} {
 		for _, at := range [][]string{nil, {"--database", database}} {
@@ -85,7 +85,10 @@ func TestTheLossOfADatabaseOfOnePartitionIsAcceptedWithoutADaemon(t *testing.T) 
 	database := postgrestest.Database(t)
 	p := start(t, "--database", database, "--config", member(t, "one"))
 	p.add("--in", "1h", "--", "echo", "x")
-	r := p.do("cluster", "accept-loss", "0")
+	r := cli(t, nil, "", "cluster", "accept-loss", "1", "--database", database)
+	assert.Equal(t, exitFailed, r.code)
+	assert.Contains(t, r.err, "PARTITION: there is none of the number 1: the database is not divided, and has partition 0 alone")
+	r = p.do("cluster", "accept-loss", "0")
 	assert.Contains(t, r.err, "partition 0 is not stopped: there is no loss to accept")
 	loses(t, database, 0)
 	const then = `Look for what callers know of what is gone, then: orreryd cluster accept-loss 0 --database URL`
@@ -105,6 +108,21 @@ func TestTheLossOfADatabaseOfOnePartitionIsAcceptedWithoutADaemon(t *testing.T) 
 	p = start(t, "--database", database, "--config", member(t, "one"))
 	assert.Contains(t, p.ok("action", "list"), "pending")
 	p.stop()
+}
+
+func TestAPartitionOnWhichNobodyHasWorkedHasNoLossToAccept(t *testing.T) {
+	t.Parallel()
+	database := postgrestest.Database(t)
+	r := cli(t, nil, "", "cluster", "init", "--database", database, "--partitions", "2")
+	require.Zero(t, r.code, r.err)
+	for arg, says := range map[string]string{ // order-free: each is a case by itself
+		"1": "PARTITION: nobody has worked on partition 1: there is no loss to accept",
+		"2": "PARTITION: there is none of the number 2: the cluster has partitions 0 to 1",
+	} {
+		r := cli(t, nil, "", "cluster", "accept-loss", arg, "--database", database)
+		assert.Equal(t, exitFailed, r.code)
+		assert.Contains(t, r.err, says)
+	}
 }
 
 func TestAPartitionThatIsStoppedOtherwiseHasNoLossToAccept(t *testing.T) {

@@ -45,3 +45,26 @@ func TestACommandAboutAnIDNamesWhoseItIsIfAFlagDoes(t *testing.T) {
 		daemon.Close()
 	}
 }
+
+func TestAListOfActionsOfOtherTenantsShowsWhoseEachIs(t *testing.T) {
+	t.Parallel()
+	const (
+		mine   = `{"id":"0193f2a4-5b6c-7d8e-9f01-23456789abcd","namespace":"ns","tenant":"ann","tool_name":"echo"}`
+		theirs = `{"id":"0193f2a4-5b6c-7d8e-9f01-23456789abce","namespace":"ns","tenant":"eve","tool_name":"echo"}`
+	)
+	list := func(actions string) string {
+		daemon := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(`{"actions":[` + actions + `]}`))
+		}))
+		defer daemon.Close()
+		r := cli(t, []string{"ORRERY_SERVER=" + daemon.URL, "ORRERY_NAMESPACE=ns", "ORRERY_TENANT=ann"}, "", "actions", "list")
+		assert.Zero(t, r.code, r.err)
+		return r.out
+	}
+	both := list(mine + "," + theirs)
+	assert.Regexp(t, `(?m)^ID +SCOPE +STATUS `, both)
+	assert.Regexp(t, `(?m)^0193f2a4-5b6c-7d8e-9f01-23456789abcd +ns/ann +\S* *echo `, both)
+	assert.Regexp(t, `(?m)^0193f2a4-5b6c-7d8e-9f01-23456789abce +ns/eve +\S* *echo `, both)
+	assert.Regexp(t, `(?m)^ID +STATUS `, list(mine), "it is the tenant that commands look in")
+}

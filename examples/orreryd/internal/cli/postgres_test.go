@@ -35,10 +35,10 @@ func withPassword(t *testing.T, database string) string {
 	return u.String()
 }
 
-// member is a configuration of a daemon on a database that others may have, with a short lease.
+// member is a configuration of a daemon on a database that others may have, with a lease that a takeover waits for, and that a stall of a busy machine does not end.
 func member(t *testing.T, name string) string {
 	t.Helper()
-	return write(t, name+".toml", fmt.Sprintf("[cluster]\nname = %q\nlease_seconds = 2\n\n[engine]\nrecover_after_seconds = 0.001\n", name))
+	return write(t, name+".toml", fmt.Sprintf("[cluster]\nname = %q\nlease_seconds = 5\n\n[engine]\nrecover_after_seconds = 0.001\n", name))
 }
 
 // standsBy starts a daemon on a database on which another one works.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -57,23 +56,12 @@ func (a *app) runListing() listing[wire.RunSummary] {
 			}
 		},
 		name: func(r wire.RunSummary) string { return r.RunID },
-		rows: func(_ []string, list []wire.RunSummary) ([]string, [][]string) {
-			header := []string{"RUN:80", "STATE", "RETRY", "EXIT", "STARTED (UTC)", "TOOK", "NOTE:60"}
-			away := slices.ContainsFunc(list, func(r wire.RunSummary) bool { return scoped{r.Namespace, r.Tenant} != home })
-			if away {
-				header = slices.Insert(header, 1, "SCOPE:40")
+		rows: showsScope(home, []string{"RUN:80", "STATE", "RETRY", "EXIT", "STARTED (UTC)", "TOOK", "NOTE:60"}, func(r wire.RunSummary) (scoped, []string) {
+			return scoped{r.Namespace, r.Tenant}, []string{
+				r.RunID, string(r.State), number(r.RetryAttempt), exitText(r.Pod.ExitCode),
+				shortTime(r.Ran.StartedAt), took(r.Ran.StartedAt, r.Ran.EndedAt), text.OrDash(runNote(r)),
 			}
-			return header, rowsOf(list, func(r wire.RunSummary) []string {
-				row := []string{
-					r.RunID, string(r.State), number(r.RetryAttempt), exitText(r.Pod.ExitCode),
-					shortTime(r.Ran.StartedAt), took(r.Ran.StartedAt, r.Ran.EndedAt), text.OrDash(runNote(r)),
-				}
-				if away {
-					row = slices.Insert(row, 1, r.Namespace+"/"+r.Tenant)
-				}
-				return row
-			})
-		},
+		}),
 	}
 }
 
