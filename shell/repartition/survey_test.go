@@ -140,23 +140,31 @@ func TestASourceThatBreaksOffFailsTheCopyAlthoughTheTargetsSayNothing(t *testing
 	require.ErrorIs(t, err, broken)
 }
 
-// It has ended before the copy waits for its targets: whoever of the two is noticed first, the error is that of the context.
+// givenUp is a partition after whose survey the copy is given up.
+type givenUp struct {
+	*memory.Store
+	cancel func()
+}
+
+func (g givenUp) View(ctx context.Context, fn func(store.ReadTx) error) error {
+	defer g.cancel()
+	return g.Store.View(ctx, fn)
+}
+
+// The context has ended before the copy waits for its targets: whoever of the two is noticed first, the error is that of the context.
 func TestTargetsThatEndBecauseTheCopyIsGivenUpHaveNotRefused(t *testing.T) {
 	w := newWorld(t, 1)
 	ended := func(ctx context.Context, _ store.Exporter) error {
 		<-ctx.Done()
 		return nil
 	}
-	to := make([]repartition.Target, 64) // so many that the first ones end while the last ones begin
+	to := make([]repartition.Target, 2000) // so many that the first ones end while the last ones begin
 	for k := range to {
 		to[k] = ended
 	}
-	for range 200 {
+	for range 50 {
 		ctx, cancel := context.WithCancel(t.Context())
-		from := []repartition.Source{viewed{w.parts[0], func(tx store.ReadTx) store.ReadTx {
-			cancel() // what is read before the copy is read all the same
-			return tx
-		}}}
+		from := []repartition.Source{givenUp{w.parts[0], cancel}}
 		_, err := repartition.Copy(ctx, from, to, options)
 		require.ErrorIs(t, err, context.Canceled)
 	}
