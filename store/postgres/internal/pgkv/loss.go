@@ -118,13 +118,17 @@ func (db *DB) fenced(ctx context.Context) error {
 // replaced says who owns the partition now.
 func (db *DB) replaced(ctx context.Context) error {
 	last, _ := db.shown()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), db.o.Lease/2) // the client whose request has found it may have gone
+	defer cancel()
 	row, err := scanRow(db.writes.QueryRow(ctx, db.s.look, db.o.Partition))
 	switch {
 	case err != nil:
 		err = fmt.Errorf("partition %d: %w", db.o.Partition, store.ErrFenced)
+	case db.o.Fill && row.Halted == filling: // what this copy has written was to go
+		err = fmt.Errorf("partition %d: %w: %q fills it anew, with token %d", db.o.Partition, store.ErrFenced, row.Owner, row.Token)
 	case row.Last < last && !db.isTold(ctx, last):
 		err = db.gone(ctx, row, last)
-	case row.Halted != "":
+	case IsLost(row.Halted):
 		err = fmt.Errorf("partition %d: %w: %w: %s", db.o.Partition, store.ErrFenced, ErrLost, row.Halted)
 	case row.Session == "":
 		err = fmt.Errorf("partition %d: %w: nobody owns it since", db.o.Partition, store.ErrFenced)

@@ -172,3 +172,28 @@ func TestAPartitionThatIsStoppedHasAnotherTokenAndSignOfLife(t *testing.T) {
 	require.Equal(t, int64(db.token)+1, sql(t, url, `SELECT token FROM orrery.partitions`), "commits of its owner that are on their way are fenced")
 	require.EqualValues(t, 8, sql(t, url, `SELECT beat FROM orrery.partitions`))
 }
+
+func TestAPartitionThatIsFilledByAnotherOneHasLostNothing(t *testing.T) {
+	for name, row := range map[string]struct {
+		was  Options
+		want string
+	}{
+		"a copy whose work another copy does anew":     {Options{Owner: "a", Fill: true}, `"b" fills it anew, with token 2`},
+		"an owner that has made no commit, and a copy": {Options{Owner: "a"}, `"b" at "" owns it, with token 2`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := postgrestest.Database(t)
+			first := openDB(t, url, row.was)
+			if row.was.Fill {
+				require.NoError(t, write(first, "k=v"))
+			}
+			openDB(t, url, Options{Owner: "b", Fill: true, TakeOver: true})
+			gone, cancel := context.WithCancel(ctx)
+			cancel() // whoever has asked
+			err := first.fenced(gone)
+			require.ErrorIs(t, err, store.ErrFenced)
+			require.NotErrorIs(t, err, ErrLost)
+			require.ErrorContains(t, err, row.want)
+		})
+	}
+}
