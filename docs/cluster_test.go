@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/orrery-go/orrery/shell/fleet"
 	"github.com/orrery-go/orrery/store/postgres/postgrestest"
 )
 
@@ -104,4 +105,15 @@ func TestThreeDaemonsOfThePageSurviveTheLossOfOne(t *testing.T) {
 	assert.Len(t, regexp.MustCompile(action).FindAllString(parts[6], -1), 6, "%s", parts[6])
 	assert.Regexp(t, `items +1 ready`, parts[6])
 	assert.NotRegexp(t, `partition \d +daemon-1 works`, parts[6])
+}
+
+func TestThePageOfThreeDaemonsTellsWhoGetsHowManyPartitions(t *testing.T) {
+	shares := map[string]int{}
+	for n := range 6 {
+		shares[fleet.Place(n, []string{"daemon-1", "daemon-2", "daemon-3"})]++
+	}
+	assert.Equal(t, map[string]int{"daemon-1": 2, "daemon-2": 1, "daemon-3": 3}, shares)
+	page, err := os.ReadFile("cluster.md")
+	require.NoError(t, err)
+	assert.Contains(t, string(page), "daemon-3 gets three partitions, daemon-1 two and daemon-2 one")
 }

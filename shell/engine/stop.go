@@ -12,11 +12,11 @@ func (l *loop) beginStop() {
 	close(l.e.closing)
 	l.timeStop()
 	l.lasts = l.e.o.Handover.lasts()
-	says := "stopping"
 	if l.lasts {
-		says = "giving the store to another process, while this one goes on"
+		l.e.log.Info("giving the store to another process, while this one goes on", "running", len(l.running), "stop_timeout", l.e.o.StopTimeout)
+	} else {
+		l.e.log.Info("stopping", "running", len(l.running), "stop_timeout", l.e.o.StopTimeout)
 	}
-	l.e.log.Info(says, "running", len(l.running), "stop_timeout", l.e.o.StopTimeout)
 	if h := l.e.o.Handover; h != nil {
 		l.gives = l.lasts || h.Wanted != nil && h.Wanted()
 		l.followStore()

@@ -100,7 +100,8 @@ func logMove(log *slog.Logger, database, name string, e fleet.Event) {
 	case fleet.EventStandsBy:
 		of.Info("another daemon works on the partition", "works", s.Owner, "at", s.Address)
 	case fleet.EventOwns:
-		logOwned(of, "the partition is this daemon's", name, e)
+		of.Info("the partition is this daemon's", "name", name, "token", s.Token)
+		logSilent(of, name, e)
 	case fleet.EventLost:
 		if isReplaced(e.Err) {
 			of.Warn("another daemon has the partition; what ran here was told to end, and nothing of it is stored", "error", e.Err)
@@ -126,13 +127,11 @@ func logMove(log *slog.Logger, database, name string, e fleet.Event) {
 	}
 }
 
-// logOwned says what this daemon works on from now on, and warns of another one that had it and has not given it back: that one was lost without a word.
-func logOwned(log *slog.Logger, owns, name string, e fleet.Event) {
-	if e.Before == "" || e.Before == name {
-		log.Info(owns, "name", name, "token", e.State.Token)
-		return
+// logSilent warns of another daemon that had what is this one's now and has not given it back: it was lost without a word.
+func logSilent(log *slog.Logger, name string, e fleet.Event) {
+	if e.Before != "" && e.Before != name {
+		log.Warn("the daemon that worked before was silent, and has not given it back", "before", e.Before)
 	}
-	log.Warn(owns+"; the one before was silent, and has not given it back", "name", name, "token", e.State.Token, "before", e.Before)
 }
 
 // logEvent says what has become of a daemon in its cluster.
@@ -143,7 +142,8 @@ func logEvent(log *slog.Logger, database, name string, e fleet.Event) {
 	case fleet.EventStandsBy:
 		log.Info("standing by: another daemon works on the database", "works", s.Owner, "at", s.Address)
 	case fleet.EventOwns:
-		logOwned(log, "the database is this daemon's", name, e)
+		log.Info("the database is this daemon's", "name", name, "token", s.Token)
+		logSilent(log, name, e)
 	case fleet.EventLost:
 		if isReplaced(e.Err) {
 			log.Warn("standing by, since another daemon has the database; what ran here was told to end, and nothing of it is stored", "error", e.Err)

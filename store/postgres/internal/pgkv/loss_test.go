@@ -157,7 +157,8 @@ func TestOnlyTheLossThatWasReadIsAccepted(t *testing.T) {
 		}
 		found, err := c.Look(ctx, 0)
 		require.NoError(t, err)
-		require.Equal(t, stays, Row{Halted: found.Halted, Beat: found.Beat}, "%+v", row)
+		left := Row{Halted: found.Halted, Beat: found.Beat}
+		require.Equal(t, stays, left, "%+v", row)
 	}
 }
 
