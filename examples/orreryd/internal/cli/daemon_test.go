@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -218,7 +217,7 @@ func TestTheDaemonAppliesItsFilesAtTheStartAndOnAHangup(t *testing.T) {
 
 // Who closes the window in which a daemon runs means to end it.
 func TestADaemonWhoseTerminalIsClosedStopsCleanly(t *testing.T) {
-	if signal.Ignored(syscall.SIGHUP) {
+	if ignoresHangups {
 		t.Skip("under nohup the daemon survives its terminal, as it should")
 	}
 	t.Parallel()
@@ -236,7 +235,7 @@ func TestADaemonWhoseTerminalIsClosedStopsCleanly(t *testing.T) {
 }
 
 func TestAHangupStopsOtherCommands(t *testing.T) {
-	if signal.Ignored(syscall.SIGHUP) {
+	if ignoresHangups {
 		t.Skip("under nohup a command ignores a hangup, as it should")
 	}
 	t.Parallel()

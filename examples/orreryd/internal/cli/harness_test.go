@@ -12,12 +12,14 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -32,6 +34,10 @@ import (
 // asProgram makes the test binary the program itself: what the tests run is
 // built once, and with the race detector where they are.
 const asProgram = "ORRERYD_TEST_MAIN"
+
+// ignoresHangups: nohup has SIGHUP ignored by what the tests start. Asked before a daemon that runs within this process listens for it: meanwhile it
+// seems not to be ignored.
+var ignoresHangups = signal.Ignored(syscall.SIGHUP)
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
