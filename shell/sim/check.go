@@ -152,7 +152,7 @@ func (r *run) check() (list []Violation) {
 	}
 	for _, q := range r.requests {
 		if len(q.out) > 0 {
-			q.aged(r.now)
+			q.aged(r.now, r.jumped)
 		}
 		if !q.answered && !q.dropped {
 			bad(RuleEnds, "request %d (%s) was not answered", q.n, q.Name)

@@ -166,6 +166,7 @@ func (r *run) apply(f Fault) {
 		r.drain(on.runs.name, f.For)
 	case Jump:
 		on.offset += f.For
+		r.jumped += max(0, f.For)
 	case Double:
 		r.send(r.underway(f))
 	case LoseReply:

@@ -124,6 +124,7 @@ type run struct {
 	away       time.Time                 // until then nobody reaches the store
 	severed    [2]time.Time              // from when until when nobody did, the last time that that took a lease or longer
 	meeting    []Fault                   // what the next commits meet
+	jumped     time.Duration             // how far wall clocks were set forward in all
 	loses      []int                     // which messages about handovers are lost next: after how many more, and whether it is the answer that is lost
 	listed     map[string]store.Instance // what a cluster has beside the data
 	formers    *memory.Formers           // likewise, of former owners

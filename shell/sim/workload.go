@@ -122,7 +122,7 @@ func (r *run) hear() {
 	for _, a := range r.replies {
 		q := a.request
 		delete(q.out, a.try)
-		q.aged(r.now)
+		q.aged(r.now, r.jumped)
 		if q.answered || q.to != a.from {
 			continue // nobody listens any more
 		}
@@ -157,7 +157,7 @@ func (r *run) forsake(i *incarnation) {
 	for _, q := range r.requests {
 		for try, to := range q.out {
 			if to == i {
-				q.aged(r.now)
+				q.aged(r.now, r.jumped)
 				delete(q.out, try)
 			}
 		}
@@ -167,9 +167,9 @@ func (r *run) forsake(i *incarnation) {
 	}
 }
 
-// aged notes that something of a request was on its way until now.
-func (q *request) aged(now time.Time) {
-	q.late = q.late || now.Sub(q.since) > shell.AnswersKept-time.Minute
+// aged notes that something of a request was on its way until now. Keys are kept for a time of the store's clock, which goes by faster where one was set forward.
+func (q *request) aged(now time.Time, jumped time.Duration) {
+	q.late = q.late || now.Sub(q.since)+jumped > shell.AnswersKept-time.Minute
 }
 
 // underway gives the request that a fault meets; nil: none is on its way.
