@@ -78,8 +78,8 @@ func holds(t *testing.T, seed uint64, name string) *sim.Report {
 	return rep
 }
 
-// Seeds by which the simulation has failed once. In the third the key of a request was forgotten since a clock was set forward, which is no second request of a client within
-// ten minutes. In the others a process that had lost commits by a failover stood by, took the store over once more, and ended with another error: a rule wanted the first one.
+// Seeds by which the simulation has failed once. In the third the key of a request was forgotten since a clock was set forward, by which the client
+// came too late. In the others a process that had lost commits by a failover stood by, took the store over once more, and ended with another error: a rule wanted the first one.
 func TestSeedsThatHaveFailedOnceHold(t *testing.T) {
 	for _, seed := range []uint64{85, 191182679849785, 46098084729481178} {
 		holds(t, seed, t.Name())
