@@ -30,7 +30,7 @@ func together(ctx context.Context, to []Target, do func(ctx context.Context, sin
 			}}
 			err := fill(ctx, e)
 			if err == nil && !e.called {
-				err = cmp.Or(context.Cause(ctx), errNotTaken) // who was told to end has not refused
+				err = cmp.Or(context.Cause(ctx), errNotTaken) // a target that was told to end before it asked has refused nothing
 			}
 			if err != nil {
 				failed <- err
