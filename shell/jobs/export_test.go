@@ -40,6 +40,9 @@ func (s *Service) LittleRoom(n int) { s.sinkRoom = n }
 // LockedRuns is of how many runs somebody holds the lock, or waits for it.
 func LockedRuns(s *Service) int { return s.runLocks.Len() }
 
+// Known reports whether it is known what lives.
+func (s *Service) Known(runner string) bool { return s.places[runner].isKnown() }
+
 // LoseTurn forgets that an attempt waits for room.
 func LoseTurn(s *Service, runner string, a Attempt) { s.places[runner].withdraw(a) }
 

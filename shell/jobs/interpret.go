@@ -155,13 +155,20 @@ func (s *Service) createRun(ctx context.Context, o core.Orchestrator, e effects.
 	if err := s.MayRun(o.Config); err != nil { // the job may be older than the runner's tenants, and the pod, too
 		return nil, shell.Permanent(err)
 	}
-	if !s.places[name].take(Attempt{Run: o.ID, N: e.Attempt}, scopeOf(o)) {
-		return answered(clusterAnswer{}, s.queue(ctx, name, o))
+	a := Attempt{Run: o.ID, N: e.Attempt}
+	placed := s.places[name].take(a, scopeOf(o))
+	if !placed {
+		if waits, err := s.queue(ctx, name, o); waits || err != nil {
+			return answered(clusterAnswer{}, err)
+		}
 	}
 	if err := s.e.Confirm(); err != nil { // it may have waited for the lock
 		return nil, err
 	}
 	calls, err := r.Create(ctx, s.runOf(o))
+	if err == nil && !placed {
+		s.tellThere(ctx, name, a)
+	}
 	return answered(clusterAnswer{APICalls: calls}, err)
 }
 

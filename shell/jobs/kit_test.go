@@ -51,6 +51,7 @@ type rig struct {
 	dead  *mortal       // the store as the present process sees it
 	lease time.Duration // of an engine; 0: 5 seconds
 	stops time.Duration // how long the engine waits when it stops; 0: a second
+	first func()        // comes before each commit of the engine; nil: nothing does
 	holds func() bool   // whether the database is surely this process's; nil: it is
 
 	e    *shell.Engine
@@ -101,7 +102,7 @@ func (r *rig) start() {
 	}
 	tools := map[string]shell.Tool{jobs.ToolName: s.Tool()}
 	maps.Copy(tools, r.tools)
-	r.dead = &mortal{Store: r.store}
+	r.dead = &mortal{Store: r.store, first: r.first}
 	var over *shell.Handover
 	if r.holds != nil {
 		over = &shell.Handover{Through: memory.NewCluster().Process(), Holds: r.holds, GiveBack: func() error { return nil }}
@@ -136,12 +137,16 @@ func (r *rig) start() {
 // mortal is a store for a process that may be killed: then nothing more is stored.
 type mortal struct {
 	store.Store
-	gone atomic.Bool
+	gone  atomic.Bool
+	first func()
 }
 
 func (m *mortal) Update(ctx context.Context, fn func(store.Tx) error) error {
 	if m.gone.Load() {
 		return errors.New("the process was killed")
+	}
+	if m.first != nil {
+		m.first()
 	}
 	return m.Store.Update(ctx, fn)
 }
@@ -223,6 +228,21 @@ func (r *rig) run(id uuid.UUID) core.Orchestrator {
 	r.t.Helper()
 	o, err := r.e.Runs().Get(r.t.Context(), id)
 	require.NoError(r.t, err)
+	return o
+}
+
+// past is run, read past the engine, which may be amid a commit.
+func (r *rig) past(id uuid.UUID) (o core.Orchestrator) {
+	require.NoError(r.t, r.store.View(context.Background(), func(tx store.ReadTx) error {
+		rec, err := tx.Get(core.KindOrchestrator, id)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal(rec.State, &o)
+	}))
 	return o
 }
 

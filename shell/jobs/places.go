@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -48,6 +49,18 @@ func newPlaces(in *room, limit int, share float64, weights map[shell.Scope]int) 
 // most is how many places a tenant may hold while no other holds one.
 func (p *places) most() int { return max(1, int(p.share*float64(p.limit))) }
 
+// whyWait says why an attempt of the runner of that name waits.
+func (p *places) whyWait(name string) string {
+	if !p.isKnown() {
+		return fmt.Sprintf("runner %q has just been started, and what pods it has is not known yet", name)
+	}
+	said := fmt.Sprintf("runner %q has room for %d pods at a time", name, p.limit)
+	if most := p.most(); most < p.limit {
+		said += fmt.Sprintf(", and for %d of one tenant at most", most)
+	}
+	return said
+}
+
 // take gives an attempt a place, unless it must wait. One that has a place keeps it.
 func (p *places) take(a Attempt, of shell.Scope) bool {
 	if p.limit == 0 {
@@ -65,18 +78,21 @@ func (p *places) take(a Attempt, of shell.Scope) bool {
 	return true
 }
 
-// await has an attempt wait for a place.
-func (p *places) await(a Attempt, of shell.Scope) {
+// await has an attempt wait for a place; false: it has one.
+func (p *places) await(a Attempt, of shell.Scope) bool {
 	p.room.mu.Lock()
 	defer p.room.mu.Unlock()
-	_, lives := p.living[a]
-	if _, waits := p.waiting[a]; waits || lives || p.left {
-		return
+	if _, lives := p.living[a]; lives {
+		return false
+	}
+	if _, waits := p.waiting[a]; waits || p.left {
+		return true
 	}
 	p.waiting[a] = of
 	t := p.of(of)
 	t.queue = append(t.queue, a)
 	p.wakeUp()
+	return true
 }
 
 // next gives a place to the attempt whose turn it is.
@@ -222,14 +238,19 @@ func (p *places) withdraw(a Attempt) {
 	p.room.mu.Lock()
 	defer p.room.mu.Unlock()
 	if of, waits := p.waiting[a]; waits {
-		t := p.of(of)
-		t.queue = slices.DeleteFunc(t.queue, func(other Attempt) bool { return other == a })
-		delete(p.waiting, a)
+		p.unqueue(a, of)
 		p.drop(of)
 	}
 	if cancel := p.making[a]; cancel != nil {
 		cancel()
 	}
+}
+
+// unqueue takes an attempt out of those that wait; under the lock.
+func (p *places) unqueue(a Attempt, of shell.Scope) {
+	t := p.of(of)
+	t.queue = slices.DeleteFunc(t.queue, func(other Attempt) bool { return other == a })
+	delete(p.waiting, a)
 }
 
 // make bounds the creation of an attempt that has waited: it ends when that is withdrawn.
@@ -246,18 +267,26 @@ func (p *places) make(ctx context.Context, a Attempt) (_ context.Context, done f
 	}
 }
 
-// learn says what lives: attempts that the runner holds, but for those that were seen to end.
-func (p *places) learn(held map[Attempt]shell.Scope) {
+// learn says what lives: attempts that the runner holds, but for those that were seen to end. Those of them that had begun to wait for a place
+// have one: it gives them, whose turn it is.
+func (p *places) learn(held map[Attempt]shell.Scope) (turn []Attempt) {
 	p.room.mu.Lock()
 	defer p.room.mu.Unlock()
-	for a, of := range held {
-		if _, lives := p.living[a]; !lives && !p.ended[a] && p.limit > 0 {
-			p.hold(a, of)
+	for a, of := range held { // order-free: each is created by itself
+		if _, lives := p.living[a]; lives || p.ended[a] || p.limit == 0 {
+			continue
+		}
+		p.hold(a, of)
+		if of, waits := p.waiting[a]; waits {
+			p.unqueue(a, of)
+			p.turn[a] = of
+			turn = append(turn, a)
 		}
 	}
 	p.known = true
 	clear(p.ended)
 	p.wakeUp()
+	return turn
 }
 
 func (p *places) wakeUp() {

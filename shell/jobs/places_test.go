@@ -216,6 +216,64 @@ func TestACreationThatWasCutOffByARestartIsMadeOnce(t *testing.T) {
 	})
 }
 
+// The daemon was killed within the creation, which is asked for again; what lives becomes known, and this pod with it, while the run is being
+// told that it waits until then.
+func TestACreationThatWasCutOffIsMadeAlsoIfWhatLivesBecomesKnownAsItBeginsToWait(t *testing.T) {
+	withRig(t, roomFor(1, 0), func(t *testing.T, r *rig) {
+		r.fake.OnCreate = func(context.Context, jobs.Run) error {
+			r.dead.gone.Store(true) // what it answers is not stored any more
+			return nil
+		}
+		o := r.trigger(job("nightly"))
+		a := r.created(o, 0)
+		r.kill()
+
+		r.fake.OnCreate = nil
+		listed, told := make(chan struct{}), make(chan struct{})
+		r.fake.OnHeld = func(context.Context) error { <-listed; return nil }
+		r.first = func() {
+			if now := r.past(o.ID); now.Pending.Last > 1 && !now.Pod.Queued {
+				<-told
+			}
+		}
+		r.start()
+		pass(10 * time.Second) // the former instance counts as gone by then
+		require.EqualValues(t, 2, r.past(o.ID).Pending.Last, "the pod is asked for once more")
+		require.False(t, r.s.Known("fake"))
+		close(listed)
+		synctest.Wait()
+		require.True(t, r.s.Known("fake"))
+		close(told)
+		synctest.Wait()
+		now := r.run(o.ID)
+		assert.NotZero(t, now.RoomAt, "it was told that it waits")
+		assert.False(t, now.Pod.Queued)
+		assert.Empty(t, now.Pending.Open)
+		assert.Equal(t, 2, r.fake.Creates(a), "it was asked for by the second one, too")
+		assert.Equal(t, jobs.Pods{Max: 1, Living: 1}, r.pods())
+		r.fake.Start(a)
+		r.fake.End(a, 0, "")
+		assert.Equal(t, core.OrchestratorCompleted, r.ended(o).State)
+		assert.Equal(t, jobs.Pods{Max: 1}, r.pods(), "its place is free")
+	})
+}
+
+func TestWhoWaitsSinceWhatLivesIsNotKnownIsToldSo(t *testing.T) {
+	withRig(t, roomFor(1, 0), func(t *testing.T, r *rig) {
+		r.stop()
+		listed := make(chan struct{})
+		r.fake.OnHeld = func(context.Context) error { <-listed; return nil }
+		r.start()
+		o := r.trigger(job("nightly"))
+		synctest.Wait()
+		assert.Equal(t, `runner "fake" has just been started, and what pods it has is not known yet`, r.run(o.ID).Pod.Message)
+		close(listed)
+		r.fake.Start(r.created(o, 0))
+		r.fake.End(r.created(o, 0), 0, "")
+		r.ended(o)
+	})
+}
+
 func TestACreationThatFailsAfterItsWaitFailsTheAttempt(t *testing.T) {
 	withRig(t, roomFor(1, 0), func(t *testing.T, r *rig) {
 		runs := r.jobsOf("a", 2)

@@ -16,20 +16,16 @@ import (
 // queuedReason is [core.Pod.Reason] of a run that waits for room.
 const queuedReason = "Queued"
 
-// queue has an attempt wait for room. First its run is told: the limit of its start does not
-// run while it waits.
-func (s *Service) queue(ctx context.Context, name string, o core.Orchestrator) error {
+// queue has an attempt wait for room, unless it has a place by now: what lives may have become known meanwhile, and it among them. First its
+// run is told: the limit of its start does not run while it waits.
+func (s *Service) queue(ctx context.Context, name string, o core.Orchestrator) (waits bool, err error) {
 	p, a := s.places[name], Attempt{Run: o.ID, N: o.RetryAttempt}
-	said := fmt.Sprintf("runner %q has room for %d pods at a time", name, p.limit)
-	if most := p.most(); most < p.limit {
-		said += fmt.Sprintf(", and for %d of one tenant at most", most)
-	}
-	s.tellRun(ctx, name, Observation{Attempt: a, Phase: PhaseCreated, Pod: core.Pod{Name: a.Name(), Reason: queuedReason, Message: said, Queued: true}})
+	pod := core.Pod{Name: a.Name(), Reason: queuedReason, Message: p.whyWait(name), Queued: true}
+	s.tellRun(ctx, name, Observation{Attempt: a, Phase: PhaseCreated, Pod: pod})
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return true, context.Cause(ctx)
 	}
-	p.await(a, scopeOf(o))
-	return nil
+	return p.await(a, scopeOf(o)), nil
 }
 
 func (s *Service) tellRun(ctx context.Context, name string, o Observation) {
@@ -125,7 +121,11 @@ func (s *Service) recall(ctx context.Context, name string, r Runner) (again []At
 	for _, o := range waiting {
 		p.await(Attempt{Run: o.ID, N: o.RetryAttempt}, scopeOf(o))
 	}
-	p.learn(held)
+	for _, a := range p.learn(held) {
+		if !slices.Contains(again, a) {
+			again = append(again, a)
+		}
+	}
 	return again, nil
 }
 
@@ -197,11 +197,16 @@ func (s *Service) createInTurn(ctx context.Context, name string, r Runner, o cor
 	case shell.IsNotStarted(err):
 		return false
 	case err == nil:
-		s.tellRun(ctx, name, Observation{Attempt: a, Phase: PhaseCreated, Pod: core.Pod{Name: a.Name()}})
+		s.tellThere(ctx, name, a)
 	case ctx.Err() == nil: // nothing cut it off but its limit
 		s.tellNotCreated(ctx, name, a, err)
 	}
 	return true
+}
+
+// tellThere tells a run that was told that it waits for room that its pod is there.
+func (s *Service) tellThere(ctx context.Context, name string, a Attempt) {
+	s.tellRun(ctx, name, Observation{Attempt: a, Phase: PhaseCreated, Pod: core.Pod{Name: a.Name()}})
 }
 
 // tellNotCreated tells a run that its attempt was not created: for good if the error is
