@@ -73,6 +73,7 @@ type Batch struct {
 	clock  Clock
 	seq    uint64
 	part   uint16 // see [Batch.Partition]
+	parts  int    // see [Batch.Divided]
 
 	slots    map[effects.Ref]*slot
 	room     []slot  // for the slots to come: those before its length are taken
@@ -303,6 +304,9 @@ func (t *Batch) deliver(d delivery, res *Result) error {
 	}
 	if r == nil {
 		r = t.beyond(d, s, next)
+	}
+	if r == nil {
+		r = t.elsewhere(d, s, next)
 	}
 	if r == nil && t.asking {
 		if r, err = t.declare(d.to, s.now, next, d.event); err != nil {

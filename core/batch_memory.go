@@ -25,7 +25,7 @@ func (t *Batch) Reset(l Loader, c Clock, seq uint64) {
 	clear(t.slots)
 	clear(t.lists)
 	*t = Batch{
-		loader: l, clock: c, seq: seq, part: t.part,
+		loader: l, clock: c, seq: seq, part: t.part, parts: t.parts,
 		slots: t.slots, room: emptied(t.room), order: emptied(t.order),
 		outer: emptied(t.outer), withdraw: emptied(t.withdraw), stop: emptied(t.stop), events: emptied(t.events),
 		queue: t.queue[:0], undo: t.undo[:0], waking: t.waking, lists: t.lists,

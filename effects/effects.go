@@ -101,6 +101,8 @@ const (
 	CodeEmpty    Code = "empty"     // nothing is there to be taken at the moment
 	CodeLimited  Code = "limited"   // the tenant has as many as its limit allows at the moment
 	CodeStale    Code = "stale"     // the machine has not the revision that was asked for
+	// CodeElsewhere: the tenant lives in another partition, whose engine has to be asked.
+	CodeElsewhere Code = "elsewhere"
 )
 
 // Error makes a refusal usable as an error.

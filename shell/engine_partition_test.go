@@ -2,6 +2,8 @@ package shell_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 
@@ -103,4 +105,37 @@ func verifyWith(t *testing.T, st store.Store, program map[string]core.Subscriber
 	rep, err := replay.Verify(bg(), st, replay.Options{Subscribers: program})
 	require.NoError(t, err)
 	assert.Empty(t, rep.Divergences)
+}
+
+func TestAnEngineThatKnowsHowManyPartitionsThereAreMakesNothingForATenantOfAnotherOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const partitions = 8
+		scope := shell.Scope{Namespace: "shop", Tenant: "ann"}
+		home := core.Partition(scope, partitions)
+		spec := core.ActionSpec{Namespace: scope.Namespace, Tenant: scope.Tenant, ToolName: "count", DedupKey: "k"}
+		counted := &counting{}
+		e, stop := start(t, shell.Options{Store: memory.New(), Tools: tools(counted), Partition: (home + 1) % partitions, Partitions: partitions})
+		_, err := e.Actions().Create(bg(), spec)
+		refused, ok := errors.AsType[*shell.Refusal](err)
+		require.True(t, ok, "%v", err)
+		assert.Equal(t, effects.CodeElsewhere, refused.Code)
+		assert.EqualError(t, err, fmt.Sprintf(`the tenant "ann" of namespace "shop" lives in partition %d of 8, not in %d: nothing was done`, home, (home+1)%partitions))
+		_, _, err = e.Queues().Push(bg(), scope.Namespace, scope.Tenant, "mail", shell.PushOptions{})
+		assert.ErrorContains(t, err, "lives in partition")
+		require.NoError(t, stop())
+
+		e, stop = start(t, shell.Options{Store: memory.New(), Tools: tools(counted), Partition: home, Partitions: partitions})
+		_, err = e.Actions().Create(bg(), spec)
+		require.NoError(t, err)
+		require.NoError(t, stop())
+	})
+}
+
+func TestPartitionsOfWhichThisOneIsNoneAreRefused(t *testing.T) {
+	for _, row := range []struct{ partition, of int }{{0, -1}, {4, 4}, {1, 1}, {0, core.MaxPartitions + 1}} {
+		_, err := shell.New(shell.Options{Store: memory.New(), Partition: row.partition, Partitions: row.of})
+		assert.EqualError(t, err, fmt.Sprintf("shell: Options.Partitions is %d, and Partition %d: want 0 if it is not known, else more than Partition and 4096 at most", row.of, row.partition))
+	}
+	_, err := shell.New(shell.Options{Store: memory.New(), Partition: core.MaxPartitions - 1, Partitions: core.MaxPartitions})
+	assert.NoError(t, err)
 }

@@ -45,6 +45,9 @@ type Options struct {
 	// that no two partitions make the same (default 0). A database keeps the number with which it
 	// began: Run refuses another one.
 	Partition int
+	// Partitions is how many of them there are. The engine then refuses what would be made for a tenant of another partition, with a [Refusal]
+	// whose code is [effects.CodeElsewhere]: nobody would find it there (default 0: it is not known, and the engine takes whatever it is given).
+	Partitions int
 	// Handover lets the engine give its store to another process when it is told to stop, while the tools that run go on here: what comes of them is
 	// reported to that process, and counts there. It waits, as without, until nothing but tools runs, and none that is [Stationary]. Nil: it waits for all.
 	// [fleet.Term] gives one.
@@ -247,7 +250,7 @@ func (o Options) generic() engine.Options {
 		MostOfTenant:     o.OccurrencesPerTenant,
 		JournalRetention: o.JournalRetention, JournalBytes: o.JournalBytes, MaxBatch: o.MaxBatch, ScrubRate: o.ScrubRate, Clock: o.Clock, Logger: o.Logger,
 		Instance: o.Instance, Scheduler: o.Scheduler,
-		Subscribers: o.Subscribers, Partition: o.Partition, Handover: o.Handover,
+		Subscribers: o.Subscribers, Partition: o.Partition, Partitions: o.Partitions, Handover: o.Handover,
 	}
 }
 

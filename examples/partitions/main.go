@@ -134,7 +134,7 @@ func (h *host) work(ctx context.Context, t fleet.Term) error {
 		return json.Marshal(h.name + " says hi to " + c.Label)
 	}
 	engine, err := shell.New(shell.Options{
-		Store: t.Store, Clock: t.Clock, Partition: t.Partition, Handover: t.Handover, Slots: &h.slots,
+		Store: t.Store, Clock: t.Clock, Partition: t.Partition, Partitions: t.Partitions, Handover: t.Handover, Slots: &h.slots,
 		Tools: map[string]shell.Tool{"greet": shell.ToolFunc(greet)},
 	})
 	if err != nil {

@@ -95,6 +95,7 @@ func (b *batch) build() error {
 	b.fold.Bound(l.allowed())
 	b.fold.Subscribers(l.e.o.Subscribers)
 	b.fold.Partition(uint16(l.e.o.Partition))
+	b.fold.Divided(l.e.o.Partitions)
 	inputs := b.entry.Inputs
 	b.entry = core.NewEntry(seq+1, b.now, l.e.name)
 	b.entry.Inputs, b.entry.Partition = inputs, uint16(l.e.o.Partition)

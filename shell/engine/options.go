@@ -62,6 +62,8 @@ type Options struct {
 
 	// Partition is the number of this one, see [core.Batch.Partition] (default 0).
 	Partition int
+	// Partitions is how many there are, see [core.Batch.Divided] (default 0: that is not known).
+	Partitions int
 
 	// Handover, if there is one, lets Run give the store to another process while outer effects go on here, and has it take what the former
 	// owners of the store report. It is for a store that one process at a time owns.
@@ -163,6 +165,10 @@ func (o *Options) Fill() (errs []error) {
 	o.MostOfTenant = cmp.Or(o.MostOfTenant, 100_000)
 	if err := core.CheckPartition(o.Partition); err != nil {
 		errs = append(errs, fmt.Errorf("shell: Options.Partition: %w", err))
+	}
+	if n := o.Partitions; n < 0 || n > core.MaxPartitions || n > 0 && o.Partition >= n {
+		errs = append(errs, fmt.Errorf("shell: Options.Partitions is %d, and Partition %d: want 0 if it is not known, else more than Partition and %d at most",
+			n, o.Partition, core.MaxPartitions))
 	}
 	if o.Slots != nil && o.Scheduler != nil {
 		errs = append(errs, errors.New("shell: Options.Slots is set, and Scheduler too: leave one of them out, since no scheduler is told what engines have in common"))

@@ -57,14 +57,14 @@
 //	group, err := fleet.NewGroup(fleet.Options{Cluster: cluster, Name: "a"}, layout)
 //	...
 //	err = group.Run(ctx, func(ctx context.Context, t fleet.Term) error {
-//		engine, err := shell.New(shell.Options{Store: t.Store, Clock: t.Clock, Partition: t.Partition, Handover: t.Handover, Tools: tools})
+//		engine, err := shell.New(shell.Options{Store: t.Store, Clock: t.Clock, Partition: t.Partition, Partitions: t.Partitions, Handover: t.Handover, Tools: tools})
 //		...
 //		return engine.Run(ctx)
 //	})
 //
-// The database is divided once, before anybody opens a partition, by [store.Cluster] SetLayout with [core.PartitionRule]; until then Layout fails with [store.ErrNotFound]. An
-// engine takes whatever it is given: what is made for a tenant has to be given to the engine of the partition that [core.Partition] names, or nobody finds it there. A router
-// does that for requests (package httpapi): the program in examples/partitions has one.
+// The database is divided once, before anybody opens a partition, by [store.Cluster] SetLayout with [core.PartitionRule]; until then Layout fails with [store.ErrNotFound]. What
+// is made for a tenant has to be given to the engine of the partition that [core.Partition] names, or nobody finds it there: an engine that knows how many partitions there
+// are refuses it otherwise ([effects.CodeElsewhere]). A router finds that engine for requests (package httpapi): the program in examples/partitions has one.
 //
 // Which instance should have a partition is what [Place] says of those that are alive, and do not drain. It claims the partition once nobody owns it, or its owner was silent
 // for a lease. Another one claims it a lease after that, if the first has not taken it, and a third one after two. An owner that sees that another instance should

@@ -65,7 +65,7 @@ func ExampleGroup() {
 	home := core.Partition(tenant, layout.Partitions)
 	var worked atomic.Int32
 	err = group.Run(ctx, func(ctx context.Context, t fleet.Term) error {
-		engine, err := shell.New(shell.Options{Store: t.Store, Clock: t.Clock, Partition: t.Partition, Handover: t.Handover, Tools: tools})
+		engine, err := shell.New(shell.Options{Store: t.Store, Clock: t.Clock, Partition: t.Partition, Partitions: t.Partitions, Handover: t.Handover, Tools: tools})
 		if err != nil {
 			return err
 		}

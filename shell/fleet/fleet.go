@@ -79,6 +79,9 @@ func (o Options) withDefaults() (Options, error) {
 // Term is the time from when a process has claimed a partition until it gives it back, or has lost it.
 type Term struct {
 	Partition int
+	// Partitions is how many the layout of the [Group] has, for the engine, which then refuses what belongs to another one; 0 for a [Member] that
+	// is alone, which does not know it.
+	Partitions int
 	// Store is the partition's; the process closes it once the function has returned.
 	Store store.Owned
 	// Clock is [Member.Clock], for the engine.
@@ -124,6 +127,14 @@ func New(o Options) (*Member, error) {
 	m := newMember(newProcess(o), o.Partition)
 	m.about = m.State
 	return m, nil
+}
+
+// partitions is how many there are; 0: it is alone, and does not know it.
+func (m *Member) partitions() int {
+	if m.in == nil {
+		return 0
+	}
+	return m.in.layout.Partitions
 }
 
 func newMember(p *process, partition int) *Member {
@@ -330,7 +341,7 @@ func (m *Member) term(ctx context.Context, st store.Owned, work Work, is around)
 		is.gave(closed)
 		return closed
 	})
-	err = work(living, Term{Partition: m.partition, Store: st, Clock: m.clock, Handover: m.handover(is.ends, holds.surely, giveBack)})
+	err = work(living, Term{Partition: m.partition, Partitions: m.partitions(), Store: st, Clock: m.clock, Handover: m.handover(is.ends, holds.surely, giveBack)})
 	end(nil)
 	if errors.Is(err, store.ErrFenced) {
 		lost = err

@@ -797,6 +797,7 @@ func TestAGroupNeedsTheLayoutOfItsDatabase(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		require.NoError(t, one.Run(ctx, func(ctx context.Context, term fleet.Term) error {
 			assert.Zero(t, term.Partition)
+			assert.Equal(t, 1, term.Partitions)
 			stop()
 			<-ctx.Done()
 			return ctx.Err()

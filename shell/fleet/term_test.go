@@ -257,6 +257,7 @@ func TestWorkOfOnePartitionThatReturnsWithoutAnErrorEndsTheGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := divided(t)
 		_, stop, done := groupOf(t, fleet.Options{Cluster: c.Process()}, func(ctx context.Context, term fleet.Term) error {
+			assert.Equal(t, 8, term.Partitions)
 			if term.Partition != 3 {
 				return untilItEnds(ctx)
 			}

@@ -167,6 +167,8 @@ func refusalStatus(c effects.Code) int {
 		return http.StatusTooManyRequests
 	case effects.CodeStale:
 		return http.StatusPreconditionFailed
+	case effects.CodeElsewhere:
+		return http.StatusMisdirectedRequest
 	case effects.CodeInvalid, effects.CodeEmpty: // the engine answers the latter with nothing
 	}
 	return http.StatusBadRequest

@@ -33,7 +33,7 @@ func (a *api) divide(partitions int, eo shell.Options, ho httpapi.Options, logs 
 		st := memory.New()
 		a.t.Cleanup(func() { _ = st.Close() })
 		own := eo
-		own.Store, own.Partition = st, p
+		own.Store, own.Partition, own.Partitions = st, p, partitions
 		engine, err := shell.New(own)
 		require.NoError(a.t, err)
 		api := ho

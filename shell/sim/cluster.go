@@ -311,7 +311,7 @@ func (r *run) join(ctx context.Context, i *incarnation) (func() error, error) {
 	i.member = m
 	return func() error {
 		return m.Run(ctx, func(ctx context.Context, t fleet.Term) error {
-			e, err := r.engine(i.units[0], t.Store, t.Handover)
+			e, err := r.engine(i.units[0], t.Store, t)
 			if err != nil {
 				return err
 			}

@@ -60,7 +60,7 @@ func (r *run) workOn(ctx context.Context, u *unit, t fleet.Term) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	e, err := r.engine(u, t.Store, t.Handover)
+	e, err := r.engine(u, t.Store, t)
 	if err != nil {
 		return err
 	}

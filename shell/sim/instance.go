@@ -154,7 +154,7 @@ func (r *run) alone(ctx context.Context, i *incarnation) (func() error, error) {
 	if r.stages {
 		st = &stager{handle: u.handle}
 	}
-	e, err := r.engine(u, st, nil)
+	e, err := r.engine(u, st, fleet.Term{})
 	u.engine = e
 	return func() error { return e.Run(ctx) }, err
 }
@@ -195,13 +195,13 @@ func (r *run) commits(i *incarnation) bool {
 }
 
 // engine makes one of a process.
-func (r *run) engine(u *unit, st store.Store, over *shell.Handover) (*shell.Engine, error) {
+func (r *run) engine(u *unit, st store.Store, t fleet.Term) (*shell.Engine, error) {
 	o := shell.Options{
 		TickRate: r.every, DefaultTimeout: time.Minute, AbandonAfter: 5 * time.Second, StopTimeout: 10 * time.Second,
 		LeaseTTL: 3 * r.every, DefaultConcurrency: r.places, Logger: slog.New(slog.DiscardHandler),
 	}
 	if r.o.Fleet { // tools of which a stop does not wait for the end go on for a while
-		o.StopTimeout, o.Handover = 40*time.Second, over
+		o.StopTimeout, o.Handover = 40*time.Second, t.Handover
 	}
 	o.Tools = map[string]shell.Tool{"work": script{}}
 	if r.o.Engine != nil {
@@ -213,7 +213,7 @@ func (r *run) engine(u *unit, st store.Store, over *shell.Handover) (*shell.Engi
 	for lane, inner := range lanes {
 		o.Interpreters[lane] = &interpreter{u, inner}
 	}
-	o.Store, o.Clock, o.Scheduler, o.Instance, o.Partition = st, u, u, u.incarnation.name, u.partition
+	o.Store, o.Clock, o.Scheduler, o.Instance, o.Partition, o.Partitions = st, u, u, u.incarnation.name, u.partition, t.Partitions
 	return shell.New(o)
 }
 

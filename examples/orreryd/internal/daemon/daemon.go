@@ -134,7 +134,7 @@ func openDaemon(ctx context.Context, c config.Config, program string, log *slog.
 		Logger:                 log,
 	}
 	if in != nil {
-		o.Clock, o.Partition, o.Handover = in.Clock, in.Partition, d.handover(in.Handover)
+		o.Clock, o.Partition, o.Partitions, o.Handover = in.Clock, in.Partition, in.Partitions, d.handover(in.Handover)
 		o.Home, o.SharedWorkspace = in.roster.name, c.Cluster.SharedWorkspace
 	}
 	if d.hosted() {
