@@ -7,25 +7,25 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/orrery-go/orrery/effects/loopbacktest"
 	"github.com/orrery-go/orrery/shell/fleet"
 	"github.com/orrery-go/orrery/store/postgres/postgrestest"
 )
 
 const clusterPage = "docs/cluster.md"
 
-// freeAddresses gives addresses that nobody listened on a moment ago, all at the same time: of [loopback], so that nobody else takes them.
+// freeAddresses gives addresses that nobody listened on a moment ago, all at the same time: of [loopbacktest.Guide], so that nobody else takes them.
 func freeAddresses(t *testing.T, n int) (all []string) {
 	t.Helper()
 	var open []net.Listener
 	for range n {
-		l, err := net.Listen("tcp", loopback()+":0")
+		l, err := net.Listen("tcp", loopbacktest.Guide()+":0")
 		require.NoError(t, err)
 		open, all = append(open, l), append(all, l.Addr().String())
 	}
@@ -33,16 +33,6 @@ func freeAddresses(t *testing.T, n int) (all []string) {
 		require.NoError(t, l.Close())
 	}
 	return all
-}
-
-// loopback is an address of this machine that hardly another process listens on: it follows from the number of this one, and is none of those of the tests
-// of clusters, whose second number is below 129, and of their database servers, whose is below 255.
-func loopback() string {
-	if runtime.GOOS != "linux" {
-		return "127.0.0.1" // elsewhere there is no other
-	}
-	id := os.Getpid()
-	return fmt.Sprintf("127.255.%d.%d", 1+id>>7&0x7f, 1+id&0x7f)
 }
 
 // TestThreeDaemonsOfThePageSurviveTheLossOfOne types the page's commands in an empty folder, on a real database, and looks at what they print: with other addresses.

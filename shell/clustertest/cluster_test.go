@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -25,6 +24,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
+	"github.com/orrery-go/orrery/effects/loopbacktest"
 	"github.com/orrery-go/orrery/store/postgres/postgrestest"
 )
 
@@ -97,21 +97,12 @@ type member struct {
 	err        error // once it is gone: how it ended
 }
 
-// loopback is an address of this machine at which nobody else listens: a daemon that is started again finds its port free.
-func loopback() string {
-	if runtime.GOOS != "linux" {
-		return "127.0.0.1" // elsewhere there is no other
-	}
-	id := os.Getpid()
-	return fmt.Sprintf("127.%d.%d.%d", 1+id>>14&0x7f, 1+id>>7&0x7f, 1+id&0x7f)
-}
-
 // reserveAddresses gives addresses to listen on, which nobody else is given before they are freed.
 func reserveAddresses(t *testing.T, n int) (all []string, free func()) {
 	t.Helper()
 	var open []net.Listener
 	for range n {
-		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", loopback()+":0")
+		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", loopbacktest.Daemon()+":0")
 		require.NoError(t, err)
 		open, all = append(open, l), append(all, l.Addr().String())
 	}
@@ -152,7 +143,7 @@ func prepareCluster(t *testing.T, ahead [daemons]time.Duration, partitions int, 
 	proxies := &toxiproxy.ApiServer{Metrics: toxiproxy.NewMetricsContainer(nil), Logger: new(zerolog.Logger)}
 	*proxies.Logger = zerolog.Nop()
 	proxy := func(name, upstream string) *toxiproxy.Proxy {
-		p := toxiproxy.NewProxy(proxies, name, loopback()+":0", upstream)
+		p := toxiproxy.NewProxy(proxies, name, loopbacktest.Daemon()+":0", upstream)
 		require.NoError(t, p.Start())
 		t.Cleanup(p.Stop)
 		return p

@@ -35,6 +35,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/orrery-go/orrery/effects/loopbacktest"
 )
 
 // User is the superuser of the servers. No password is asked for.
@@ -155,7 +157,7 @@ func (s *Server) Address() string {
 	if s.port == 0 {
 		return ""
 	}
-	return loopback() + ":" + strconv.Itoa(s.port)
+	return loopbacktest.Database() + ":" + strconv.Itoa(s.port)
 }
 
 // Exec runs SQL on a connection of its own: one statement, or several with semicolons.

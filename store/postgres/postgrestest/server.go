@@ -12,13 +12,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/orrery-go/orrery/effects/loopbacktest"
 )
 
 const (
@@ -228,19 +229,9 @@ func (s *Server) launch() error {
 	}
 }
 
-// loopback is an address of this machine at which nobody but this process and its servers listens, and from which nobody connects: the port of a server that
-// starts, or is started again, is not somebody else's meanwhile. The processes of other tests may open thousands of ports at 127.0.0.1.
-func loopback() string {
-	if runtime.GOOS != "linux" {
-		return "127.0.0.1" // elsewhere there is no other
-	}
-	id := os.Getpid()
-	return fmt.Sprintf("127.%d.%d.%d", 129+(id>>14)%126, 1+id>>7&0x7f, 1+id&0x7f)
-}
-
-// freePort is a port of [loopback] that nobody listens on at this moment.
+// freePort is a port of [loopbacktest.Database] that nobody listens on at this moment.
 func freePort() (int, error) {
-	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", loopback()+":0")
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", loopbacktest.Database()+":0")
 	if err != nil {
 		return 0, err
 	}
@@ -296,7 +287,7 @@ func (s *Server) configure() error {
 		"log_line_prefix":            "%m [%p] ",
 	}
 	if s.port != 0 {
-		settings["listen_addresses"] = loopback()
+		settings["listen_addresses"] = loopbacktest.Database()
 	}
 	if s.name != "" {
 		settings["cluster_name"] = s.name // under which it also introduces itself to its primary

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -157,16 +156,6 @@ func start(t *testing.T, args ...string) *process {
 	p := begin(t, nil, append([]string{"orchestrate", "--listen", "127.0.0.1:0"}, args...)...)
 	p.awaitReady()
 	return p
-}
-
-// ownLoopback gives an address to listen on whose port nobody takes while a test
-// restarts its daemon there.
-func ownLoopback() string {
-	if runtime.GOOS != "linux" {
-		return "127.0.0.1:0" // elsewhere there is no other
-	}
-	id := os.Getpid()
-	return fmt.Sprintf("127.%d.%d.%d:0", 1+id>>14&0x7f, 1+id>>7&0x7f, 1+id&0x7f)
 }
 
 var urlIn = regexp.MustCompile(`http://[0-9.:]+[0-9]`)

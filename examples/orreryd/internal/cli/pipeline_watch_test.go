@@ -12,6 +12,7 @@ import (
 
 	"github.com/orrery-go/orrery/core"
 	"github.com/orrery-go/orrery/effects"
+	"github.com/orrery-go/orrery/effects/loopbacktest"
 )
 
 // asking is a pipeline that waits for an approval.
@@ -39,7 +40,7 @@ func TestAPipelineIsWatchedWhileItRuns(t *testing.T) {
 
 func TestWhoWaitsForAPipelineGetsOverARestartOfTheDaemon(t *testing.T) {
 	db := database(t)
-	p := start(t, "--db", db, "--listen", ownLoopback())
+	p := start(t, "--db", db, "--listen", loopbacktest.Daemon()+":0")
 	id := startOf(t, p, asking)
 	env := []string{"ORRERY_SERVER=" + p.url}
 	watch, wait := begin(t, env, "pipeline", "watch", id), begin(t, env, "pipeline", "start", "--wait", "--definition", write(t, "definition.json", asking))

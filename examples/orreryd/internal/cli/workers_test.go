@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/orrery-go/orrery/effects/loopbacktest"
 	"github.com/orrery-go/orrery/shell/httpapi/wire"
 )
 
@@ -170,7 +171,7 @@ func TestWhatAWorkerDidWhileNoDaemonAnsweredIsSaidLater(t *testing.T) {
 	for worker, complaint := range map[string]string{"worker.sh": "no daemon answers", "worker.py": "worker: "} {
 		t.Run(worker, func(t *testing.T) {
 			db, gate := database(t), filepath.Join(t.TempDir(), "gate")
-			p := start(t, "--db", db, "--listen", ownLoopback())
+			p := start(t, "--db", db, "--listen", loopbacktest.Daemon()+":0")
 			p.ok("queue", "declare", "work", "--visibility", "30m", "--keep-completed", "1h")
 			args := []string{filepath.Join("..", "..", "..", "workers", worker), "work", "sh", "-c", `: >"$0.begun"; until [ -e "$0" ]; do sleep 0.05; done; echo '{}'`, gate}
 			if worker == "worker.py" {
