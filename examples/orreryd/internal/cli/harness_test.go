@@ -119,8 +119,8 @@ func beginProgram(t *testing.T, path string, env []string, args ...string) *proc
 	stdout, outW := io.Pipe()
 	stderr, errW := io.Pipe()
 	p := &process{t: t, cmd: cmd, stderr: &lockedBuffer{}, exited: make(chan struct{})}
-	p.out, p.errs = lines(stdout), lines(io.TeeReader(stderr, p.stderr))
-	cmd.Stdout, cmd.Stderr = outW, errW
+	p.out, p.errs = lines(stdout), lines(stderr)
+	cmd.Stdout, cmd.Stderr = outW, io.MultiWriter(p.stderr, errW) // so that all is in p.stderr once the process has ended, whoever reads the lines
 	require.NoError(t, cmd.Start())
 	go func() {
 		defer close(p.exited)
@@ -186,6 +186,14 @@ func await(t *testing.T, from <-chan string, pattern string) string {
 		}
 	}
 }
+
+// says waits until the process has logged a text. What it logs comes by another pipe than what it prints or answers, and may come later.
+func (p *process) says(text string) {
+	p.t.Helper()
+	require.Eventually(p.t, func() bool { return p.said(text) }, patience, 10*time.Millisecond, text)
+}
+
+func (p *process) said(text string) bool { return strings.Contains(p.stderr.String(), text) }
 
 // signal sends a signal.
 func (p *process) signal(s os.Signal) {

@@ -119,7 +119,7 @@ func TestWhatStandsOnADaemonThatIsLostGoesOnElsewhereAndIsEndedWhenThatComesBack
 			assert.True(t, lives(pids(t, marks, "again")[1]), "what is at home elsewhere stays")
 			assert.True(t, lives(pids(t, marks, "run")[1]))
 			for _, told := range []string{"sessions were ended that are left", "pods were ended that are left"} { // a moment after they have
-				require.Eventually(t, func() bool { return strings.Contains(back.stderr.String(), told) }, patience, 20*time.Millisecond, told)
+				back.says(told)
 			}
 
 			two.ok("task", "cancel", again)

@@ -79,9 +79,9 @@ to = ["ops@example.com"]
 		return strings.Count(p.ok("subscriber", "list", "--json", "--namespace", "orrery", "--tenant", "notify"), `"@notify/`) == 2
 	}, patience, 20*time.Millisecond)
 	id := p.add("--label", "copy", "--", "sh", "-c", "echo no space left; exit 3")
-	require.Eventually(t, func() bool { return strings.Contains(read(), `[action:failed] Action "copy" failed!`) }, patience, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(read(), "actions retry "+id) }, patience, 20*time.Millisecond, "the whole message, which the program writes bit by bit")
+	assert.Contains(t, read(), `[action:failed] Action "copy" failed!`)
 	assert.Contains(t, read(), "no space left")
-	assert.Contains(t, read(), "actions retry "+id)
 	require.Eventually(t, func() bool { // the failure waits for Slack
 		return strings.Contains(p.ok("queue", "items", "chat", "--namespace", "orrery", "--tenant", "notify", "--state", "processing"), "notify")
 	}, patience, 20*time.Millisecond)
