@@ -196,19 +196,36 @@ func TestWhoWaitsForAClaimEndsThoseWhoAreFrozenAndNobodyElse(t *testing.T) {
 	require.Error(t, tx.Commit(ctx), "it waited for its client, in a transaction")
 	require.NoError(t, write(next, "k=1"))
 
+	// It is at work until it may lock 2, and has locked 1 once it has the row.
 	busy, err := pgx.Connect(ctx, url)
 	require.NoError(t, err)
 	defer func() { _ = busy.Close(ctx) }()
-	var worked error
+	holder, err := pgx.Connect(ctx, url)
+	require.NoError(t, err)
+	defer func() { _ = holder.Close(ctx) }()
+	_, err = holder.Exec(ctx, `SELECT pg_advisory_lock(2)`)
+	require.NoError(t, err)
+	var worked, opened error
 	var work sync.WaitGroup
 	work.Go(func() {
-		_, worked = busy.Exec(ctx, `UPDATE orrery.partitions SET beat = beat; SELECT pg_sleep(0.3)`)
+		_, worked = busy.Exec(ctx, `UPDATE orrery.partitions SET beat = beat; SELECT pg_advisory_xact_lock(1);
+			DO $$ BEGIN WHILE NOT pg_try_advisory_xact_lock(2) LOOP PERFORM pg_sleep(0.001); END LOOP; END $$`)
 	})
 	require.Eventually(t, func() bool {
-		return sql(t, url, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`) == 1
+		return sql(t, url, `SELECT count(*) FROM pg_locks JOIN pg_database d ON d.oid = database
+			WHERE datname = current_database() AND locktype = 'advisory' AND objid = 1`) == 1
 	}, time.Minute, time.Millisecond)
-	openDB(t, url, Options{TakeOver: true})
+	var last *DB
+	work.Go(func() { last, opened = Open(ctx, url, Options{TakeOver: true}) })
+	require.Eventually(t, func() bool {
+		return sql(t, url, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) == 1
+	}, time.Minute, time.Millisecond)
+	sql(t, url, `SELECT 1 FROM pg_sleep(0.1)`) // a hundred looks at who is waited for
+	_, err = holder.Exec(ctx, `SELECT pg_advisory_unlock(2)`)
+	require.NoError(t, err)
 	work.Wait()
+	require.NoError(t, opened)
+	require.NoError(t, last.Close())
 	require.NoError(t, worked, "it was at work")
 }
 
