@@ -16,6 +16,41 @@ import (
 	"github.com/orrery-go/orrery/store"
 )
 
+// lateList is a runner whose list of what it holds comes late: it is of before.
+type lateList struct {
+	*runnertest.Fake
+	on chan struct{} // closed: it comes
+}
+
+func (l *lateList) Held(ctx context.Context) ([]jobs.Attempt, error) {
+	held, err := l.Fake.Held(ctx)
+	select {
+	case <-l.on:
+		return held, err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func TestWhatIsDeletedWhileItIsBeingListedWhatLivesHoldsNoRoom(t *testing.T) {
+	withRig(t, roomFor(1, 0), func(t *testing.T, r *rig) {
+		runs := r.jobsOf("a", 2, retries(0))
+		r.stop()
+		late := &lateList{r.fake, make(chan struct{})}
+		r.o.Runners["fake"] = late
+		r.start()
+		synctest.Wait()
+		_, err := r.e.Runs().Send(t.Context(), runs[0].ID, core.OrchestratorCancel{Reason: "not wanted"})
+		require.NoError(t, err)
+		assert.Equal(t, core.OrchestratorCancelled, r.ended(runs[0]).State)
+		require.NoError(t, r.fake.Gone(t.Context(), jobs.Attempt{Run: runs[0].ID}))
+		require.False(t, r.s.Known("fake"))
+		close(late.on)
+		assert.Equal(t, jobs.Pods{Max: 1, Living: 1}, r.pods())
+		assert.Equal(t, 1, r.living(runs[1:]), "the other one has the place")
+	})
+}
+
 // The daemon was killed after it had told the run that it waits, and before it had answered: the pod is asked for again, and there is room now. Its
 // runner says nothing of a pod before it runs.
 func TestWhatWasToldThatItWaitsAndFindsRoomAfterAKillWaitsNoMore(t *testing.T) {

@@ -35,7 +35,7 @@ func TestWhatBeganToWaitAndIsHeldHasItsPlaceAndItsTurn(t *testing.T) {
 func TestWhatWasSeenToEndBeforeItWasLearnedHasNoPlace(t *testing.T) {
 	ended := Attempt{Run: uuid.New()}
 	p := newPlaces(newRoom(), 1, 1, nil)
-	p.sawEnd(ended)
+	p.free(ended)
 	assert.Empty(t, p.learn(map[Attempt]shell.Scope{ended: {}}))
 	assert.Zero(t, p.room.living)
 }
