@@ -82,6 +82,11 @@ func (p *places) take(a Attempt, of shell.Scope) bool {
 func (p *places) await(a Attempt, of shell.Scope) bool {
 	p.room.mu.Lock()
 	defer p.room.mu.Unlock()
+	return p.enqueue(a, of)
+}
+
+// enqueue is await; under the lock.
+func (p *places) enqueue(a Attempt, of shell.Scope) bool {
 	if _, lives := p.living[a]; lives {
 		return false
 	}
@@ -143,16 +148,17 @@ func (p *places) served(a Attempt) {
 	delete(p.turn, a)
 }
 
-// again has an attempt that has its turn wait for another one.
+// again has an attempt that has its turn, which is over, wait for another one. That may come at once.
 func (p *places) again(a Attempt) {
 	p.room.mu.Lock()
+	defer p.room.mu.Unlock()
 	of, waited := p.turn[a]
 	if !waited {
 		of = p.living[a]
 	}
+	delete(p.turn, a)
 	p.release(a)
-	p.room.mu.Unlock()
-	p.await(a, of)
+	p.enqueue(a, of)
 }
 
 // of gives what a tenant has; under the lock.
