@@ -166,7 +166,7 @@ func (s *Service) createRun(ctx context.Context, o core.Orchestrator, e effects.
 		return nil, err
 	}
 	calls, err := r.Create(ctx, s.runOf(o))
-	if err == nil && !placed {
+	if err == nil && (!placed || o.Pod.Queued) { // it was told that it waits, be it by a process that was killed before it had answered
 		s.tellThere(ctx, name, a)
 	}
 	return answered(clusterAnswer{APICalls: calls}, err)

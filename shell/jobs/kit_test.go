@@ -142,11 +142,11 @@ type mortal struct {
 }
 
 func (m *mortal) Update(ctx context.Context, fn func(store.Tx) error) error {
-	if m.gone.Load() {
-		return errors.New("the process was killed")
-	}
 	if m.first != nil {
 		m.first()
+	}
+	if m.gone.Load() {
+		return errors.New("the process was killed")
 	}
 	return m.Store.Update(ctx, fn)
 }

@@ -24,7 +24,7 @@ type places struct {
 	known   bool  // what lives is known; before, all wait
 	left    bool  // the service has ended
 	living  map[Attempt]shell.Scope
-	ended   map[Attempt]bool // was seen before what lives was known
+	ended   map[Attempt]bool // have ended, or are gone, since before what lives was known
 	waiting map[Attempt]shell.Scope
 	turn    map[Attempt]shell.Scope        // have waited, and are created now or next
 	making  map[Attempt]context.CancelFunc // creations of attempts that have waited
@@ -82,6 +82,11 @@ func (p *places) take(a Attempt, of shell.Scope) bool {
 func (p *places) await(a Attempt, of shell.Scope) bool {
 	p.room.mu.Lock()
 	defer p.room.mu.Unlock()
+	return p.enqueue(a, of)
+}
+
+// enqueue is await; under the lock.
+func (p *places) enqueue(a Attempt, of shell.Scope) bool {
 	if _, lives := p.living[a]; lives {
 		return false
 	}
@@ -143,16 +148,17 @@ func (p *places) served(a Attempt) {
 	delete(p.turn, a)
 }
 
-// again has an attempt that has its turn wait for another one.
+// again has an attempt that has its turn, which is over, wait for another one. That may come at once.
 func (p *places) again(a Attempt) {
 	p.room.mu.Lock()
+	defer p.room.mu.Unlock()
 	of, waited := p.turn[a]
 	if !waited {
 		of = p.living[a]
 	}
+	delete(p.turn, a)
 	p.release(a)
-	p.room.mu.Unlock()
-	p.await(a, of)
+	p.enqueue(a, of)
 }
 
 // of gives what a tenant has; under the lock.
@@ -182,20 +188,13 @@ func (p *places) hold(a Attempt, of shell.Scope) {
 	p.living[a] = of
 }
 
-// sawEnd frees the place of an attempt whose pod has ended.
-func (p *places) sawEnd(a Attempt) {
-	p.room.mu.Lock()
-	defer p.room.mu.Unlock()
-	if !p.known && p.limit > 0 {
-		p.ended[a] = true
-	}
-	p.release(a)
-}
-
-// free frees the place of an attempt that is gone.
+// free frees the place of an attempt whose pod has ended or is gone. What is being listed meanwhile as what lives may be of before.
 func (p *places) free(a Attempt) {
 	p.room.mu.Lock()
 	defer p.room.mu.Unlock()
+	if !p.known && !p.left && p.limit > 0 {
+		p.ended[a] = true
+	}
 	p.release(a)
 }
 
@@ -267,7 +266,7 @@ func (p *places) make(ctx context.Context, a Attempt) (_ context.Context, done f
 	}
 }
 
-// learn says what lives: attempts that the runner holds, but for those that were seen to end. Those of them that had begun to wait for a place
+// learn says what lives: attempts that the runner holds, but for those that have ended or are gone. Those of them that had begun to wait for a place
 // have one: it gives them, whose turn it is.
 func (p *places) learn(held map[Attempt]shell.Scope) (turn []Attempt) {
 	p.room.mu.Lock()

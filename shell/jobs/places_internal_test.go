@@ -35,7 +35,24 @@ func TestWhatBeganToWaitAndIsHeldHasItsPlaceAndItsTurn(t *testing.T) {
 func TestWhatWasSeenToEndBeforeItWasLearnedHasNoPlace(t *testing.T) {
 	ended := Attempt{Run: uuid.New()}
 	p := newPlaces(newRoom(), 1, 1, nil)
-	p.sawEnd(ended)
+	p.free(ended)
 	assert.Empty(t, p.learn(map[Attempt]shell.Scope{ended: {}}))
 	assert.Zero(t, p.room.living)
+}
+
+// The next turn may come before the goroutine of the first one goes on: so that has nothing left to say of it.
+func TestWhoWaitsForAnotherTurnHasNoneMeanwhile(t *testing.T) {
+	a := Attempt{Run: uuid.New()}
+	p := newPlaces(newRoom(), 1, 1, nil)
+	p.learn(nil)
+	assert.True(t, p.await(a, shell.Scope{Namespace: "default", Tenant: "a"}))
+	got, ok := p.next()
+	assert.True(t, ok)
+	p.again(got)
+	assert.Empty(t, p.turn)
+	assert.True(t, p.waits(a))
+	assert.Zero(t, p.room.living)
+	_, ok = p.next()
+	assert.True(t, ok)
+	assert.Contains(t, p.turn, a)
 }

@@ -220,6 +220,8 @@ func TestACreationThatWasCutOffByARestartIsMadeOnce(t *testing.T) {
 // told that it waits until then.
 func TestACreationThatWasCutOffIsMadeAlsoIfWhatLivesBecomesKnownAsItBeginsToWait(t *testing.T) {
 	withRig(t, roomFor(1, 0), func(t *testing.T, r *rig) {
+		synctest.Wait()
+		require.True(t, r.s.Known("fake"), "else it would wait now, too")
 		r.fake.OnCreate = func(context.Context, jobs.Run) error {
 			r.dead.gone.Store(true) // what it answers is not stored any more
 			return nil
@@ -238,6 +240,7 @@ func TestACreationThatWasCutOffIsMadeAlsoIfWhatLivesBecomesKnownAsItBeginsToWait
 		}
 		r.start()
 		pass(10 * time.Second) // the former instance counts as gone by then
+		synctest.Wait()
 		require.EqualValues(t, 2, r.past(o.ID).Pending.Last, "the pod is asked for once more")
 		require.False(t, r.s.Known("fake"))
 		close(listed)

@@ -134,15 +134,14 @@ func (s *Service) recall(ctx context.Context, name string, r Runner) (again []At
 // that a restart creates it again.
 func (s *Service) createQueued(ctx context.Context, name string, r Runner, a Attempt) {
 	p := s.places[name]
-	defer p.served(a)
-	if s.takeTurn(ctx, name, r, a) {
-		return
-	}
-	if s.pause(ctx, rereadAfter) {
-		p.again(a)
-	} else {
+	if !s.takeTurn(ctx, name, r, a) {
+		if s.pause(ctx, rereadAfter) {
+			p.again(a)
+			return
+		}
 		p.free(a)
 	}
+	p.served(a)
 }
 
 // rereadAfter is how long an attempt whose run could not be read keeps its place.

@@ -108,7 +108,7 @@ func (k *sink) flushed(ctx context.Context) error {
 // Observe implements [Sink]. It blocks while very many wait for the engine.
 func (k *sink) Observe(ctx context.Context, o Observation) {
 	if o.Phase == PhaseEnded {
-		k.s.places[k.runner].sawEnd(o.Attempt)
+		k.s.places[k.runner].free(o.Attempt)
 	}
 	select {
 	case k.room <- struct{}{}:

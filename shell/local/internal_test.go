@@ -178,3 +178,26 @@ func TestWhatIsExpandedIsCutOffBeforeItFillsTheMemory(t *testing.T) {
 	vars := map[string]string{"A": strings.Repeat("x", 64<<10)}
 	assert.Less(t, len(expand(strings.Repeat("$(A)", 1000), vars)), maxExpanded+128<<10)
 }
+
+// The daemon before had not ended yet when this one began, say: its Watch fails, and is called again.
+func TestWhoWaitsForAWatchThatFailsBeforeItsFirstLookWaitsForTheNextOne(t *testing.T) {
+	w := newWatch()
+	waited := w.ready()
+	require.NoError(t, w.begin())
+	w.end()
+	require.NoError(t, w.begin())
+	assert.False(t, closed(waited), "nobody has looked yet")
+	w.setKnown()
+	assert.True(t, closed(waited))
+	w.end()
+	assert.False(t, closed(w.ready()), "who comes later waits for the next look")
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

@@ -114,7 +114,17 @@ func (w *watch) running() bool {
 	return w.runs
 }
 
-func (w *watch) end() { w.change(func() { w.runs, w.known = false, make(chan struct{}) }) }
+// end says that Watch has ended. Who waits for its first look waits for that of the next one, if it had none.
+func (w *watch) end() {
+	w.change(func() {
+		w.runs = false
+		select {
+		case <-w.known:
+			w.known = make(chan struct{})
+		default:
+		}
+	})
+}
 
 // notifier tells a watch of what changes in the directories of pods.
 type notifier interface {
