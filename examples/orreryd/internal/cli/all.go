@@ -119,7 +119,7 @@ func (l *all) run(ctx context.Context, a *app, c *client, q url.Values, body map
 		text.Sayf(a.err, "no %s match\n", l.many)
 		return a.tellAll(nil)
 	case !l.yes:
-		if err := l.ask(ctx, a, len(ids)); err != nil {
+		if err := a.goOn(ctx, fmt.Sprintf("%s: %s in all.", l.short, l.number(len(ids)))); err != nil {
 			return err
 		}
 	}
@@ -164,9 +164,9 @@ func (l *all) count(ctx context.Context, c *client, q url.Values) (ids []string,
 	}
 }
 
-// ask asks whether it is to be done. The error says that it is not.
-func (l *all) ask(ctx context.Context, a *app, n int) error {
-	text.Sayf(a.err, "%s: %s in all. Go on? [y/N] ", l.short, l.number(n))
+// goOn says what is to be done, and asks whether it is. The error says that it is not.
+func (a *app) goOn(ctx context.Context, what string) error {
+	text.Sayf(a.err, "%s Go on? [y/N] ", what)
 	answer := make(chan string, 1) // of a reader that nothing ends but an answer, or the process
 	go func() {
 		line, err := bufio.NewReader(a.in).ReadString('\n')

@@ -6,8 +6,6 @@ import (
 	"os/signal"
 	"sync/atomic"
 	"syscall"
-
-	"golang.org/x/term"
 )
 
 // hangups decide what becomes of SIGHUP. It stops a command as SIGTERM does, unless nohup has it ignored, or the command
@@ -68,9 +66,8 @@ func (h *hangups) stop() {
 
 // terminalGone tells of a program whose errors go to a terminal whether that has hung up since.
 func terminalGone(stderr io.Writer) func() bool {
-	f, ok := stderr.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
+	if !isTerminal(stderr) {
 		return func() bool { return false }
 	}
-	return func() bool { return !term.IsTerminal(int(f.Fd())) }
+	return func() bool { return !isTerminal(stderr) }
 }

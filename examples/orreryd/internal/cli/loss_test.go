@@ -20,8 +20,14 @@ const lostCommit = "commit 7 was acknowledged, the database's last one is 5, as 
 // loses stops a partition as its owner does that finds its last commit gone.
 func loses(t *testing.T, database string, partition int) {
 	t.Helper()
+	lost(t, database, partition, lostCommit)
+}
+
+// lost does so for a reason.
+func lost(t *testing.T, database string, partition int, reason string) {
+	t.Helper()
 	execSQL(t, database, fmt.Sprintf(`UPDATE orrery.partitions SET halted = '%s', token = token + 1, beat = beat + 1, session = '', owner = '', address = '' WHERE part = %d`,
-		strings.ReplaceAll(lostCommit, "'", "''"), partition))
+		strings.ReplaceAll(reason, "'", "''"), partition))
 }
 
 // tenantIn gives the name of a tenant in the namespace n that lives in that partition of so many.
@@ -64,12 +70,12 @@ func TestAPartitionThatHasLostCommitsGoesOnOnceThatIsAccepted(t *testing.T) {
 		"x": `PARTITION: "x" is no number of a partition: orreryd cluster status shows them`,
 	} {
 		for _, at := range [][]string{nil, {"--database", database}} {
-			r := p.do(append([]string{"cluster", "accept-loss", arg}, at...)...)
+			r := p.do(append([]string{"cluster", "accept-loss", "--yes", arg}, at...)...)
 			assert.NotZero(t, r.code, r.out)
 			assert.Contains(t, r.err, says)
 		}
 	}
-	assert.Equal(t, "the loss is accepted, and partition 1 goes on: "+lostCommit+"\n", p.ok("cluster", "accept-loss", "1"))
+	assert.Equal(t, "the loss is accepted, and partition 1 goes on: "+lostCommit+"\n", p.ok("cluster", "accept-loss", "1", "--yes"))
 	await(t, p.errs, `a loss of commits was accepted here.* partition=1 stopped="commit 7 was acknowledged`)
 	p.divides(2, "one")
 	p.ok(add(1)...)
@@ -102,12 +108,72 @@ func TestTheLossOfADatabaseOfOnePartitionIsAcceptedWithoutADaemon(t *testing.T) 
 	r = cli(t, nil, "", "cluster", "accept-loss", "0", "--database", "orrery.db")
 	assert.Equal(t, exitUsage, r.code)
 	assert.Contains(t, r.err, "--database: is no URL of PostgreSQL")
-	r = cli(t, nil, "", "cluster", "accept-loss", "0", "--json", "--database", database)
+	r = cli(t, nil, "", "cluster", "accept-loss", "0", "--json", "--yes", "--database", database)
 	require.Zero(t, r.code, r.err)
+	assert.Empty(t, r.err, "nothing is asked")
 	assert.JSONEq(t, `{"partition":0,"stopped":"`+lostCommit+`"}`, r.out)
 	p = start(t, "--database", database, "--config", member(t, "one"))
 	assert.Contains(t, p.ok("action", "list"), "pending")
 	p.stop()
+}
+
+func TestALossIsAcceptedOnlyByWhoHasReadOfIt(t *testing.T) {
+	t.Parallel()
+	database := postgrestest.Database(t)
+	r := cli(t, nil, "", "cluster", "init", "--database", database, "--partitions", "2")
+	require.Zero(t, r.code, r.err)
+	p := start(t, "--database", database, "--config", member(t, "one"))
+	p.divides(2, "one")
+	loses(t, database, 1)
+	await(t, p.errs, `nobody can open the partition.* partition=1 `)
+	const (
+		says    = "partition 1 is stopped: " + lostCommit + "\nWhat is gone stays gone, and callers may hold answers about it.\n"
+		asks    = says + "Accept the loss of partition 1. Go on? [y/N] "
+		another = "commit 9 was acknowledged, the database's last one is 5"
+	)
+	for name, at := range map[string][]string{"of a daemon": nil, "of the database": {"--database", database}} { // order-free: each is a case by itself
+		accept := func(args ...string) []string {
+			return append(append([]string{"cluster", "accept-loss", "1"}, args...), at...)
+		}
+		r := cli(t, []string{"ORRERY_SERVER=" + p.url}, "y\n", accept()...)
+		assert.Equal(t, exitUsage, r.code, name)
+		assert.Equal(t, says+"orreryd: nothing was done: there is no terminal to ask at: give --yes, or --stopped with the reason that was read\nSee orreryd cluster accept-loss --help\n", r.err, name)
+		r = p.do(accept("--stopped", another, "--yes")...)
+		assert.Equal(t, exitFailed, r.code, name)
+		assert.Contains(t, r.err, "--stopped: partition 1 is stopped for another reason, and nothing was done: "+lostCommit, name)
+		r = p.do(accept("--stopped", "", "--yes")...)
+		assert.Equal(t, exitUsage, r.code, name)
+		assert.Contains(t, r.err, "--stopped: is empty", name)
+
+		m := p.inTerminal(200, nil, accept()...)
+		m.await(strings.ReplaceAll(asks, "\n", "\r\n"))
+		m.types("n\n")
+		assert.Contains(t, m.ends(exitFailed), "nothing was done: answer y, or give --yes", name)
+
+		m = p.inTerminal(200, nil, accept()...)
+		m.await("Go on? [y/N] ")
+		lost(t, database, 1, another) // since this was read
+		m.types("y\n")
+		assert.Contains(t, m.ends(exitFailed), "the partition is not stopped for that loss: it is stopped for another reason: "+another, name)
+		assert.Contains(t, p.ok("cluster", "status"), "stopped: "+another, name)
+		lost(t, database, 1, lostCommit)
+	}
+	m := p.inTerminal(200, nil, "cluster", "accept-loss", "1")
+	m.await("Go on? [y/N] ")
+	m.types("y\n")
+	assert.Contains(t, m.text(), "the loss is accepted, and partition 1 goes on: "+lostCommit)
+	p.divides(2, "one")
+
+	loses(t, database, 1)
+	await(t, p.errs, `nobody can open the partition.* partition=1 `)
+	assert.Contains(t, p.ok("cluster", "accept-loss", "1", "--stopped", lostCommit), "the loss is accepted")
+	p.divides(2, "one")
+	p.stop()
+
+	loses(t, database, 1)
+	r = cli(t, nil, "", "cluster", "accept-loss", "1", "--database", database, "--stopped", lostCommit)
+	require.Zero(t, r.code, r.err)
+	assert.Equal(t, "the loss is accepted, and partition 1 goes on: "+lostCommit+"\n", r.out)
 }
 
 func TestAPartitionOnWhichNobodyHasWorkedHasNoLossToAccept(t *testing.T) {

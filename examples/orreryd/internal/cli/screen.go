@@ -21,6 +21,12 @@ type screen struct {
 	now      time.Time // what short times are short for
 }
 
+// isTerminal reports whether a command reads from a terminal, or writes to one.
+func isTerminal(of any) bool {
+	f, ok := of.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
 // screen looks at the standard output as it is now: terminals change their size.
 func (a *app) screen() screen {
 	s := screen{whole: a.form == formWide, now: time.Now().UTC()}

@@ -3,8 +3,10 @@
 package cli
 
 import (
+	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"regexp"
 	"strings"
 	"syscall"
@@ -47,16 +49,34 @@ func (p *process) inTerminal(columns uint16, env []string, args ...string) *term
 	return term
 }
 
-// text waits for the end, and gives what was printed.
+// text waits for the end of a command that does what it should, and gives what was printed.
 func (m *terminal) text() string {
+	m.t.Helper()
+	return m.ends(0)
+}
+
+// ends waits for the end with that code, and gives what was printed.
+func (m *terminal) ends(code int) string {
 	m.t.Helper()
 	select {
 	case <-m.ended:
 	case <-time.After(patience):
 		require.Fail(m.t, "the command did not end", m.out.String())
 	}
-	require.NoError(m.t, m.exited(), m.out.String())
+	err, is := m.exited(), 0
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
+		err, is = nil, failed.ExitCode()
+	}
+	require.NoError(m.t, err, m.out.String())
+	require.Equal(m.t, code, is, m.out.String())
 	return strings.ReplaceAll(m.out.String(), "\r\n", "\n")
+}
+
+// types answers what was asked.
+func (m *terminal) types(line string) {
+	m.t.Helper()
+	_, err := m.file.WriteString(line)
+	require.NoError(m.t, err)
 }
 
 // await waits until the terminal was given a text.
