@@ -5,7 +5,9 @@ type Cluster struct {
 	Instance   string             `json:"instance"` // that answers: the one that works
 	Database   string             `json:"database"` // without a password
 	Partitions []ClusterPartition `json:"partitions"`
-	Instances  []ClusterInstance  `json:"instances"`
+	// PartitionCount is into how many the database is divided; 1: it is not. Partitions lacks those on which nobody has worked yet.
+	PartitionCount int               `json:"partition_count"`
+	Instances      []ClusterInstance `json:"instances"`
 }
 
 // ClusterDrain is the body of POST /v1/cluster/drain.

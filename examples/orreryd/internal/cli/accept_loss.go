@@ -85,21 +85,23 @@ func (a *app) acceptLossAt(ctx context.Context, c *client, of acceptance, arg st
 	if _, err := c.json(ctx, request{method: http.MethodGet, path: "/v1/cluster"}, &s); err != nil {
 		return err
 	}
-	body := wire.ClusterAcceptLoss{Partition: &n, Stopped: notListed}
-	if i := slices.IndexFunc(s.Partitions, func(p wire.ClusterPartition) bool { return p.Number == n }); i >= 0 {
-		if !s.Partitions[i].LossCanBeAccepted {
-			return notStopped(n, s.Partitions[i].Stopped != "")
-		}
-		body.Stopped = s.Partitions[i].Stopped
-		if err := of.confirm(ctx, a, n, body.Stopped); err != nil {
-			return err
-		}
+	i := slices.IndexFunc(s.Partitions, func(p wire.ClusterPartition) bool { return p.Number == n })
+	if i < 0 {
+		return noLoss(n, s.PartitionCount)
 	}
+	p := s.Partitions[i]
+	if !p.LossCanBeAccepted {
+		return notStopped(n, p.Stopped != "")
+	}
+	if err := of.confirm(ctx, a, n, p.Stopped); err != nil {
+		return err
+	}
+	body := wire.ClusterAcceptLoss{Partition: &n, Stopped: p.Stopped}
 	raw, err := c.json(ctx, request{method: http.MethodPost, path: "/v1/cluster/accept-loss", body: body}, nil)
 	if err != nil {
 		return err
 	}
-	return a.printLine(raw, goesOn(n, body.Stopped))
+	return a.printLine(raw, goesOn(n, p.Stopped))
 }
 
 // partitionArg reads the number of a partition.
@@ -111,20 +113,25 @@ func partitionArg(arg string) (int, error) {
 	return n, nil
 }
 
-// notListed is sent for a partition of which the cluster tells nothing, so that the daemon refuses it: that knows whether there is one on which nobody
-// has worked. No loss is described like that.
-const notListed = "GET /v1/cluster does not list it"
-
-// noPartition says why a database tells nothing of a partition.
-func noPartition(ctx context.Context, cluster store.Cluster, n int) error {
-	layout, err := cluster.Layout(ctx)
+// noLoss says why nothing is told of a partition, of a database that has so many; 0: a daemon of an earlier version does not say.
+func noLoss(n, partitions int) error {
+	err := fmt.Errorf("PARTITION: nobody has worked on partition %d: there is no loss to accept", n)
 	switch {
-	case errors.Is(err, store.ErrNotFound) && n > 0:
-		return fmt.Errorf("PARTITION: there is none of the number %d: the database is not divided, and has partition 0 alone", n)
-	case err == nil && n >= layout.Partitions:
-		return fmt.Errorf("PARTITION: there is none of the number %d: the cluster has partitions 0 to %d", n, layout.Partitions-1)
+	case partitions == 1 && n > 0:
+		err = fmt.Errorf("PARTITION: there is none of the number %d: the database is not divided, and has partition 0 alone", n)
+	case partitions > 1 && n >= partitions:
+		err = fmt.Errorf("PARTITION: there is none of the number %d: the cluster has partitions 0 to %d", n, partitions-1)
 	}
-	return fmt.Errorf("PARTITION: nobody has worked on partition %d: there is no loss to accept", n)
+	return &exitError{code: exitNotFound, err: err}
+}
+
+// partitionsOf gives how many partitions a database has.
+func partitionsOf(ctx context.Context, cluster store.Cluster) (int, error) {
+	layout, err := cluster.Layout(ctx)
+	if errors.Is(err, store.ErrNotFound) {
+		return 1, nil
+	}
+	return layout.Partitions, err
 }
 
 // notStopped says that there is no loss to accept.
@@ -155,13 +162,14 @@ func (a *app) acceptLossIn(ctx context.Context, of acceptance, arg string) error
 		return errNoDatabaseURL
 	}
 	name := config.DatabaseName(of.database)
-	p, nothing, err := lookAt(ctx, of.database, n)
-	switch {
-	case err != nil:
+	p, err := lookAt(ctx, of.database, n)
+	if err != nil {
+		if coded, ok := errors.AsType[*exitError](err); ok {
+			return coded
+		}
 		return fmt.Errorf("--database: %s: %w", name, err)
-	case nothing != nil:
-		return nothing
-	case !p.Lost:
+	}
+	if !p.Lost {
 		return notStopped(n, p.Halted != "")
 	}
 	if err := of.confirm(ctx, a, n, p.Halted); err != nil {
@@ -178,16 +186,20 @@ func (a *app) acceptLossIn(ctx context.Context, of acceptance, arg string) error
 	return a.show(acceptedLoss{n, p.Halted}, text.Clean(goesOn(n, p.Halted))+"\n")
 }
 
-// lookAt changes nothing of a database that has nothing to do with it. nothing says why there is nothing to look at.
-func lookAt(ctx context.Context, database string, partition int) (p store.Partition, nothing, err error) {
+// lookAt changes nothing of a database that has nothing to do with it. The error is [exitNotFound] if it has no such partition.
+func lookAt(ctx context.Context, database string, partition int) (p store.Partition, err error) {
 	cluster, err := postgres.Connect(ctx, database, postgres.Options{ReadOnly: true})
 	if err != nil {
-		return p, nil, err
+		return p, err
 	}
 	defer cluster.Close()
 	p, err = cluster.Look(ctx, partition)
-	if errors.Is(err, store.ErrNotFound) {
-		return p, noPartition(ctx, cluster, partition), nil
+	if !errors.Is(err, store.ErrNotFound) {
+		return p, err
 	}
-	return p, nil, err
+	of, err := partitionsOf(ctx, cluster)
+	if err != nil {
+		return p, err
+	}
+	return p, noLoss(partition, of)
 }

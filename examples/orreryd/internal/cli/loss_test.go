@@ -4,7 +4,9 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -54,6 +56,7 @@ func TestAPartitionThatHasLostCommitsGoesOnOnceThatIsAccepted(t *testing.T) {
 	loses(t, database, 1)
 	await(t, p.errs, `nobody can open the partition.* partition=1 .*Look for what callers know of what is gone, then: orreryd cluster accept-loss 1`)
 	assert.Contains(t, p.ok("cluster", "status"), "stopped: "+lostCommit)
+	assert.Regexp(t, `"partition_count": ?2\b`, p.ok("cluster", "status", "--json"))
 	assert.Equal(t, []string{"1"}, partitionsIn(p.metrics(), "orrery_partition_stopped", "1"))
 	assert.Equal(t, []string{"0"}, partitionsIn(p.metrics(), "orrery_partition_stopped", "0"))
 	status, _ := p.readiness()
@@ -66,7 +69,7 @@ func TestAPartitionThatHasLostCommitsGoesOnOnceThatIsAccepted(t *testing.T) {
 
 	for arg, says := range map[string]string{ // order-free: each is a case by itself
 		"0": "partition 0 is not stopped: there is no loss to accept",
-		"9": ": there is none of the number 9: the cluster has partitions 0 to 1",
+		"9": "PARTITION: there is none of the number 9: the cluster has partitions 0 to 1",
 		"x": `PARTITION: "x" is no number of a partition: orreryd cluster status shows them`,
 	} {
 		for _, at := range [][]string{nil, {"--database", database}} {
@@ -91,10 +94,13 @@ func TestTheLossOfADatabaseOfOnePartitionIsAcceptedWithoutADaemon(t *testing.T) 
 	database := postgrestest.Database(t)
 	p := start(t, "--database", database, "--config", member(t, "one"))
 	p.add("--in", "1h", "--", "echo", "x")
-	r := cli(t, nil, "", "cluster", "accept-loss", "1", "--database", database)
-	assert.Equal(t, exitFailed, r.code)
-	assert.Contains(t, r.err, "PARTITION: there is none of the number 1: the database is not divided, and has partition 0 alone")
-	r = p.do("cluster", "accept-loss", "0")
+	assert.Regexp(t, `"partition_count": ?1\b`, p.ok("cluster", "status", "--json"))
+	for _, at := range [][]string{nil, {"--database", database}} {
+		r := p.do(append([]string{"cluster", "accept-loss", "1"}, at...)...)
+		assert.Equal(t, exitNotFound, r.code)
+		assert.Contains(t, r.err, "PARTITION: there is none of the number 1: the database is not divided, and has partition 0 alone")
+	}
+	r := p.do("cluster", "accept-loss", "0")
 	assert.Contains(t, r.err, "partition 0 is not stopped: there is no loss to accept")
 	loses(t, database, 0)
 	const then = `Look for what callers know of what is gone, then: orreryd cluster accept-loss 0 --database URL`
@@ -186,8 +192,30 @@ func TestAPartitionOnWhichNobodyHasWorkedHasNoLossToAccept(t *testing.T) {
 		"2": "PARTITION: there is none of the number 2: the cluster has partitions 0 to 1",
 	} {
 		r := cli(t, nil, "", "cluster", "accept-loss", arg, "--database", database)
-		assert.Equal(t, exitFailed, r.code)
+		assert.Equal(t, exitNotFound, r.code)
 		assert.Contains(t, r.err, says)
+	}
+}
+
+func TestADaemonIsNotAskedToAcceptTheLossOfAPartitionThatItDoesNotList(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ cluster, says string }{
+		{`{"partition_count":4,"partitions":[{"number":0}]}`, "PARTITION: nobody has worked on partition 3: there is no loss to accept"},
+		{`{"partition_count":3,"partitions":[{"number":0}]}`, "PARTITION: there is none of the number 3: the cluster has partitions 0 to 2"},
+		{`{"partition_count":1,"partitions":[{"number":0}]}`, "PARTITION: there is none of the number 3: the database is not divided, and has partition 0 alone"},
+		{`{"partitions":[{"number":0}]}`, "PARTITION: nobody has worked on partition 3: there is no loss to accept"}, // of an earlier version
+	} {
+		var asked []string
+		daemon := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asked = append(asked, r.Method+" "+r.URL.Path)
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, row.cluster)
+		}))
+		r := cli(t, []string{"ORRERY_SERVER=" + daemon.URL}, "", "cluster", "accept-loss", "3", "--yes")
+		daemon.Close()
+		assert.Equal(t, exitNotFound, r.code)
+		assert.Equal(t, "orreryd: "+row.says+"\n", r.err)
+		assert.Equal(t, []string{"GET /v1/cluster"}, asked)
 	}
 }
 

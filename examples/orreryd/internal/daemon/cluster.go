@@ -16,6 +16,7 @@ import (
 // roster is what a daemon tells of its cluster.
 type roster struct {
 	name, database string
+	partitions     int // of the database
 	cluster        *postgres.Cluster
 	instances      func(context.Context) ([]fleet.Instance, error)
 	log            *slog.Logger
@@ -57,7 +58,7 @@ func shownPlacings(all []fleet.Placing) []wire.ClusterPlace {
 
 // tell gives what GET /v1/cluster answers.
 func (r roster) tell(ctx context.Context) (wire.Cluster, error) {
-	out := wire.Cluster{Instance: r.name, Database: r.database, Instances: []wire.ClusterInstance{}, Partitions: []wire.ClusterPartition{}}
+	out := wire.Cluster{Instance: r.name, Database: r.database, PartitionCount: r.partitions, Instances: []wire.ClusterInstance{}, Partitions: []wire.ClusterPartition{}}
 	all, err := r.instances(ctx)
 	if err != nil {
 		return out, err

@@ -95,7 +95,7 @@ func orchestrateDivided(ctx context.Context, m *member, cluster *postgres.Cluste
 	if err != nil {
 		return err
 	}
-	h.roster = roster{name: name, database: m.c.StoreName(), cluster: cluster, instances: h.group.Instances, log: m.log}
+	h.roster = roster{name: name, database: m.c.StoreName(), partitions: layout.Partitions, cluster: cluster, instances: h.group.Instances, log: m.log}
 	if err := h.route(); err != nil {
 		return err
 	}

@@ -105,7 +105,7 @@ func orchestrateShared(ctx context.Context, c config.Config, t Terminal, log *sl
 		return err
 	}
 	defer s.ending.Wait() // what was passed on comes to its end, for a while
-	r := roster{name: name, database: c.StoreName(), cluster: cluster, instances: s.member.Instances, log: log}
+	r := roster{name: name, database: c.StoreName(), partitions: 1, cluster: cluster, instances: s.member.Instances, log: log}
 	var ended error
 	err = s.member.Run(ctx, func(ctx context.Context, own fleet.Term) error {
 		m.left.stop(own.Partition)
