@@ -249,7 +249,7 @@ func TestWhatAFailoverToAnAsynchronousStandbyLosesOfSomePartitionsIsToldUntilItI
 	require.Equal(t, http.StatusNoContent, a.status, "%s", a.body)
 	why[1] = ""
 	l.requireTold(t, why)
-	out, err := l.run("cluster", "accept-loss", "3", "--server", "http://"+l.members[0].address)
+	out, err := l.run("cluster", "accept-loss", "3", "--stopped", why[3], "--server", "http://"+l.members[0].address)
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, out, why[3])
 	why[3] = ""
@@ -283,7 +283,7 @@ func TestWhatAFailoverToAnAsynchronousStandbyLosesOfTheOnlyPartitionEndsEachDaem
 		m.cmd = nil
 	}
 
-	out, err := l.run("cluster", "accept-loss", "0", "--database", l.server.URL(l.database))
+	out, err := l.run("cluster", "accept-loss", "0", "--yes", "--database", l.server.URL(l.database))
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, out, why)
 	l.start(t)
