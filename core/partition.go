@@ -42,6 +42,14 @@ func CheckPartition(n int) error {
 	return nil
 }
 
+// CheckPartitions refuses a number of partitions that there cannot be if n is one of them. 0 is right: it is not known how many there are.
+func CheckPartitions(partitions, n int) error {
+	if partitions < 0 || partitions > MaxPartitions || partitions > 0 && n >= partitions {
+		return fmt.Errorf("%d, of which this one is %d: want 0 if it is not known how many there are, else more than %d and %d at most", partitions, n, n, MaxPartitions)
+	}
+	return nil
+}
+
 // putPartition puts the number of a partition into the twelve bits of an id behind its version. 0 leaves
 // the id as it is, if these bits are zero.
 func putPartition(id *uuid.UUID, n uint16) {

@@ -134,7 +134,7 @@ func TestAnEngineThatKnowsHowManyPartitionsThereAreMakesNothingForATenantOfAnoth
 func TestPartitionsOfWhichThisOneIsNoneAreRefused(t *testing.T) {
 	for _, row := range []struct{ partition, of int }{{0, -1}, {4, 4}, {1, 1}, {0, core.MaxPartitions + 1}} {
 		_, err := shell.New(shell.Options{Store: memory.New(), Partition: row.partition, Partitions: row.of})
-		assert.EqualError(t, err, fmt.Sprintf("shell: Options.Partitions is %d, and Partition %d: want 0 if it is not known, else more than Partition and 4096 at most", row.of, row.partition))
+		assert.EqualError(t, err, fmt.Sprintf("shell: Options.Partitions: %d, of which this one is %d: want 0 if it is not known how many there are, else more than %d and 4096 at most", row.of, row.partition, row.partition))
 	}
 	_, err := shell.New(shell.Options{Store: memory.New(), Partition: core.MaxPartitions - 1, Partitions: core.MaxPartitions})
 	assert.NoError(t, err)

@@ -24,7 +24,7 @@ var allowed = map[string][]string{
 		// what any machine is
 		"State", "Event", "Input", "Result", "Change", "Clock", "Cursor", "Version", "DecodeState", "DecodeStateOf", "EncodeAnswer", "DecodeAnswer", "EndedAt", "MustBeKept", "CheckRevision", "AppendEvent", "DecodeEvent", "TermAll", "TermEnded", "TermWithin", "TenantOfTerm", "IndexVersion", "ReindexedKinds", "FormerTerms", "Scope", "ScopeOf", "StoredScope",
 		// batches and their journal
-		"Batch", "NewBatch", "Entry", "Absence", "AbsenceCause", "AbsentStopped", "AbsentKilled", "AbsentSuspended", "AbsentClockSet", "AbsentJump", "AbsentOff", "AbsentPaused", "Informs", "Informed", "NewEntry", "Given", "Allowance", "Full", "Subscriber", "CheckPartition",
+		"Batch", "NewBatch", "Entry", "Absence", "AbsenceCause", "AbsentStopped", "AbsentKilled", "AbsentSuspended", "AbsentClockSet", "AbsentJump", "AbsentOff", "AbsentPaused", "Informs", "Informed", "NewEntry", "Given", "Allowance", "Full", "Subscriber", "CheckPartition", "CheckPartitions",
 		// by kind
 		"DueEvent", "ExpireEvent", "InterruptEvent", "HandBackEvent", "AnswerEvent", "Failure", "OutstandingEffect", "Awaits", "Stopping", "StoppedEffect", "OuterEffectKinds",
 		"Retentions", "Retention", "RetentionClass", "Cacheable", "Shared", "Whole", "Held", "ScansAll", "HeardOn", "Names", "Paced", "PacedWith", "KeepsLogs", "Shortens", "Shortened", "Given", "ReasonRecovered",

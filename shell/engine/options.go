@@ -166,9 +166,8 @@ func (o *Options) Fill() (errs []error) {
 	if err := core.CheckPartition(o.Partition); err != nil {
 		errs = append(errs, fmt.Errorf("shell: Options.Partition: %w", err))
 	}
-	if n := o.Partitions; n < 0 || n > core.MaxPartitions || n > 0 && o.Partition >= n {
-		errs = append(errs, fmt.Errorf("shell: Options.Partitions is %d, and Partition %d: want 0 if it is not known, else more than Partition and %d at most",
-			n, o.Partition, core.MaxPartitions))
+	if err := core.CheckPartitions(o.Partitions, o.Partition); err != nil {
+		errs = append(errs, fmt.Errorf("shell: Options.Partitions: %w", err))
 	}
 	if o.Slots != nil && o.Scheduler != nil {
 		errs = append(errs, errors.New("shell: Options.Slots is set, and Scheduler too: leave one of them out, since no scheduler is told what engines have in common"))
