@@ -114,7 +114,7 @@ func (w *watch) running() bool {
 	return w.runs
 }
 
-// end says that Watch has ended. Who waits for its first look waits for that of the next one, if it had none.
+// end notes that Watch has ended. If it ended before its first look, those who wait in Held go on waiting, for the first look of the next Watch.
 func (w *watch) end() {
 	w.change(func() {
 		w.runs = false

@@ -60,7 +60,7 @@ admin's token.`,
 	return cmd
 }
 
-// confirm has somebody say that a loss is accepted, who has read what it is. The error says that nobody does.
+// confirm returns nil if the caller accepts the loss: by a flag, or by an answer at the terminal to what it prints. The error says why the loss is not accepted.
 func (of acceptance) confirm(ctx context.Context, a *app, partition int, stopped string) error {
 	switch {
 	case of.stopped == stopped, of.yes && of.stopped == "":

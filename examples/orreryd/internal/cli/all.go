@@ -164,7 +164,7 @@ func (l *all) count(ctx context.Context, c *client, q url.Values) (ids []string,
 	}
 }
 
-// goOn says what is to be done, and asks whether it is. The error says that it is not.
+// goOn prints what the command is about to do, and asks the caller whether to do it. An error says that the command must not.
 func (a *app) goOn(ctx context.Context, what string) error {
 	text.Sayf(a.err, "%s Go on? [y/N] ", what)
 	answer := make(chan string, 1) // of a reader that nothing ends but an answer, or the process
